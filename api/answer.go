@@ -19,7 +19,8 @@ const gzipSuffix = "-gzip"
 
 // compressed compresses the answers of a handler for clients that accept gzip.
 var compressed = func() func(http.Handler) http.HandlerFunc {
-	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.EnableZstd(false), gzhttp.SuffixETag(gzipSuffix))
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.EnableZstd(false),
+		gzhttp.SuffixETag(gzipSuffix))
 	if err != nil {
 		panic(err) // the options are constants
 	}

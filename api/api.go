@@ -54,7 +54,7 @@ type Running interface {
 // Options configure an API.
 type Options struct {
 	Base        string                  // prefix of all paths, like "/sibyl"; may be empty
-	Hosts       []string                // host names without ports that callers may use in addition to loopback names, as long as there is no token
+	Hosts       []string                // host names besides loopback's, without ports, accepted while no token exists
 	Directory   notify.Directory        // owners of services and templates for links
 	Version     string                  // of this build
 	Go          string                  // version of the compiler
@@ -128,7 +128,8 @@ func New(engine Running, s *store.Store, tokens *access.Tokens, options Options)
 		if options.Pages != nil && !strings.HasPrefix(r.URL.Path, options.Base+"/api/") && options.Pages(w, r) {
 			return
 		}
-		a.fail(w, r, refusal.New(refusal.NotFound, "no such resource", "the resources are listed at "+options.Base+prefix+"/openapi.yaml"))
+		a.fail(w, r, refusal.New(refusal.NotFound, "no such resource",
+			"the resources are listed at "+options.Base+prefix+"/openapi.yaml"))
 	})
 	root.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w, r, root) })
 	root.Get(options.Base+"/healthz", healthy)
@@ -236,8 +237,10 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 // malformed answers a request that passed validation but can't be decoded by generated code. Its errors mention Go
 // types, so we only log them.
 func (a *API) malformed(w http.ResponseWriter, r *http.Request, err error) {
-	a.options.Log.LogAttrs(r.Context(), slog.LevelDebug, "a request cannot be decoded", slog.String("path", r.URL.Path), slog.Any("error", err))
-	a.fail(w, r, refusal.New(refusal.Malformed, "the request cannot be decoded", "the contract is at "+a.options.Base+prefix+"/openapi.yaml"))
+	a.options.Log.LogAttrs(r.Context(), slog.LevelDebug, "a request cannot be decoded",
+		slog.String("path", r.URL.Path), slog.Any("error", err))
+	a.fail(w, r, refusal.New(refusal.Malformed, "the request cannot be decoded",
+		"the contract is at "+a.options.Base+prefix+"/openapi.yaml"))
 }
 
 func healthy(w http.ResponseWriter, _ *http.Request) {
@@ -249,7 +252,8 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 // work, and a load balancer that took the service out would hide the reason.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
-		a.fail(w, r, refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "").Later(time.Second))
+		err := refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "")
+		a.fail(w, r, err.Later(time.Second))
 		return
 	}
 	healthy(w, r)

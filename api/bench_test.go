@@ -28,8 +28,10 @@ func crowded(b *testing.B, groups, problems int) *harness {
 		ctx := trace.Context(0).Child(op)
 		var o observation.Observation
 		o.Trace[0], o.Trace[8], o.Trace[9], o.Trace[10] = byte(i), 1, byte(i>>8), byte(i>>16)
-		o.Entry, o.Start, o.Duration, o.Skeleton = op, begin.Add(time.Second), time.Duration(i+1)*time.Microsecond, analysis.HashOf(uint64(i))
-		o.Edges = append(o.Edges, observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: o.Duration.Nanoseconds()})
+		o.Entry, o.Start = op, begin.Add(time.Second)
+		o.Duration, o.Skeleton = time.Duration(i+1)*time.Microsecond, analysis.HashOf(uint64(i))
+		edge := observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: o.Duration.Nanoseconds()}
+		o.Edges = append(o.Edges, edge)
 		w.core.Observe(&o, nil)
 	}
 	w.end(begin.Add(10 * time.Second))
@@ -43,8 +45,14 @@ func crowded(b *testing.B, groups, problems int) *harness {
 			s.ByID[id.String()] = i
 			s.IDs = append(s.IDs, id)
 			s.Problems = append(s.Problems, contract.Problem{
-				ID: id.String(), Rank: i + 1, Kind: contract.KindSlow, Onset: contract.OnsetChanged, Level: contract.LevelGroup, State: contract.StateNone,
-				Diagnosis:      "service GET /1 takes 75.8 ms on average, 1.1× the expected 66.3 ms; 99 % of the slowdown is in service GET /1.",
+				ID:    id.String(),
+				Rank:  i + 1,
+				Kind:  contract.KindSlow,
+				Onset: contract.OnsetChanged,
+				Level: contract.LevelGroup,
+				State: contract.StateNone,
+				Diagnosis: "service GET /1 takes 75.8 ms on average, " +
+					"1.1× the expected 66.3 ms; 99 % of the slowdown is in service GET /1.",
 				DiagnosisParts: []contract.DiagnosisPart{},
 				Impact:         new(float64(i * 7919 % 5000)),
 			})
@@ -60,7 +68,10 @@ func crowded(b *testing.B, groups, problems int) *harness {
 // also reports the 99th percentile of the time per answer.
 func BenchmarkLists(b *testing.B) {
 	w := crowded(b, 100_000, 5000)
-	for _, path := range []string{"/api/v1/problems", "/api/v1/problems?sort=impact&q=75.8&limit=1000", "/api/v1/groups?limit=1000", "/api/v1/groups?sort=mean&q=nothing"} {
+	for _, path := range []string{
+		"/api/v1/problems", "/api/v1/problems?sort=impact&q=75.8&limit=1000", "/api/v1/groups?limit=1000",
+		"/api/v1/groups?sort=mean&q=nothing",
+	} {
 		b.Run(path, func(b *testing.B) {
 			b.ReportAllocs()
 			var took []time.Duration

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
@@ -12,9 +11,9 @@ func TestCauses(t *testing.T) {
 	w := newTroubled(t)
 	var d contract.ProblemDetail
 	w.play(t, 60, func() bool {
-		for _, p := range w.core.View().Problems.Open() {
+		for _, p := range w.problems() {
 			if f := w.core.View().Problems.Findings(p.ID); f != nil && len(f.Recoveries) > 0 {
-				d = decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, prefix+"/problems/"+p.ID.String(), nil))
+				d = fetch[contract.ProblemDetail](t, w, prefix+"/problems/"+p.ID.String())
 				return true
 			}
 		}

@@ -24,10 +24,10 @@ import (
 // A closed problem is listed as closed, and its page shows it as it was.
 func TestClosedProblemIsKept(t *testing.T) {
 	w := newTroubled(t)
-	open := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)).Items[0]
+	open := fetch[contract.ProblemList](t, w, "/api/v1/problems").Items[0]
 	closed := func(query string) contract.ProblemList {
 		t.Helper()
-		return decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?closed=true"+query, nil))
+		return fetch[contract.ProblemList](t, w, "/api/v1/problems?closed=true"+query)
 	}
 	if n := closed("").Total; n != 0 {
 		t.Errorf("%d problems have closed before any did", n)
@@ -35,23 +35,27 @@ func TestClosedProblemIsKept(t *testing.T) {
 	w.app.Inject(trace.MaxNanos) // the fault ends
 	var last detect.Problem      // before it closed
 	w.play(t, 600, func() bool {
-		i := slices.IndexFunc(w.core.View().Problems.Open(), func(p detect.Problem) bool { return p.ID.String() == open.ID })
+		i := slices.IndexFunc(w.problems(), func(p detect.Problem) bool { return p.ID.String() == open.ID })
 		if i >= 0 {
-			last = w.core.View().Problems.Open()[i]
+			last = w.problems()[i]
 		}
 		return i < 0
 	})
-	if last := w.published(t); !slices.ContainsFunc(last, func(e contract.Event) bool { return e.Type == "problem.closed" && *e.Problem == open.ID }) {
+	tells := func(e contract.Event) bool { return e.Type == "problem.closed" && *e.Problem == open.ID }
+	if last := w.published(t); !slices.ContainsFunc(last, tells) {
 		t.Errorf("no event tells that the problem closed: %v", kindsOf(last))
 	}
 	list := closed("")
-	if list.Total != 1 || list.Items[0].ID != open.ID || list.Items[0].Closed == nil || !list.Items[0].Closed.Equal(render.At(w.now)) {
+	if list.Total != 1 || list.Items[0].ID != open.ID || list.Items[0].Closed == nil ||
+		!list.Items[0].Closed.Equal(render.At(w.now)) {
 		t.Fatalf("closed problems: %+v", list)
 	}
-	if x := &list.Items[0]; last.P99 == 0 || x.P50Ns == nil || *x.P50Ns != last.P50.Nanoseconds() || x.P99Ns == nil || *x.P99Ns != last.P99.Nanoseconds() || x.MeanNs != last.Mean.Nanoseconds() {
-		t.Errorf("mean %v, median %v and p99 %v, want those of the time of its mean: %v, %v and %v", x.MeanNs, x.P50Ns, x.P99Ns, last.Mean, last.P50, last.P99)
+	if x := &list.Items[0]; last.P99 == 0 || x.P50Ns == nil || *x.P50Ns != last.P50.Nanoseconds() || x.P99Ns == nil ||
+		*x.P99Ns != last.P99.Nanoseconds() || x.MeanNs != last.Mean.Nanoseconds() {
+		t.Errorf("mean %v, median %v and p99 %v, want those of the time of its mean: %v, %v and %v",
+			x.MeanNs, x.P50Ns, x.P99Ns, last.Mean, last.P50, last.P99)
 	}
-	got := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+open.ID, nil))
+	got := fetch[contract.ProblemDetail](t, w, "/api/v1/problems/"+open.ID)
 	if diff := cmp.Diff(list.Items[0], got.Problem); diff != "" {
 		t.Errorf("its page (-list +page):\n%s", diff)
 	}
@@ -66,15 +70,13 @@ func TestClosedProblemIsKept(t *testing.T) {
 			t.Errorf("%s: %d closed problems, want %d", query, n, want)
 		}
 	}
-	if out := w.call(t, http.MethodGet, fmt.Sprintf("/api/v1/problems/%032x", 1), nil); out.Code != http.StatusNotFound {
-		t.Errorf("a problem that never was: %d", out.Code)
-	}
+	w.expect(t, http.StatusNotFound, http.MethodGet, fmt.Sprintf("/api/v1/problems/%032x", 1), nil)
 }
 
 // Closed problems are listed page by page, most recently closed first. A problem that closed twice appears twice.
 func TestPagesOfClosedProblems(t *testing.T) {
 	w := newTroubled(t)
-	p := w.core.View().Problems.Open()[0]
+	p := w.problems()[0]
 	var want []string
 	for i := range 5 {
 		gone := p
@@ -86,7 +88,7 @@ func TestPagesOfClosedProblems(t *testing.T) {
 	slices.Reverse(want)
 	var got []string
 	for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
-		list := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?closed=true&limit=2&cursor="+cursor, nil))
+		list := fetch[contract.ProblemList](t, w, "/api/v1/problems?closed=true&limit=2&cursor="+cursor)
 		for i := range list.Items {
 			if x := &list.Items[i]; x.Rank == 2 {
 				got = append(got, x.ID+" "+x.Closed.String())
@@ -102,23 +104,22 @@ func TestPagesOfClosedProblems(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if out := w.call(t, http.MethodGet, "/api/v1/problems?closed=true&cursor=eyJzIjoiY2xvc2VkIiwiayI6MCwiaSI6IngifQ", nil); out.Code != http.StatusBadRequest {
-		t.Errorf("a cursor with another ID: %d", out.Code)
-	}
+	const other = "eyJzIjoiY2xvc2VkIiwiayI6MCwiaSI6IngifQ" // with another ID
+	w.expect(t, http.StatusBadRequest, http.MethodGet, "/api/v1/problems?closed=true&cursor="+other, nil)
 }
 
 // The history of a group has the windows of a time span, the current window, and the windows of the day or week before.
 func TestGroupHistory(t *testing.T) {
 	w := newTroubled(t)
-	id := w.core.View().Problems.Open()[0].RequestType
+	id := w.problems()[0].RequestType
 	base := group.PeriodOf(w.now)
 	put := func(id analysis.Hash, before time.Duration, ns int64) {
 		t.Helper()
 		var p group.Past
 		p.Total.Add(ns)
 		p.Latency.Add(ns, 1)
-		err := w.store.Past.Put(store.NewPeriod(base.Add(-before), func(yield func(analysis.Hash, *group.Past) bool) { yield(id, &p) }))
-		if err != nil {
+		groups := func(yield func(analysis.Hash, *group.Past) bool) { yield(id, &p) }
+		if err := w.store.Past.Put(store.NewPeriod(base.Add(-before), groups)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +129,7 @@ func TestGroupHistory(t *testing.T) {
 	put(id, 7*group.Day+hour, 3e6)
 	get := func(id analysis.Hash, query string) contract.GroupHistory {
 		t.Helper()
-		return decode[contract.GroupHistory](t, w.call(t, http.MethodGet, "/api/v1/groups/"+id.String()+"/history?"+query, nil))
+		return fetch[contract.GroupHistory](t, w, "/api/v1/groups/"+id.String()+"/history?"+query)
 	}
 	means := func(windows []contract.PastWindow) (all []float64) {
 		for i := range windows {
@@ -167,19 +168,17 @@ func TestGroupHistory(t *testing.T) {
 		"from=5&to=3": http.StatusBadRequest, "from=1": http.StatusBadRequest, "from=tomorrow": http.StatusBadRequest,
 		fmt.Sprintf("from=%d&resolution=short", base.Add(-60*group.Day)): http.StatusBadRequest,
 	} {
-		if out := w.call(t, http.MethodGet, "/api/v1/groups/"+id.String()+"/history?"+query, nil); out.Code != want {
+		if out := w.get(t, "/api/v1/groups/"+id.String()+"/history?"+query); out.Code != want {
 			t.Errorf("%s: %d, want %d", query, out.Code, want)
 		}
 	}
-	if out := w.call(t, http.MethodGet, fmt.Sprintf("/api/v1/groups/%032x/history", 1), nil); out.Code != http.StatusNotFound {
-		t.Errorf("an unknown group: %d", out.Code)
-	}
+	w.expect(t, http.StatusNotFound, http.MethodGet, fmt.Sprintf("/api/v1/groups/%032x/history", 1), nil)
 }
 
 // The page of a closed incident shows the slow traces kept for it.
 func TestKeptTraces(t *testing.T) {
 	w := newTroubled(t)
-	p := w.core.View().Problems.Open()[0]
+	p := w.problems()[0]
 	kept := &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{9}, Start: w.now, Duration: 5e9}}}
 	for _, of := range []search.Subject{search.OfProblem(p.ID), search.OfIncident(3)} {
 		if err := w.store.Kept.Put(of, p.RequestType, kept); err != nil {
@@ -187,13 +186,14 @@ func TestKeptTraces(t *testing.T) {
 		}
 	}
 	path := "/api/v1/exemplars?group=" + p.RequestType.String() + "&problem=" + p.ID.String()
-	list := decode[contract.ExemplarList](t, w.call(t, http.MethodGet, path, nil))
+	list := fetch[contract.ExemplarList](t, w, path)
 	if len(list.Items) != 1 || list.Items[0].Trace != kept.Slow[0].Trace.String() {
 		t.Errorf("exemplars of the problem: %+v", list)
 	}
 	types := []engine.AffectedType{{RequestType: p.RequestType, Usual: 1e6}}
 	slow, err := cases.SampleTraces(w.store, 3, types, w.now.Add(-time.Minute), w.now)
-	if err != nil || !slices.ContainsFunc(slow, func(x cases.SampleTrace) bool { return x.Trace == kept.Slow[0].Trace }) {
+	isKept := func(x cases.SampleTrace) bool { return x.Trace == kept.Slow[0].Trace }
+	if err != nil || !slices.ContainsFunc(slow, isKept) {
 		t.Errorf("slow traces of the incident: %+v, %v", slow, err)
 	}
 }

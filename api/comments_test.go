@@ -19,7 +19,6 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -37,7 +36,7 @@ func created[T any](t *testing.T, out *httptest.ResponseRecorder) (x T) {
 // A comment appears in the incident, its timeline and its number in lists, until it is deleted, even after a restart.
 func TestComments(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID)
+	path := "/api/v1/incidents/" + w.incidentID()
 	for i, text := range []string{" first\n\nline ", "second <b>"} {
 		out := w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": text})
 		c := created[contract.Comment](t, out)
@@ -49,21 +48,20 @@ func TestComments(t *testing.T) {
 	if len(d.Comments) != 2 || d.Incident.Comments != 2 || w.incidents(t, "").Items[0].Comments != 2 {
 		t.Errorf("comments %+v", d.Comments)
 	}
-	if last := d.Timeline[len(d.Timeline)-1]; last.Kind != contract.TimelineEntryKindCommented || last.Text != "local: second <b>" {
+	if last := d.Timeline[len(d.Timeline)-1]; last.Kind != contract.TimelineEntryKindCommented ||
+		last.Text != "local: second <b>" {
 		t.Errorf("timeline ends with %+v", last)
 	}
 	for _, wrong := range []string{"", "  \n", strings.Repeat("x", 4097)} {
-		if out := w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": wrong}); out.Code != http.StatusBadRequest && out.Code != http.StatusUnprocessableEntity {
+		out := w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": wrong})
+		if out.Code != http.StatusBadRequest && out.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%.9q: %d: %s", wrong, out.Code, out.Body)
 		}
 	}
-	if out := w.call(t, http.MethodPost, "/api/v1/incidents/00000000000000ff/comments", map[string]string{"text": "x"}); out.Code != http.StatusNotFound {
-		t.Errorf("on an unknown incident: %d", out.Code)
-	}
+	w.expect(t, http.StatusNotFound, http.MethodPost,
+		"/api/v1/incidents/00000000000000ff/comments", map[string]string{"text": "x"})
 	for range 2 { // the second time there is nothing to delete
-		if out := w.call(t, http.MethodDelete, path+"/comments/1", nil); out.Code != http.StatusNoContent {
-			t.Errorf("deleting: %d: %s", out.Code, out.Body)
-		}
+		w.expect(t, http.StatusNoContent, http.MethodDelete, path+"/comments/1", nil)
 	}
 	reopened, err := cases.OpenComments(w.dir)
 	if err != nil {
@@ -73,14 +71,16 @@ func TestComments(t *testing.T) {
 		t.Errorf("after a restart: %+v", left)
 	}
 	w.call(t, http.MethodDelete, path+"/comments/2", nil)
-	if c := created[contract.Comment](t, w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": "x"})); c.ID != 1 {
+	c := created[contract.Comment](t, w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": "x"}))
+	if c.ID != 1 {
 		t.Errorf("first of an incident without comments: %+v", c)
 	}
 }
 
 // A damaged file stops the service, so that people's input isn't lost.
 func TestDamagedFiles(t *testing.T) {
-	for name, text := range map[string]string{cases.CommentsFile: `{"../../x":[]}`, operating.ViewsFile: `[{]`, cases.NotesFile: `{`} {
+	damaged := map[string]string{cases.CommentsFile: `{"../../x":[]}`, operating.ViewsFile: `[{]`, cases.NotesFile: `{`}
+	for name, text := range damaged {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -102,21 +102,26 @@ func TestViews(t *testing.T) {
 	save := func(name, path string) int {
 		return w.call(t, http.MethodPost, "/api/v1/views", map[string]string{"name": name, "path": path}).Code
 	}
-	for _, x := range [][2]string{{"Worst", "/?severity=critical"}, {"cart", "/services/cart"}, {"Worst", "/problems"}} {
+	views := [][2]string{{"Worst", "/?severity=critical"}, {"cart", "/services/cart"}, {"Worst", "/problems"}}
+	for _, x := range views {
 		if code := save(x[0], x[1]); code != http.StatusCreated {
 			t.Errorf("%s: %d", x, code)
 		}
 	}
 	names := func() (all []string) {
-		for _, v := range decode[contract.ViewList](t, w.call(t, http.MethodGet, "/api/v1/views", nil)).Items {
+		for _, v := range fetch[contract.ViewList](t, w, "/api/v1/views").Items {
 			all = append(all, fmt.Sprint(v.ID, " ", v.Name, " ", v.Path, " ", v.By))
 		}
 		return all
 	}
-	if got, want := names(), []string{"2 cart /services/cart local", "3 Worst /problems local"}; !slices.Equal(got, want) {
+	got, want := names(), []string{"2 cart /services/cart local", "3 Worst /problems local"}
+	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	for _, path := range []string{"", "services", "//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "/a b", "/" + strings.Repeat("x", 4096)} {
+	for _, path := range []string{
+		"", "services", "//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "/a b",
+		"/" + strings.Repeat("x", 4096),
+	} {
 		if code := save("x", path); code < 400 || code >= 500 {
 			t.Errorf("%.20q: %d", path, code)
 		}
@@ -127,27 +132,30 @@ func TestViews(t *testing.T) {
 		t.Errorf("after a restart: %v, %v", reopened, err)
 	}
 	secrets := w.secrets(t)
-	for role, want := range map[access.Role]int{access.Viewer: http.StatusForbidden, access.Operator: http.StatusCreated} {
-		if out := w.call(t, http.MethodPost, "/api/v1/views", bodies["saveView"], "Authorization", "Bearer "+secrets[role]); out.Code != want {
-			t.Errorf("as %s: %d", role, out.Code)
-		}
+	codes := map[access.Role]int{access.Viewer: http.StatusForbidden, access.Operator: http.StatusCreated}
+	for role, want := range codes {
+		w.expect(t, want, http.MethodPost, "/api/v1/views", bodies["saveView"],
+			"Authorization", "Bearer "+secrets[role])
 	}
 }
 
 // The report of an incident is a file in either format. Its chart has the stored durations by minute.
 func TestIncidentReport(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID)
+	path := "/api/v1/incidents/" + w.incidentID()
 	w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": "<script>alert(1)</script>"})
 	for format, want := range map[string]string{
-		"": "# Requests", "?format=markdown": `\<script\>alert(1)\</script\>`, "?format=html": "&lt;script&gt;alert(1)&lt;/script&gt;",
+		"": "# Requests", "?format=markdown": `\<script\>alert(1)\</script\>`,
+		"?format=html": "&lt;script&gt;alert(1)&lt;/script&gt;",
 	} {
-		out := w.call(t, http.MethodGet, path+"/report"+format, nil)
+		out := w.get(t, path+"/report"+format)
 		body := out.Body.String()
-		if out.Code != http.StatusOK || !strings.Contains(body, want) || strings.Contains(body, "<script") && format == "?format=html" {
+		if out.Code != http.StatusOK || !strings.Contains(body, want) ||
+			strings.Contains(body, "<script") && format == "?format=html" {
 			t.Errorf("%s: %d: no %s in %s", format, out.Code, want, body)
 		}
-		if name := out.Header().Get("Content-Disposition"); !strings.HasPrefix(name, `attachment; filename="incident-`) {
+		name := out.Header().Get("Content-Disposition")
+		if !strings.HasPrefix(name, `attachment; filename="incident-`) {
 			t.Errorf("%s: disposition %q", format, name)
 		}
 	}
@@ -167,13 +175,12 @@ func TestIncidentReport(t *testing.T) {
 	if err := w.store.Ticks.Add(ticks); err != nil {
 		t.Fatal(err)
 	}
-	body := w.call(t, http.MethodGet, path+"/report?format=html", nil).Body.String()
-	if points := regexp.MustCompile(`class="mean" points="([^"]*)"`).FindStringSubmatch(body); points == nil || len(strings.Fields(points[1])) < 20 {
+	body := w.get(t, path+"/report?format=html").Body.String()
+	points := regexp.MustCompile(`class="mean" points="([^"]*)"`).FindStringSubmatch(body)
+	if points == nil || len(strings.Fields(points[1])) < 20 {
 		t.Errorf("the chart does not have the minutes before the onset: %v", points)
 	}
-	if out := w.call(t, http.MethodGet, "/api/v1/incidents/00000000000000ff/report", nil); out.Code != http.StatusNotFound {
-		t.Errorf("of an unknown incident: %d", out.Code)
-	}
+	w.expect(t, http.StatusNotFound, http.MethodGet, "/api/v1/incidents/00000000000000ff/report", nil)
 }
 
 // Lists can be filtered by severity and time, and show how often the first suspect had an incident before.
@@ -184,7 +191,8 @@ func TestIncidentSeverity(t *testing.T) {
 		t.Errorf("listed: %+v", x)
 	}
 	stamp := func(offset int) string { return w.clock().UTC().AddDate(0, 0, offset).Format("2006-01-02T15:04:05Z") }
-	others := slices.DeleteFunc([]string{"critical", "major", "minor"}, func(s string) bool { return s == string(x.Severity) })
+	severities := []string{"critical", "major", "minor"}
+	others := slices.DeleteFunc(severities, func(s string) bool { return s == string(x.Severity) })
 	for query, want := range map[string]int{
 		"?severity=" + string(x.Severity): 1, "?severity=" + others[0]: 0, "?severity=" + others[1]: 0,
 		"?from=" + stamp(1): 1, "?to=" + stamp(-1): 0, "?from=" + stamp(-1) + "&to=" + stamp(1): 1,

@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +16,7 @@ import (
 // compareWorst returns a comparison for the group of the worst problem.
 func (w *harness) compareWorst(t *testing.T, query string) contract.Comparison {
 	t.Helper()
-	return decode[contract.Comparison](t, w.call(t, http.MethodGet, prefix+"/groups/"+w.group.String()+"/compare"+query, nil))
+	return fetch[contract.Comparison](t, w, prefix+"/groups/"+w.group.String()+"/compare"+query)
 }
 
 // Every sampled request lies in the box of the window that it arrived in, and in no other box. Two boxes that split the
@@ -30,17 +29,21 @@ func TestCompareBox(t *testing.T) {
 	all := w.compareWorst(t, "?longer_ns=0").A
 	middle := int64(*all.MeanNs)
 	var sampled, boxes int64
-	for _, window := range decode[contract.GroupDetail](t, w.call(t, http.MethodGet, w.pathParams().Replace("/api/v1/groups/{group}"), nil)).Windows {
+	for _, window := range fetch[contract.GroupDetail](t, w, w.pathParams().Replace("/api/v1/groups/{group}")).Windows {
 		times := fmt.Sprintf("?from=%s&to=%s", window.From.Format(time.RFC3339), window.To.Format(time.RFC3339))
 		whole := w.compareWorst(t, times+"&longer_ns=0")
-		slow, fast := w.compareWorst(t, fmt.Sprintf("%s&longer_ns=%d", times, middle)), w.compareWorst(t, fmt.Sprintf("%s&shorter_ns=%d", times, middle))
-		if n := whole.A.Requests; n > window.Count || n+whole.B.Requests != all.Requests || slow.A.Requests+fast.A.Requests != n || slow.A.Requests+slow.B.Requests != all.Requests {
-			t.Errorf("window of %d requests, %d sampled in all: %d in the box, %d outside; %d slow, %d fast", window.Count, all.Requests, n, whole.B.Requests, slow.A.Requests, fast.A.Requests)
+		slow := w.compareWorst(t, fmt.Sprintf("%s&longer_ns=%d", times, middle))
+		fast := w.compareWorst(t, fmt.Sprintf("%s&shorter_ns=%d", times, middle))
+		if n := whole.A.Requests; n > window.Count || n+whole.B.Requests != all.Requests ||
+			slow.A.Requests+fast.A.Requests != n || slow.A.Requests+slow.B.Requests != all.Requests {
+			t.Errorf("window of %d requests, %d sampled in all: %d in the box, %d outside; %d slow, %d fast",
+				window.Count, all.Requests, n, whole.B.Requests, slow.A.Requests, fast.A.Requests)
 		}
 		if n := whole.A.Requests; n > 0 {
 			boxes++
 			if whole.A.From.Before(window.From) || whole.A.To.After(window.To) {
-				t.Errorf("requests from %v to %v lie in a box from %v to %v", whole.A.From, whole.A.To, window.From, window.To)
+				t.Errorf("requests from %v to %v lie in a box from %v to %v",
+					whole.A.From, whole.A.To, window.From, window.To)
 			}
 		}
 		sampled += whole.A.Requests
@@ -56,13 +59,14 @@ func TestCompareBox(t *testing.T) {
 // The labels of the two sides differ.
 func TestCompareLabels(t *testing.T) {
 	w := newTroubled(t)
-	windows := decode[contract.GroupDetail](t, w.call(t, http.MethodGet, w.pathParams().Replace("/api/v1/groups/{group}"), nil)).Windows
+	windows := fetch[contract.GroupDetail](t, w, w.pathParams().Replace("/api/v1/groups/{group}")).Windows
 	first, last := windows[0], windows[len(windows)-1]
 	stamp := func(at time.Time) string { return at.Format(time.RFC3339) }
 	for query, want := range map[string][2]string{
 		"?slowest=0.1": {"the slowest 10 % of the sampled requests", "the other sampled requests"},
 		fmt.Sprintf("?from=%s&base_from=%s&base_to=%s", stamp(last.From), stamp(first.From), stamp(first.To)): {
-			"the requests from " + stamp(last.From) + " to " + stamp(last.To), "the requests from " + stamp(first.From) + " to " + stamp(first.To),
+			"the requests from " + stamp(last.From) + " to " + stamp(last.To),
+			"the requests from " + stamp(first.From) + " to " + stamp(first.To),
 		},
 	} {
 		if c := w.compareWorst(t, query); c.A.Label != want[0] || c.B.Label != want[1] {
@@ -74,13 +78,14 @@ func TestCompareLabels(t *testing.T) {
 // A comparison by time doesn't start earlier or end later than asked for, if there are windows in that time.
 func TestCompareWithinTimes(t *testing.T) {
 	w := newTroubled(t)
-	windows := decode[contract.GroupDetail](t, w.call(t, http.MethodGet, w.pathParams().Replace("/api/v1/groups/{group}"), nil)).Windows
+	windows := fetch[contract.GroupDetail](t, w, w.pathParams().Replace("/api/v1/groups/{group}")).Windows
 	for _, window := range windows[1 : len(windows)-1] {
 		onset := window.From.Add(window.To.Sub(window.From) / 4).Truncate(time.Second)
 		stamp := onset.Format(time.RFC3339)
 		c := w.compareWorst(t, "?from="+stamp+"&base_to="+stamp)
 		if c.A.Requests == 0 || c.B.Requests == 0 || c.A.From.Before(onset) || c.B.To.After(onset) {
-			t.Errorf("%d requests from %v on and %d until %v, not since and before %v", c.A.Requests, c.A.From, c.B.Requests, c.B.To, onset)
+			t.Errorf("%d requests from %v on and %d until %v, not since and before %v",
+				c.A.Requests, c.A.From, c.B.Requests, c.B.To, onset)
 		}
 	}
 }
@@ -89,15 +94,18 @@ func TestCompareWithinTimes(t *testing.T) {
 func TestCompareBoxBefore(t *testing.T) {
 	w := newTroubled(t)
 	since := w.compareWorst(t, "?longer_ns=0").A.From
-	early := w.compareWorst(t, "?from="+since.Add(-time.Hour).Format(time.RFC3339)+"&to="+since.Add(-time.Minute).Format(time.RFC3339)+"&longer_ns=0&shorter_ns=5000000")
-	if early.A.Requests != 0 || early.A.From != nil || early.A.MeanNs != nil || early.Note == nil || !strings.Contains(*early.Note, "choose a later box, or compare times alone") {
+	hour, minute := since.Add(-time.Hour).Format(time.RFC3339), since.Add(-time.Minute).Format(time.RFC3339)
+	early := w.compareWorst(t, "?from="+hour+"&to="+minute+"&longer_ns=0&shorter_ns=5000000")
+	if early.A.Requests != 0 || early.A.From != nil || early.A.MeanNs != nil || early.Note == nil ||
+		!strings.Contains(*early.Note, "choose a later box, or compare times alone") {
 		t.Errorf("%+v", early)
 	}
-	if want := "the sampled requests that arrived from " + since.Add(-time.Hour).Format(time.RFC3339) + " to " + since.Add(-time.Minute).Format(time.RFC3339) + " and took 0 ns to 5 ms"; early.A.Label != want {
+	want := "the sampled requests that arrived from " + hour + " to " + minute + " and took 0 ns to 5 ms"
+	if early.A.Label != want {
 		t.Errorf("%q, want %q", early.A.Label, want)
 	}
-	if straddling := w.compareWorst(t, "?from="+since.Add(-time.Hour).Format(time.RFC3339)+"&longer_ns=0"); straddling.A.Requests == 0 || straddling.Note == nil {
-		t.Errorf("a box that begins before the sample: %+v", straddling)
+	if x := w.compareWorst(t, "?from="+hour+"&longer_ns=0"); x.A.Requests == 0 || x.Note == nil {
+		t.Errorf("a box that begins before the sample: %+v", x)
 	}
 }
 
@@ -114,7 +122,8 @@ func TestCompareAttributes(t *testing.T) {
 			tenant = "whale"
 		}
 		x.Attrs = append(x.Attrs,
-			trace.Attr{Key: table.Symbol("tenant"), Text: table.Symbol(tenant)}, trace.Attr{Key: table.Symbol("shard"), Text: table.Symbol(shard)})
+			trace.Attr{Key: table.Symbol("tenant"), Text: table.Symbol(tenant)},
+			trace.Attr{Key: table.Symbol("shard"), Text: table.Symbol(shard)})
 	}
 	from := w.now
 	w.play(t, 60, func() bool {
@@ -131,11 +140,13 @@ func TestCompareAttributes(t *testing.T) {
 			t.Fatalf("%s: %+v", query, c)
 		}
 		x := &c.Items[0]
-		if x.Key != "tenant" || x.PValue > 0.01 || len(x.Where) != 1 || x.Service == "" || !strings.HasPrefix(x.Text, "tenant = "+x.Value+" at "+x.Service) {
+		if x.Key != "tenant" || x.PValue > 0.01 || len(x.Where) != 1 || x.Service == "" ||
+			!strings.HasPrefix(x.Text, "tenant = "+x.Value+" at "+x.Service) {
 			t.Errorf("%s: %+v", query, *x)
 		}
 		if whale := x.Value == "whale"; whale != (x.AShare > x.BShare) || whale != (*x.DifferenceNs.Value > 0) {
-			t.Errorf("%s: %s has shares %v of the slow and %v of the others, and a difference of %v ns", query, x.Value, x.AShare, x.BShare, *x.DifferenceNs.Value)
+			t.Errorf("%s: %s has shares %v of the slow and %v of the others, and a difference of %v ns",
+				query, x.Value, x.AShare, x.BShare, *x.DifferenceNs.Value)
 		}
 		for i := range c.Items[1:] {
 			if c.Items[i+1].PValue < c.Items[i].PValue || c.Items[i+1].Key == "shard" && c.Items[i+1].PValue < 0.001 {
@@ -144,7 +155,8 @@ func TestCompareAttributes(t *testing.T) {
 		}
 	}
 	middle := from + (w.now-from)/2
-	later := w.compareWorst(t, fmt.Sprintf("?from=%s&base_from=%s&base_to=%[1]s", render.At(middle).Format(time.RFC3339), render.At(from).Format(time.RFC3339))).Attributes
+	later := w.compareWorst(t, fmt.Sprintf("?from=%s&base_from=%s&base_to=%[1]s",
+		render.At(middle).Format(time.RFC3339), render.At(from).Format(time.RFC3339))).Attributes
 	if later.A == 0 || later.B == 0 {
 		t.Errorf("one range of time against another: %+v", later)
 	}
@@ -153,7 +165,7 @@ func TestCompareAttributes(t *testing.T) {
 			t.Errorf("found a difference over time, want none: %+v", x)
 		}
 	}
-	if c := w.compareWorst(t, fmt.Sprintf("?longer_ns=%d", int64(time.Hour))).Attributes; c.A != 0 || len(c.Items) != 0 {
+	if c := w.compareWorst(t, "?longer_ns=3600000000000").Attributes; c.A != 0 || len(c.Items) != 0 {
 		t.Errorf("an empty side: got %+v", c)
 	}
 }

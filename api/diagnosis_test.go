@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"slices"
 	"testing"
 
@@ -14,13 +13,14 @@ import (
 func TestDiagnosisParts(t *testing.T) {
 	w := newTroubled(t)
 	w.play(t, 60, func() bool { // until a diagnosis names a cause or a location
-		return slices.ContainsFunc(w.core.View().Problems.Open(), func(p detect.Problem) bool {
-			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 || w.core.View().Searches.Investigation(search.OfProblem(p.ID)).Answer() != 0
+		return slices.ContainsFunc(w.problems(), func(p detect.Problem) bool {
+			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 ||
+				w.core.View().Searches.Investigation(search.OfProblem(p.ID)).Answer() != 0
 		})
 	})
 	seen := make(map[contract.EvidenceKind]bool)
-	for _, p := range decode[contract.ProblemList](t, w.call(t, http.MethodGet, prefix+"/problems", nil)).Items {
-		d := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, prefix+"/problems/"+p.ID, nil))
+	for _, p := range fetch[contract.ProblemList](t, w, prefix+"/problems").Items {
+		d := fetch[contract.ProblemDetail](t, w, prefix+"/problems/"+p.ID)
 		text := ""
 		for _, part := range p.DiagnosisParts {
 			text += part.Text
@@ -42,7 +42,8 @@ func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contra
 	t.Helper()
 	e := part.Evidence
 	fail := func(why string) { t.Errorf("%q with evidence %+v: %s", part.Text, *e, why) }
-	if (e.Edge != nil) != (e.Kind == contract.EvidenceKindEdge) || (e.Operation != nil) != (e.Kind == contract.EvidenceKindLocation) {
+	if (e.Edge != nil) != (e.Kind == contract.EvidenceKindEdge) ||
+		(e.Operation != nil) != (e.Kind == contract.EvidenceKindLocation) {
 		fail("the reference is missing or of another kind")
 	}
 	switch e.Kind {
@@ -51,7 +52,8 @@ func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contra
 			fail("the problem has no such edge")
 		}
 	case contract.EvidenceKindLocation:
-		if !slices.ContainsFunc(d.Investigation.Investigation.Suspects, func(s contract.Suspect) bool { return s.Operation == *e.Operation }) {
+		named := func(s contract.Suspect) bool { return s.Operation == *e.Operation }
+		if !slices.ContainsFunc(d.Investigation.Investigation.Suspects, named) {
 			fail("the investigation has no such suspect")
 		}
 	case contract.EvidenceKindVariable:

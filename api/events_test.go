@@ -91,7 +91,8 @@ func TestEvents(t *testing.T) {
 	w.play(t, 40, func() bool { return w.decided > 0 })
 	readers.Wait()
 	w.epoch(t)
-	if kinds := events(t, server, last[0], func(kind, _ string) bool { return kind == "epoch" }); kinds[0] == "reset" || slices.Contains(kinds, "problem.opened") {
+	kinds := events(t, server, last[0], func(kind, _ string) bool { return kind == "epoch" })
+	if kinds[0] == "reset" || slices.Contains(kinds, "problem.opened") {
 		t.Errorf("after reconnecting: %v", kinds)
 	}
 	if kinds := events(t, server, "elsewhere-7", func(string, string) bool { return true }); kinds[0] != "reset" {
@@ -139,7 +140,8 @@ func TestSlowBody(t *testing.T) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(requestTimeout / 2))
-	fmt.Fprintf(conn, "PUT /api/v1/tracepoints/0000000000000001 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{")
+	fmt.Fprintf(conn, "PUT /api/v1/tracepoints/0000000000000001 HTTP/1.1\r\nHost: localhost\r\n"+
+		"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{")
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.Contains(line, " 408 ") {
 		t.Errorf("%q, %v", line, err)
@@ -161,7 +163,8 @@ func TestStreamsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil { // if there is no token, all local callers can read
+			// All local callers can read as long as there is no token.
+			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

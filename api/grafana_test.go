@@ -125,7 +125,10 @@ func TestGrafanaQueries(t *testing.T) {
 				t.Errorf("%s: unknown field %s", name, key)
 			}
 		}
-		for value, known := range map[string][]string{q.Type: contract.Type, q.Source: contract.Source, q.Format: contract.Format, q.Parser: contract.Parser, q.Options.Method: contract.Method} {
+		for value, known := range map[string][]string{
+			q.Type: contract.Type, q.Source: contract.Source, q.Format: contract.Format, q.Parser: contract.Parser,
+			q.Options.Method: contract.Method,
+		} {
 			if !slices.Contains(known, value) {
 				t.Errorf("%s: %q, want one of %v", name, value, known)
 			}
@@ -140,14 +143,15 @@ func TestGrafanaQueries(t *testing.T) {
 // checkColumns sends a query and compares the types of its columns with the answer.
 func (w *harness) checkColumns(t *testing.T, name string, q *target, types []string) {
 	t.Helper()
+	const layout = "2006-01-02T15:04:05.000Z"
+	now := w.clock().UTC()
+	times := strings.NewReplacer(
+		"${__from:date:iso}", now.Add(-6*time.Hour).Format(layout), "${__to:date:iso}", now.Format(layout))
 	params := url.Values{}
 	for _, p := range q.Options.Params {
-		value := strings.NewReplacer(
-			"${__from:date:iso}", w.clock().UTC().Add(-6*time.Hour).Format("2006-01-02T15:04:05.000Z"), "${__to:date:iso}", w.clock().UTC().Format("2006-01-02T15:04:05.000Z"),
-		).Replace(p.Value)
-		params.Set(p.Key, value)
+		params.Set(p.Key, times.Replace(p.Value))
 	}
-	out := w.call(t, http.MethodGet, q.URL+"?"+params.Encode(), nil)
+	out := w.get(t, q.URL+"?"+params.Encode())
 	var answer any
 	if err := json.Unmarshal(out.Body.Bytes(), &answer); err != nil || out.Code != http.StatusOK {
 		t.Errorf("%s: %d: %s", name, out.Code, out.Body)
@@ -233,10 +237,13 @@ func TestMeteredIncidents(t *testing.T) {
 	s := w.reader.Refresh(w.core.View())
 	const meteredIncidents = 50
 	for i := range 2 * meteredIncidents {
-		s.Incidents = append(s.Incidents, epoch.IncidentRow{Incident: contract.Incident{ID: render.Hex16(uint64(i)), Severity: contract.SeverityMinor, Service: "a\xffb"}, Listed: true})
+		x := contract.Incident{ID: render.Hex16(uint64(i)), Severity: contract.SeverityMinor, Service: "a\xffb"}
+		s.Incidents = append(s.Incidents, epoch.IncidentRow{Incident: x, Listed: true})
 	}
 	text := w.callUnchecked(http.MethodGet, "/metrics").Body.String()
-	if n := strings.Count(text, "\nsibyl_incident_score{"); n != meteredIncidents || !strings.Contains(text, "sibyl_incident_open{severity=\"minor\"} 100\n") || !strings.Contains(text, "a�b") {
+	n := strings.Count(text, "\nsibyl_incident_score{")
+	open := strings.Contains(text, `sibyl_incident_open{severity="minor"} 100`+"\n")
+	if n != meteredIncidents || !open || !strings.Contains(text, "a�b") {
 		t.Errorf("%d incidents with metrics", n)
 	}
 }

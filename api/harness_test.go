@@ -26,6 +26,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -98,13 +99,34 @@ func (*fakeAgents) Agents() []control.Agent {
 	seen := time.Unix(0, int64(begin)).Add(10 * time.Minute)
 	return []control.Agent{
 		{
-			ID: "b2", Service: "bank", Transport: "opamp", State: control.Lost, Since: seen.Add(-time.Hour), Seen: seen.Add(-5 * time.Minute), Incomplete: true,
-			Tracepoints: 4000, Capabilities: []protocol.Capability{},
+			ID:           "b2",
+			Service:      "bank",
+			Transport:    "opamp",
+			State:        control.Lost,
+			Since:        seen.Add(-time.Hour),
+			Seen:         seen.Add(-5 * time.Minute),
+			Incomplete:   true,
+			Tracepoints:  4000,
+			Capabilities: []protocol.Capability{},
 		},
 		{
-			ID: "c1", Service: "cart", Transport: "http", State: control.Behind, Resource: map[string]string{"host.name": "web-3", "service.version": "1.4"},
-			Capabilities: []protocol.Capability{protocol.CanSpan, protocol.CanVariable}, Since: seen.Add(-time.Hour), Seen: seen, Tracepoints: 120, Version: 7,
-			Problem: "no such arm", Applied: 3, Failed: 1, Conflicts: 2, Hits: 12345, Drops: 6, Usage: search.Usage{Hits: 10, Bytes: 2000, CPU: 1e-5},
+			ID:           "c1",
+			Service:      "cart",
+			Transport:    "http",
+			State:        control.Behind,
+			Resource:     map[string]string{"host.name": "web-3", "service.version": "1.4"},
+			Capabilities: []protocol.Capability{protocol.CanSpan, protocol.CanVariable},
+			Since:        seen.Add(-time.Hour),
+			Seen:         seen,
+			Tracepoints:  120,
+			Version:      7,
+			Problem:      "no such arm",
+			Applied:      3,
+			Failed:       1,
+			Conflicts:    2,
+			Hits:         12345,
+			Drops:        6,
+			Usage:        search.Usage{Hits: 10, Bytes: 2000, CPU: 1e-5},
 		},
 	}
 }
@@ -169,7 +191,8 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	logs, err := notify.NewServiceLink("Logs", "http://logs.invalid/?service={service}&from={start_ms}&to={end_ms}&incident={incident}")
+	const pattern = "http://logs.invalid/?service={service}&from={start_ms}&to={end_ms}&incident={incident}"
+	logs, err := notify.NewServiceLink("Logs", pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +214,19 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		Bytes:     func() []operating.Size { return []operating.Size{{Name: "journal", Length: 1, Most: 2}} },
 		Agents:    &fakeAgents{},
 		Webhooks: func() []notify.Webhook {
-			return []notify.Webhook{{Name: "oncall", Format: "slack", Origin: "https://hooks.example", Events: []notify.Type{notify.Test}, Count: notify.Count{Delivered: 2, Failed: 1, Last: begin}, Waiting: 3, Dead: 1}}
+			return []notify.Webhook{{
+				Name:    "oncall",
+				Format:  "slack",
+				Origin:  "https://hooks.example",
+				Events:  []notify.Type{notify.Test},
+				Count:   notify.Count{Delivered: 2, Failed: 1, Last: begin},
+				Waiting: 3,
+				Dead:    1,
+			}}
 		},
-		Backup: func() (string, error) { return "/data/backup", nil }, DeadLetters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
+		Backup:      func() (string, error) { return "/data/backup", nil },
+		DeadLetters: w.outbox,
+		Resend:      func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +270,13 @@ func (w *harness) addDeadLetter(t testing.TB) string {
 	t.Helper()
 	w.deadLetters++
 	_, err := w.outbox.Put(w.now, []store.Message{{
-		ID: fmt.Sprint("event", w.deadLetters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Subject: search.OfProblem(w.core.View().Problems.Open()[0].ID), At: w.now, Body: []byte(`{"a":1}`),
+		ID:       fmt.Sprint("event", w.deadLetters),
+		Endpoint: "oncall",
+		Event:    string(notify.ProblemOpened),
+		Format:   "sibyl",
+		Subject:  search.OfProblem(w.problems()[0].ID),
+		At:       w.now,
+		Body:     []byte(`{"a":1}`),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -387,9 +426,15 @@ func (w *harness) observeVersion(service, version string, at trace.Nanos) {
 	w.core.ObserveVersions([]engine.VersionSeen{{ServiceVersion: seen, First: at, Last: at}})
 }
 
+// problems returns the open problems.
+func (w *harness) problems() []detect.Problem { return w.core.View().Problems.Open() }
+
+// incidentID returns the ID of the first incident.
+func (w *harness) incidentID() string { return render.Hex16(w.core.View().Incidents.All()[0].ID) }
+
 // problem returns the open problem with the most requests.
 func (w *harness) problem() detect.Problem {
-	return slices.MaxFunc(w.core.View().Problems.Open(), func(a, b detect.Problem) int { return cmp.Compare(a.Requests, b.Requests) })
+	return slices.MaxFunc(w.problems(), func(a, b detect.Problem) int { return cmp.Compare(a.Requests, b.Requests) })
 }
 
 // call calls the API from the loopback address, validates the answer against the contract, and returns it.
@@ -417,6 +462,20 @@ func (w *harness) call(t testing.TB, method, path string, body any, headers ...s
 	return out
 }
 
+// get calls the API as call does.
+func (w *harness) get(t testing.TB, path string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	return w.call(t, http.MethodGet, path, nil, headers...)
+}
+
+// expect calls the API as call does, and checks the status of the answer.
+func (w *harness) expect(t testing.TB, want int, method, path string, body any, headers ...string) {
+	t.Helper()
+	if out := w.call(t, method, path, body, headers...); out.Code != want {
+		t.Errorf("%s %s: got %d, want %d: %s", method, path, out.Code, want, out.Body)
+	}
+}
+
 // callUnchecked calls the API from the loopback address.
 func (w *harness) callUnchecked(method, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://localhost:8321"+path, nil)
@@ -438,7 +497,8 @@ func (w *harness) check(t testing.TB, r *http.Request, out *httptest.ResponseRec
 			Type, Title, Detail, Instance *string
 			Status                        int
 		}
-		if err := json.Unmarshal(out.Body.Bytes(), &e); err != nil || e.Status != out.Code || e.Type == nil || e.Title == nil || e.Detail == nil || e.Instance == nil {
+		if err := json.Unmarshal(out.Body.Bytes(), &e); err != nil || e.Status != out.Code || e.Type == nil ||
+			e.Title == nil || e.Detail == nil || e.Instance == nil {
 			t.Errorf("%s %s: got %d without a problem object: %s", r.Method, r.URL, out.Code, out.Body)
 		}
 		if got := out.Header().Get("Content-Type"); got != refusal.ProblemType {
@@ -456,7 +516,9 @@ func (w *harness) check(t testing.TB, r *http.Request, out *httptest.ResponseRec
 		}
 		input := &openapi3filter.ResponseValidationInput{
 			RequestValidationInput: &openapi3filter.RequestValidationInput{
-				Request: r, PathParams: params, Route: &routers.Route{Spec: w.doc, Path: pattern, PathItem: item, Method: r.Method, Operation: op},
+				Request:    r,
+				PathParams: params,
+				Route:      &routers.Route{Spec: w.doc, Path: pattern, PathItem: item, Method: r.Method, Operation: op},
 			},
 			Status: out.Code, Header: out.Header(), Options: &openapi3filter.Options{IncludeResponseStatus: true},
 		}
@@ -496,4 +558,10 @@ func decode[T any](t testing.TB, out *httptest.ResponseRecorder) T {
 		t.Fatal(err)
 	}
 	return x
+}
+
+// fetch gets a path and decodes the successful answer.
+func fetch[T any](t testing.TB, w *harness, path string) T {
+	t.Helper()
+	return decode[T](t, w.get(t, path))
 }

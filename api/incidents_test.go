@@ -35,12 +35,12 @@ func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool)
 
 func (w *harness) incidents(t *testing.T, query string) contract.IncidentList {
 	t.Helper()
-	return decode[contract.IncidentList](t, w.call(t, http.MethodGet, "/api/v1/incidents"+query, nil))
+	return fetch[contract.IncidentList](t, w, "/api/v1/incidents"+query)
 }
 
 func (w *harness) incident(t *testing.T) contract.IncidentDetail {
 	t.Helper()
-	return decode[contract.IncidentDetail](t, w.call(t, http.MethodGet, "/api/v1/incidents/"+render.Hex16(w.core.View().Incidents.All()[0].ID), nil))
+	return fetch[contract.IncidentDetail](t, w, "/api/v1/incidents/"+w.incidentID())
 }
 
 // kinds returns the kinds of the events in a timeline.
@@ -54,31 +54,34 @@ func kinds(timeline []contract.TimelineEntry) (all []string) {
 func TestIncidents(t *testing.T) {
 	w := newIncident(t)
 	for query, want := range map[string]int{
-		"": 1, "?state=open": 1, "?state=closed": 0, "?service=checkout": 1, "?service=cart": 0, "?muted=true": 0, "?muted=all": 1,
+		"": 1, "?state=open": 1, "?state=closed": 0, "?service=checkout": 1, "?service=cart": 0,
+		"?muted=true": 0, "?muted=all": 1,
 	} {
 		if got := w.incidents(t, query); got.Total != want || len(got.Items) != want {
 			t.Errorf("%s: %d incidents of %d, want %d", query, len(got.Items), got.Total, want)
 		}
 	}
 	for _, id := range w.core.View().Incidents.All()[0].Problems {
-		d := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+id.String(), nil))
+		d := fetch[contract.ProblemDetail](t, w, "/api/v1/problems/"+id.String())
 		if p := d.Problem; p.State == contract.StateNone && !strings.HasSuffix(d.Next, w.incident(t).Next) {
 			t.Errorf("next of %s: %q is not that of its incident", id, d.Next)
 		}
 		p := d.Problem
-		if p.Incident == nil || *p.Incident != render.Hex16(w.core.View().Incidents.All()[0].ID) || p.Since == nil {
+		if p.Incident == nil || *p.Incident != w.incidentID() || p.Since == nil {
 			t.Errorf("a problem of the incident: %+v", p)
 		}
 	}
 	x := w.incidents(t, "").Items[0]
-	if len(x.Suspects) > 3 || x.Service != x.Suspects[0].Service || !strings.Contains(x.Sentence, " since ") || x.Closed != nil {
+	if len(x.Suspects) > 3 || x.Service != x.Suspects[0].Service || !strings.Contains(x.Sentence, " since ") ||
+		x.Closed != nil {
 		t.Errorf("listed: %+v", x)
 	}
 	for _, y := range x.RequestTypes {
 		if y.P50Ns == nil || y.P99Ns == nil || y.UsualP50Ns == nil || y.UsualP99Ns == nil {
 			t.Errorf("a request type without quantiles: %+v", y)
 		} else if y.MeanNs > 1.5*y.UsualNs && *y.P99Ns <= *y.UsualP99Ns || *y.P99Ns < *y.P50Ns || *y.P99Ns < y.MeanNs {
-			t.Errorf("%s: p50 %v, usually %v; p99 %v, usually %v; mean %v", y.Name, *y.P50Ns, *y.UsualP50Ns, *y.P99Ns, *y.UsualP99Ns, y.MeanNs)
+			t.Errorf("%s: p50 %v, usually %v; p99 %v, usually %v; mean %v",
+				y.Name, *y.P50Ns, *y.UsualP50Ns, *y.P99Ns, *y.UsualP99Ns, y.MeanNs)
 		}
 	}
 	path := "/api/v1/incidents/" + x.ID
@@ -121,9 +124,7 @@ func TestIncidents(t *testing.T) {
 		case "/accept":
 			method, body = http.MethodPost, nil
 		}
-		if out := w.call(t, method, "/api/v1/incidents/00000000000000ff"+unknown, body); out.Code != http.StatusNotFound {
-			t.Errorf("%s of an unknown incident: %d", unknown, out.Code)
-		}
+		w.expect(t, http.StatusNotFound, method, "/api/v1/incidents/00000000000000ff"+unknown, body)
 	}
 }
 
@@ -149,13 +150,12 @@ func TestTimelineStays(t *testing.T) {
 // An accepted incident closes at the end of the epoch, with the person's name and note. It can't be accepted again.
 func TestAcceptIncident(t *testing.T) {
 	w := newIncident(t)
-	path := "/api/v1/incidents/" + render.Hex16(w.core.View().Incidents.All()[0].ID) + "/accept"
-	if out := w.call(t, http.MethodPost, path, map[string]string{"text": "more items"}); out.Code != http.StatusNoContent {
-		t.Fatalf("%d: %s", out.Code, out.Body)
-	}
+	path := "/api/v1/incidents/" + w.incidentID() + "/accept"
+	w.expect(t, http.StatusNoContent, http.MethodPost, path, map[string]string{"text": "more items"})
 	w.epoch(t)
 	x := w.incidents(t, "?state=closed").Items
-	if len(x) != 1 || x[0].Closed == nil || x[0].AcceptedBy == nil || *x[0].AcceptedBy != "local" || x[0].AcceptedText == nil || *x[0].AcceptedText != "more items" {
+	if len(x) != 1 || x[0].Closed == nil || x[0].AcceptedBy == nil || *x[0].AcceptedBy != "local" ||
+		x[0].AcceptedText == nil || *x[0].AcceptedText != "more items" {
 		t.Errorf("after the epoch: %+v", x)
 	}
 	if end := x[0].End; end == nil || end.Reason != contract.IncidentEndReasonAccepted ||
@@ -167,9 +167,7 @@ func TestAcceptIncident(t *testing.T) {
 		last.Text != "The incident closed: local accepted the behaviour since the onset as normal (more items)." {
 		t.Errorf("timeline %v", timeline)
 	}
-	if out := w.call(t, http.MethodPost, path, nil); out.Code != http.StatusConflict {
-		t.Errorf("accepted again: %d: %s", out.Code, out.Body)
-	}
+	w.expect(t, http.StatusConflict, http.MethodPost, path, nil)
 }
 
 // about returns the kinds of the events about an incident.
@@ -192,7 +190,7 @@ func about(t *testing.T, id string, events []contract.Event) (kinds []string) {
 // event.
 func TestIncidentEvents(t *testing.T) {
 	w := newIncident(t)
-	id := render.Hex16(w.core.View().Incidents.All()[0].ID)
+	id := w.incidentID()
 	if kinds := about(t, id, w.publish(t)); kinds != nil {
 		t.Errorf("without a change: events %v", kinds)
 	}
@@ -227,7 +225,7 @@ func TestIncidentInvestigation(t *testing.T) {
 	w.openIncident(t, func(*engine.Incident) bool { return len(w.core.View().Searches.Plan().Leases) > 0 })
 	id := w.core.View().Incidents.All()[0].ID
 	path := "/api/v1/incidents/" + render.Hex16(id)
-	for _, p := range decode[contract.TracepointList](t, w.call(t, http.MethodGet, "/api/v1/tracepoints?state=on", nil)).Items {
+	for _, p := range fetch[contract.TracepointList](t, w, "/api/v1/tracepoints?state=on").Items {
 		for _, l := range p.Leases {
 			if l.Owner != "" || l.Incident == nil || *l.Incident != render.Hex16(id) {
 				t.Errorf("a lease of the incident: %+v", l)
@@ -241,7 +239,8 @@ func TestIncidentInvestigation(t *testing.T) {
 	}
 	w.play(t, 60, func() bool { return w.core.View().Searches.Investigation(search.OfIncident(id)).Answer() != 0 })
 	d = w.incident(t)
-	if d.Investigation == nil || len(d.Investigation.Investigation.Suspects) == 0 || !strings.HasSuffix(d.Next, "The place to look at is "+d.Investigation.Investigation.Suspects[0].Operation+".") {
+	if d.Investigation == nil || len(d.Investigation.Investigation.Suspects) == 0 ||
+		!strings.HasSuffix(d.Next, "The place to look at is "+d.Investigation.Investigation.Suspects[0].Operation+".") {
 		t.Errorf("located: %s %+v", d.Next, d.Investigation)
 	}
 	for _, s := range d.Investigation.Investigation.Suspects {
@@ -249,16 +248,17 @@ func TestIncidentInvestigation(t *testing.T) {
 			t.Errorf("%s has no context", s.Operation)
 		}
 	}
-	v := decode[contract.InvestigationDetail](t, w.call(t, http.MethodGet, "/api/v1/investigations/"+render.Hex16(id), nil)).Investigation
-	if v.Incident == nil || *v.Incident != render.Hex16(id) || v.Problem != "" || v.RequestType != "" || v.State != contract.StateLocated {
+	v := fetch[contract.InvestigationDetail](t, w, "/api/v1/investigations/"+render.Hex16(id)).Investigation
+	if v.Incident == nil || *v.Incident != render.Hex16(id) || v.Problem != "" || v.RequestType != "" ||
+		v.State != contract.StateLocated {
 		t.Errorf("investigation %+v", v)
 	}
-	for _, x := range decode[contract.DecisionList](t, w.call(t, http.MethodGet, "/api/v1/decisions?incident="+render.Hex16(id), nil)).Items {
+	for _, x := range fetch[contract.DecisionList](t, w, "/api/v1/decisions?incident="+render.Hex16(id)).Items {
 		if x.Incident == nil || *x.Incident != render.Hex16(id) || x.Problem != "" {
 			t.Errorf("decision %+v", x)
 		}
 	}
-	both := w.call(t, http.MethodGet, "/api/v1/decisions?incident="+render.Hex16(id)+"&problem="+strings.Repeat("1", 32), nil)
+	both := w.get(t, "/api/v1/decisions?incident="+render.Hex16(id)+"&problem="+strings.Repeat("1", 32))
 	if both.Code != http.StatusUnprocessableEntity {
 		t.Errorf("decisions of a problem and an incident: %d", both.Code)
 	}
@@ -272,7 +272,8 @@ func TestIncidentInvestigation(t *testing.T) {
 	if !slices.Equal(all, []string{"opened", "located"}) {
 		t.Errorf("events about the incident: %v", all)
 	}
-	if !strings.Contains(w.callUnchecked(http.MethodGet, "/metrics").Body.String(), "sibyl_incidents_opened_total 1\n") {
+	metrics := w.callUnchecked(http.MethodGet, "/metrics").Body.String()
+	if !strings.Contains(metrics, "sibyl_incidents_opened_total 1\n") {
 		t.Error("the metrics do not count the incident")
 	}
 	w.call(t, http.MethodPost, path+"/accept", nil)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,7 +40,8 @@ func (w *harness) storeTrace(t testing.TB, number uint64, second int, text strin
 	if err := w.store.Traces.Put(x.ID, request); err != nil {
 		t.Fatal(err)
 	}
-	return store.Exemplar{Trace: x.ID, Root: x.Spans[0].ID, Start: x.Spans[0].Start, Duration: int64(x.Spans[0].Duration())}
+	s := &x.Spans[0]
+	return store.Exemplar{Trace: x.ID, Root: s.ID, Start: s.Start, Duration: int64(s.Duration())}
 }
 
 // newKept returns a harness with stored traces: 1 to 8 are typical, 9 is slow because of cart, and 10 fails without
@@ -73,7 +73,7 @@ func newKept(t testing.TB) (*harness, analysis.Hash) {
 
 func (w *harness) traces(t *testing.T, query string) contract.TraceList {
 	t.Helper()
-	return decode[contract.TraceList](t, w.call(t, http.MethodGet, "/api/v1/traces"+query, nil))
+	return fetch[contract.TraceList](t, w, "/api/v1/traces"+query)
 }
 
 // numbers returns the numbers of the traces in a list.
@@ -110,7 +110,8 @@ func TestSearchTraces(t *testing.T) {
 		}
 	}
 	x := w.traces(t, "?operation=redis.get&limit=1").Items[0]
-	if x.Service != "shop" || x.Operation != "GET /cart" || x.Spans != 4 || x.Services != 2 || x.Span != tracetext.ID("d").String() || !slices.Equal(x.Strata, []string{"slow"}) {
+	if x.Service != "shop" || x.Operation != "GET /cart" || x.Spans != 4 || x.Services != 2 ||
+		x.Span != tracetext.ID("d").String() || !slices.Equal(x.Strata, []string{"slow"}) {
 		t.Errorf("found %+v", x)
 	}
 }
@@ -148,7 +149,8 @@ func TestSearchLinksOfTraces(t *testing.T) {
 		t.Fatalf("%d links", len(links))
 	}
 	got, err := url.PathUnescape(links[0].URL)
-	want := `https://tempo.invalid/?q={ resource.service.name = "cart" && status = error && .tenant = "t1" && traceDuration >= 5000us }`
+	want := "https://tempo.invalid/?q=" +
+		`{ resource.service.name = "cart" && status = error && .tenant = "t1" && traceDuration >= 5000us }`
 	if err != nil || got != want || links[0].Name != "Tempo" {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -159,7 +161,7 @@ func TestSearchLinksOfTraces(t *testing.T) {
 func TestTraceComparison(t *testing.T) {
 	w, group := newKept(t)
 	get := func(number string) *contract.TraceComparison {
-		return decode[contract.Trace](t, w.call(t, http.MethodGet, "/api/v1/traces/"+strings.Repeat("0", 32-len(number))+number, nil)).Comparison
+		return fetch[contract.Trace](t, w, "/api/v1/traces/"+strings.Repeat("0", 32-len(number))+number).Comparison
 	}
 	slow := get("9")
 	if slow == nil || slow.Normal != 8 || slow.UsualNs == nil || len(slow.Findings) == 0 {
@@ -169,7 +171,8 @@ func TestTraceComparison(t *testing.T) {
 	if want := usual.Quantile(0.5); math.Abs(float64(*slow.UsualNs)-want) > 1 || want < 1 {
 		t.Errorf("such requests usually take %d ns, want %.0f", *slow.UsualNs, want)
 	}
-	if f := slow.Findings[0]; f.Reason != contract.TraceFindingReasonSlow || f.Service != "cart" || f.Span != tracetext.ID("c").String() || f.ExcessNs < 250e6 {
+	if f := slow.Findings[0]; f.Reason != contract.TraceFindingReasonSlow || f.Service != "cart" ||
+		f.Span != tracetext.ID("c").String() || f.ExcessNs < 250e6 {
 		t.Errorf("its first finding: %+v", f)
 	}
 	if !strings.Contains(slow.Sentence, "longer than such requests usually do") {

@@ -34,16 +34,18 @@ func TestGroupLatency(t *testing.T) {
 	}
 	path := prefix + "/groups/" + w.group.String() + "/latency"
 	query := "?edge=" + render.At(onset).Format(time.RFC3339)
-	d := decode[contract.GroupLatency](t, w.call(t, http.MethodGet, path+query, nil))
+	d := fetch[contract.GroupLatency](t, w, path+query)
 	if d.BinNs != time.Minute.Nanoseconds() || len(d.Windows) < 58 || d.Usual == nil {
 		t.Fatalf("%d bins of %v, usually %+v", len(d.Windows), time.Duration(d.BinNs), d.Usual)
 	}
 	for _, x := range d.Windows {
-		if len(x.Latency) != 1 || x.To.Sub(x.From) != time.Minute || x.From.Before(render.At(onset)) != (x.Latency[0].HighNs < 50e6) {
+		if len(x.Latency) != 1 || x.To.Sub(x.From) != time.Minute ||
+			x.From.Before(render.At(onset)) != (x.Latency[0].HighNs < 50e6) {
 			t.Errorf("bin %+v", x)
 		}
 	}
-	if code := w.call(t, http.MethodGet, path+"?from="+render.At(now.Add(-3*group.Day)).Format(time.RFC3339), nil).Code; code != http.StatusBadRequest && code != http.StatusUnprocessableEntity {
+	code := w.get(t, path+"?from="+render.At(now.Add(-3*group.Day)).Format(time.RFC3339)).Code
+	if code != http.StatusBadRequest && code != http.StatusUnprocessableEntity {
 		t.Errorf("three days: %d", code)
 	}
 }

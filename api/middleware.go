@@ -108,7 +108,8 @@ func (a *API) requireLocal(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		default:
 			if err := Local(r, a.options.Hosts...); err != nil {
-				a.fail(w, r, refusal.New(refusal.Forbidden, "until a token exists, "+err.Error(), "create one with sibyl token create"))
+				a.fail(w, r, refusal.New(refusal.Forbidden, "until a token exists, "+err.Error(),
+					"create one with sibyl token create"))
 				return
 			}
 			next.ServeHTTP(w, r)
@@ -197,7 +198,8 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			who, err := a.identify(r)
 			if err == nil && !who.Role.Allows(needed) {
-				err = refusal.New(refusal.Forbidden, fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.Role), "")
+				err = refusal.New(refusal.Forbidden,
+					fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.Role), "")
 			}
 			if err == nil {
 				err = sameSite(r)
@@ -228,10 +230,12 @@ func (a *API) identify(r *http.Request) (access.Principal, error) {
 	case token != nil:
 		return access.Principal{Name: "token " + token.ID, Role: token.Role}, nil
 	}
-	refused := refusal.New(refusal.Unauthenticated, "this needs a token", "send Authorization: Bearer … with one from sibyl token create")
+	refused := refusal.New(refusal.Unauthenticated, "this needs a token",
+		"send Authorization: Bearer … with one from sibyl token create")
 	challenge := `Bearer realm="sibyl"`
 	if secret != "" {
-		refused.Detail, challenge = "the token is not known, was revoked, or has expired", challenge+`, error="invalid_token"`
+		refused.Detail = "the token is not known, was revoked, or has expired"
+		challenge += `, error="invalid_token"`
 	}
 	refused.Header = http.Header{"Www-Authenticate": {challenge}}
 	return access.Principal{}, refused
@@ -243,7 +247,8 @@ func sameSite(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
-	err := refusal.New(refusal.Forbidden, "changes are accepted from pages of this site and from programs, not from pages of other sites", "")
+	err := refusal.New(refusal.Forbidden,
+		"changes are accepted from pages of this site and from programs, not from pages of other sites", "")
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return err
 	}
@@ -309,8 +314,10 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 		return err
 	}
 	if body := op.RequestBody; body != nil && (body.Value.Required || r.ContentLength != 0) {
-		if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-			return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON", "send Content-Type: application/json")
+		media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if err != nil || media != "application/json" {
+			return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON",
+				"send Content-Type: application/json")
 		}
 	}
 	params := make(map[string]string)
@@ -319,8 +326,11 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 	}
 	err := openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params,
-		Route:   &routers.Route{Spec: a.doc, Path: pattern, PathItem: item, Method: r.Method, Operation: op},
-		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true},
+		Route: &routers.Route{Spec: a.doc, Path: pattern, PathItem: item, Method: r.Method, Operation: op},
+		Options: &openapi3filter.Options{
+			AuthenticationFunc:  openapi3filter.NoopAuthenticationFunc,
+			SkipSettingDefaults: true,
+		},
 	})
 	return invalid(err)
 }
@@ -329,7 +339,8 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 func knownQuery(r *http.Request, op *openapi3.Operation) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return refusal.New(refusal.Malformed, "the query cannot be read", "escape characters other than letters and digits")
+		return refusal.New(refusal.Malformed, "the query cannot be read",
+			"escape characters other than letters and digits")
 	}
 	var known []string
 	for _, p := range op.Parameters {
@@ -342,7 +353,8 @@ func knownQuery(r *http.Request, op *openapi3.Operation) error {
 		case !slices.Contains(known, name) && len(known) == 0:
 			return refusal.New(refusal.Malformed, "this resource takes no parameters", "")
 		case !slices.Contains(known, name):
-			return refusal.New(refusal.Malformed, fmt.Sprintf("unknown parameter %.64q", name), "known parameters: "+strings.Join(known, ", "))
+			return refusal.New(refusal.Malformed, fmt.Sprintf("unknown parameter %.64q", name),
+				"known parameters: "+strings.Join(known, ", "))
 		case len(values) > 1:
 			return refusal.New(refusal.Malformed, name+" is given more than once", "")
 		}
@@ -393,6 +405,8 @@ func invalid(err error) error {
 	return refusal.New(refusal.Malformed, "the body is not valid JSON", "")
 }
 
+const timePattern = "^([0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+([Zz]|[+-][0-9]{2}:[0-9]{2}))$"
+
 // patterns describes the regular expressions used in the contract.
 var patterns = map[string]string{
 	"^[0-9a-f]{16}$":                "16 hexadecimal digits, in lower case",
@@ -402,7 +416,7 @@ var patterns = map[string]string{
 	"^([0-9a-f]{16}|[0-9a-f]{32})$": "16 or 32 hexadecimal digits, in lower case",
 	"^[0-9]{1,19}-[0-9]{1,9}$":      "the ID of a decision, like 1790000000000000000-0",
 	"^[1-9][0-9]{0,18}$":            "a number from 1",
-	"^([0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+([Zz]|[+-][0-9]{2}:[0-9]{2}))$": "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
+	timePattern:                     "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 
 // wantType describes the values of a parameter that couldn't be parsed.
@@ -441,7 +455,8 @@ func (a *API) limit(next http.Handler) http.Handler {
 // wrongMethod refuses a request whose path only has other methods, and lists these methods.
 func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Router) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
+	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
+	for _, method := range methods {
 		at := method
 		if method == http.MethodHead {
 			at = http.MethodGet
@@ -451,7 +466,9 @@ func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Route
 		}
 	}
 	allow := strings.Join(allowed, ", ")
-	a.fail(w, r, &refusal.Error{Reason: refusal.UnknownMethod, Detail: "allowed methods: " + allow, Header: http.Header{"Allow": {allow}}})
+	a.fail(w, r, &refusal.Error{
+		Reason: refusal.UnknownMethod, Detail: "allowed methods: " + allow, Header: http.Header{"Allow": {allow}},
+	})
 }
 
 // observe measures the duration of requests by operation, and traces them if there is a tracer.
@@ -459,7 +476,8 @@ func (a *API) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, _, _ := a.operation(r)
 		if op == nil {
-			a.options.Log.LogAttrs(r.Context(), slog.LevelError, "the contract lacks a route", slog.String("path", r.URL.Path))
+			a.options.Log.LogAttrs(r.Context(), slog.LevelError, "the contract lacks a route",
+				slog.String("path", r.URL.Path))
 			http.NotFound(w, r)
 			return
 		}
@@ -480,7 +498,8 @@ func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, 
 	defer span.End()
 	answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	next.ServeHTTP(answer, r.WithContext(ctx))
-	span.SetAttributes(otelattr.String("http.request.method", r.Method), otelattr.Int("http.response.status_code", answer.status))
+	span.SetAttributes(otelattr.String("http.request.method", r.Method),
+		otelattr.Int("http.response.status_code", answer.status))
 	if answer.status >= http.StatusInternalServerError {
 		span.SetStatus(codes.Error, "")
 	}

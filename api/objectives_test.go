@@ -1,13 +1,11 @@
 package api
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
@@ -30,19 +28,22 @@ func TestObjectives(t *testing.T) {
 		t.Fatal("the settings were refused")
 	}
 	w.play(t, 90, func() bool { return len(w.core.View().Incidents.All()) > 0 })
-	list := w.call(t, http.MethodGet, "/api/v1/objectives", nil)
+	list := w.get(t, "/api/v1/objectives")
 	compareGolden(t, "listObjectives", list.Body.Bytes())
 	items := decode[contract.ObjectiveList](t, list).Items
-	id := render.Hex16(w.core.View().Incidents.All()[0].ID)
-	if len(items) != 3 || items[0].Incident == nil || *items[0].Incident != id || items[0].Burning == nil || items[0].Remaining >= 0 {
+	id := w.incidentID()
+	if len(items) != 3 || items[0].Incident == nil || *items[0].Incident != id || items[0].Burning == nil ||
+		items[0].Remaining >= 0 {
 		t.Errorf("objectives %+v, want the first one with the incident %s", items, id)
 	}
-	if items[1].Incident != nil || items[1].Burning != nil || items[1].Requests != items[0].Requests || items[2].Requests != 0 || items[2].From != nil {
+	if items[1].Incident != nil || items[1].Burning != nil || items[1].Requests != items[0].Requests ||
+		items[2].Requests != 0 || items[2].From != nil {
 		t.Errorf("objectives %+v", items[1:])
 	}
 	d := w.incident(t)
 	const want = "Pages are instant: 100 % of the requests took 1 µs or longer in the last hour (objective: 1 %)."
-	if x := d.Incident; !strings.HasPrefix(x.Sentence, want) || len(x.Objectives) != 1 || x.Objectives[0].Sentence != want || len(x.Suspects) == 0 {
+	if x := d.Incident; !strings.HasPrefix(x.Sentence, want) || len(x.Objectives) != 1 ||
+		x.Objectives[0].Sentence != want || len(x.Suspects) == 0 {
 		t.Errorf("%q, objectives %+v", x.Sentence, x.Objectives)
 	}
 	if !strings.Contains(d.Next, name) && d.Incident.Score == 0 {

@@ -93,8 +93,8 @@ func playTroubled(t testing.TB) *harness {
 	w.inject(w.now)
 	w.play(t, 40, func() bool {
 		evidence, requested := false, false // for different problems, which are searched one after the other
-		for i := range w.core.View().Problems.Open() {
-			if v := w.core.View().Searches.Investigation(search.OfProblem(w.core.View().Problems.Open()[i].ID)); v != nil {
+		for _, p := range w.problems() {
+			if v := w.core.View().Searches.Investigation(search.OfProblem(p.ID)); v != nil {
 				evidence, requested = evidence || len(v.Evidence) > 0, requested || len(v.Requested) > 0
 			}
 		}

@@ -16,7 +16,7 @@ import (
 
 func (w *harness) services(t *testing.T, query string) contract.ServiceList {
 	t.Helper()
-	return decode[contract.ServiceList](t, w.call(t, http.MethodGet, "/api/v1/services"+query, nil))
+	return fetch[contract.ServiceList](t, w, "/api/v1/services"+query)
 }
 
 // serviceOrders are the orders for lists of services.
@@ -46,7 +46,9 @@ func TestServices(t *testing.T) {
 	list := w.services(t, "")
 	first := list.Items[0]
 	x := w.incidents(t, "").Items[0]
-	if first.Service != x.Service || first.State != contract.ServiceStateIncident || first.Incidents[0].ID != x.ID || first.Incidents[0].Rank != 1 || first.Incidents[0].Share <= 0 {
+	open := first.Incidents[0]
+	if first.Service != x.Service || first.State != contract.ServiceStateIncident ||
+		open.ID != x.ID || open.Rank != 1 || open.Share <= 0 {
 		t.Errorf("the first service is %+v, the incident is in %s", first, x.Service)
 	}
 	if first.Deploy == nil || first.Deploy.Version != "1.5" || first.Usual == nil || first.Now.P50Ns == nil {
@@ -112,7 +114,7 @@ func TestAffectedServices(t *testing.T) {
 		}
 		entry := w.core.View().Groups.Group(id).Entry
 		service, name := w.core.View().Table.ServiceName(entry), w.core.View().Table.OpName(entry)
-		d := decode[contract.ServiceDetail](t, w.call(t, http.MethodGet, "/api/v1/services/"+url.PathEscape(service), nil))
+		d := fetch[contract.ServiceDetail](t, w, "/api/v1/services/"+url.PathEscape(service))
 		if d.Service.State == contract.ServiceStateWell {
 			t.Errorf("%s is well", service)
 		}
@@ -130,7 +132,7 @@ func TestService(t *testing.T) {
 	w := newIncident(t)
 	first := w.services(t, "").Items[0]
 	get := func(service string) contract.ServiceDetail {
-		return decode[contract.ServiceDetail](t, w.call(t, http.MethodGet, "/api/v1/services/"+url.PathEscape(service), nil))
+		return fetch[contract.ServiceDetail](t, w, "/api/v1/services/"+url.PathEscape(service))
 	}
 	d := get(first.ID)
 	if byName := get(first.Service); byName.Service.ID != first.ID {
@@ -151,7 +153,9 @@ func TestService(t *testing.T) {
 		d := get(s.ID)
 		inside += len(d.Inside)
 		for _, x := range d.Inside {
-			if slices.ContainsFunc(d.Operations, func(o contract.ServiceOperation) bool { return o.Operation == x.Operation && o.Kind == x.Kind }) {
+			if slices.ContainsFunc(d.Operations, func(o contract.ServiceOperation) bool {
+				return o.Operation == x.Operation && o.Kind == x.Kind
+			}) {
 				t.Errorf("%s is inside %s and at its border", x.Operation, s.Service)
 			}
 			if x.Spans == 0 || x.P50Ns <= 0 || x.P99Ns < x.P50Ns || (x.UsualP50Ns == nil) != (x.UsualP99Ns == nil) {
@@ -162,7 +166,7 @@ func TestService(t *testing.T) {
 	if inside == 0 {
 		t.Error("no operation is inside a service")
 	}
-	m := decode[contract.ServiceMap](t, w.call(t, http.MethodGet, "/api/v1/service-map", nil))
+	m := fetch[contract.ServiceMap](t, w, "/api/v1/service-map")
 	in, out := 0, 0
 	for _, c := range m.Calls {
 		if c.Caller == first.Service {
@@ -173,16 +177,15 @@ func TestService(t *testing.T) {
 		}
 	}
 	if in != len(d.Callers) || out != len(d.Callees) || in+out == 0 || len(m.Services) != w.services(t, "").Total {
-		t.Errorf("%d callers and %d callees on the map of %d services, %d and %d at the service", in, out, len(m.Services), len(d.Callers), len(d.Callees))
+		t.Errorf("%d callers and %d callees on the map of %d services, %d and %d at the service",
+			in, out, len(m.Services), len(d.Callers), len(d.Callees))
 	}
 	for _, unknown := range []string{"nobody", "0000000000000000"} {
-		if out := w.call(t, http.MethodGet, "/api/v1/services/"+unknown, nil); out.Code != http.StatusNotFound {
-			t.Errorf("%s: %d", unknown, out.Code)
-		}
+		w.expect(t, http.StatusNotFound, http.MethodGet, "/api/v1/services/"+unknown, nil)
 	}
-	if out := w.callUnchecked(http.MethodGet, "/api/v1/services?from=2026-01-01T00:00:00Z&to=2025-01-01T00:00:00Z"); out.Code != http.StatusBadRequest {
-		t.Errorf("a time that ends before it begins: %d", out.Code)
-	}
+	// The time ends before it begins.
+	w.expect(t, http.StatusBadRequest, http.MethodGet,
+		"/api/v1/services?from=2026-01-01T00:00:00Z&to=2025-01-01T00:00:00Z", nil)
 }
 
 // For the past, only the counts are shown, because durations aren't kept.

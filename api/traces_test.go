@@ -1,9 +1,7 @@
 package api
 
 import (
-	"net/http"
 	"testing"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
@@ -20,12 +18,13 @@ func TestSpansAreRanked(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := func() contract.Trace {
-		return decode[contract.Trace](t, w.call(t, http.MethodGet, "/api/v1/traces/"+id.String(), nil))
+		return fetch[contract.Trace](t, w, "/api/v1/traces/"+id.String())
 	}
 	pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server)
 	seen := func(from, to int) {
 		for i := from; i < to; i++ {
-			w.core.Ingest(&trace.Trace{ID: trace.ID{0: 9, 15: byte(i)}, Spans: []trace.Span{{ID: 1, Op: pay, Start: begin, End: begin.Add(time.Duration(100+10*i) * time.Nanosecond)}}})
+			span := trace.Span{ID: 1, Op: pay, Start: begin, End: begin + trace.Nanos(100+10*i)}
+			w.core.Ingest(&trace.Trace{ID: trace.ID{0: 9, 15: byte(i)}, Spans: []trace.Span{span}})
 		}
 	}
 	seen(0, minRanked-1)

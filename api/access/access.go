@@ -107,9 +107,10 @@ const prefix = "sibyl_"
 var (
 	ErrRole     = errors.New("there is no such role")
 	ErrName     = fmt.Errorf("a name has at most %d printable characters", maxName)
-	ErrServices = fmt.Errorf("only a token of the role agent is limited to services: at most %d names of at most 255 printable bytes, with * at the end only", maxServices)
-	ErrTooMany  = fmt.Errorf("there are %d tokens: revoke some", maxTokens)
-	ErrUnknown  = errors.New("there is no such token")
+	ErrServices = fmt.Errorf("only a token of the role agent is limited to services: at most %d names of at most "+
+		"255 printable bytes, with * at the end only", maxServices)
+	ErrTooMany = fmt.Errorf("there are %d tokens: revoke some", maxTokens)
+	ErrUnknown = errors.New("there is no such token")
 )
 
 // Tokens holds the tokens of a data directory. It is safe for concurrent use by several goroutines and processes. A
@@ -146,7 +147,8 @@ func (t *Tokens) refresh() error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("tokens: %w", err)
-	case t.seen != nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) && info.Size() == t.seen.Size():
+	case t.seen != nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) &&
+		info.Size() == t.seen.Size():
 		return t.bad
 	}
 	t.seen = info
@@ -171,7 +173,8 @@ func read(path string, size int64) ([]Token, error) {
 
 // unusable returns the error for the token file at path, which is unusable because of err. It says how to recover.
 func unusable(path string, err error) error {
-	return fmt.Errorf("tokens: %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and create tokens anew with sibyl token create", path, err, path, path)
+	return fmt.Errorf("tokens: %s: %w: restore the file from a backup, or move it away (mv %[1]s %[1]s.aside) "+
+		"and create tokens anew with sibyl token create", path, err)
 }
 
 // Find returns the token with the given secret, or nil if there is no such token or it has expired. some reports
@@ -205,7 +208,8 @@ func (t *Tokens) Identify(secret, from string, now time.Time) (found *Token, som
 	t.refused++
 	if now.Sub(t.warned) >= warnInterval {
 		t.warned = now
-		t.log.Warn("a request with an unknown, revoked or expired token was refused", slog.String("from", from), slog.Int64("refused", t.refused))
+		t.log.Warn("a request with an unknown, revoked or expired token was refused",
+			slog.String("from", from), slog.Int64("refused", t.refused))
 	}
 	return found, some, err
 }
@@ -233,15 +237,19 @@ func (t *Tokens) List() ([]Token, error) {
 // validServices reports whether a token with the given role can be limited to services.
 func validServices(role Role, services []string) bool {
 	const most = 255 // bytes
-	return len(services) == 0 || role == Agent && len(services) <= maxServices && !slices.ContainsFunc(services, func(s string) bool {
-		return s == "" || len(s) > most || strings.Contains(s[:len(s)-1], "*") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
-	})
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	wrong := func(s string) bool {
+		return s == "" || len(s) > most || strings.Contains(s[:len(s)-1], "*") || strings.ContainsFunc(s, control)
+	}
+	return len(services) == 0 || role == Agent && len(services) <= maxServices && !slices.ContainsFunc(services, wrong)
 }
 
 // Create adds a token and returns its secret, which isn't stored. If expires is zero, the token doesn't expire. A token
 // with role agent can be limited to services, see [Token]. Create returns ErrRole, ErrName or ErrServices if an
 // argument is invalid, and ErrTooMany if the file is full.
-func (t *Tokens) Create(role Role, name string, now, expires time.Time, services ...string) (secret string, made Token, err error) {
+func (t *Tokens) Create(
+	role Role, name string, now, expires time.Time, services ...string,
+) (secret string, made Token, err error) {
 	switch {
 	case !slices.Contains(Roles(), role):
 		return "", Token{}, ErrRole
@@ -265,7 +273,15 @@ func (t *Tokens) Create(role Role, name string, now, expires time.Time, services
 	_, _ = rand.Read(bits[:]) // never fails
 	secret = prefix + base64.RawURLEncoding.EncodeToString(bits[:])
 	hash := hashOf(secret)
-	made = Token{ID: hash[:8], Name: name, Role: role, Hash: hash, Created: now.UTC().Truncate(time.Second), Expires: expires, Services: services}
+	made = Token{
+		ID:       hash[:8],
+		Name:     name,
+		Role:     role,
+		Hash:     hash,
+		Created:  now.UTC().Truncate(time.Second),
+		Expires:  expires,
+		Services: services,
+	}
 	return secret, made, t.write(append(slices.Clone(t.all), made))
 }
 
@@ -312,7 +328,8 @@ func (t *Tokens) write(all []Token) error {
 	if err != nil {
 		return err
 	}
-	f, err := renameio.NewPendingFile(t.path, renameio.WithTempDir(filepath.Dir(t.path)), renameio.WithStaticPermissions(0o600))
+	f, err := renameio.NewPendingFile(t.path, renameio.WithTempDir(filepath.Dir(t.path)),
+		renameio.WithStaticPermissions(0o600))
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}

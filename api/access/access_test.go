@@ -27,7 +27,8 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x, some, err := served.Find(secret, now); err != nil || !some || x == nil || x.Role != Operator || x.Name != "night shift" {
+	if x, some, err := served.Find(secret, now); err != nil || !some || x == nil || x.Role != Operator ||
+		x.Name != "night shift" {
 		t.Errorf("found %v, %v, %v", x, some, err)
 	}
 	if x, some, _ := served.Find(secret, now.Add(time.Hour)); x != nil || !some {
@@ -39,7 +40,8 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(dir, FileName))
-	if err != nil || strings.Contains(string(text), secret) || strings.Contains(string(text), strings.TrimPrefix(secret, prefix)) {
+	if err != nil || strings.Contains(string(text), secret) ||
+		strings.Contains(string(text), strings.TrimPrefix(secret, prefix)) {
 		t.Errorf("the file contains the secret, or: %v", err)
 	}
 	info, err := os.Stat(filepath.Join(dir, FileName))
@@ -59,12 +61,13 @@ func TestTokens(t *testing.T) {
 
 // A file that is changed in place is read again, even if only its size or its modification time differs.
 func TestChangedInPlace(t *testing.T) {
+	another := func(text, hash string) string { return strings.ReplaceAll(text, hash, hashOf("another")) }
 	for name, c := range map[string]struct {
 		revoke func(text, hash string) string
 		later  time.Duration
 	}{
 		"size": {func(string, string) string { return "[]\n" }, 0},
-		"time": {func(text, hash string) string { return strings.ReplaceAll(text, hash, hashOf("another")) }, time.Second},
+		"time": {another, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -125,7 +128,12 @@ func TestInvalidTokens(t *testing.T) {
 		role Role
 		name string
 		want error
-	}{{"root", "", ErrRole}, {"", "", ErrRole}, {Viewer, "two\nlines", ErrName}, {Viewer, strings.Repeat("n", maxName+1), ErrName}} {
+	}{
+		{"root", "", ErrRole},
+		{"", "", ErrRole},
+		{Viewer, "two\nlines", ErrName},
+		{Viewer, strings.Repeat("n", maxName+1), ErrName},
+	} {
 		if _, _, err := tokens.Create(c.role, c.name, now, time.Time{}); !errors.Is(err, c.want) {
 			t.Errorf("%q, %q: %v", c.role, c.name, err)
 		}
@@ -134,7 +142,8 @@ func TestInvalidTokens(t *testing.T) {
 
 func TestAllows(t *testing.T) {
 	allowed := map[Role][]Role{
-		Viewer: {Viewer}, Operator: {Viewer, Operator, Agent}, Admin: {Viewer, Operator, Admin, Agent}, Agent: {Agent}, "": {},
+		Viewer: {Viewer}, Operator: {Viewer, Operator, Agent}, Admin: {Viewer, Operator, Admin, Agent},
+		Agent: {Agent}, "": {},
 	}
 	for role, may := range allowed {
 		for _, needed := range Roles() {
@@ -177,7 +186,8 @@ func TestConcurrentCreate(t *testing.T) {
 	var making sync.WaitGroup
 	for range 20 {
 		making.Go(func() {
-			if _, _, err := Open(dir).Create(Viewer, "", now, time.Time{}); err != nil { // a separate Tokens, as in another process
+			// Each opens its own Tokens, as in another process.
+			if _, _, err := Open(dir).Create(Viewer, "", now, time.Time{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -205,7 +215,8 @@ func TestRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := strings.Count(log.String(), "from=192.0.2.7:1"); tokens.Refused() != 3 || n != 1 || strings.Contains(log.String(), "guess") {
+	if n := strings.Count(log.String(), "from=192.0.2.7:1"); tokens.Refused() != 3 || n != 1 ||
+		strings.Contains(log.String(), "guess") {
 		t.Errorf("%d refused, want 3; %d log messages, want 1: %s", tokens.Refused(), n, log.String())
 	}
 }

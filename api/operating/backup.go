@@ -18,6 +18,7 @@ func (a *Operating) BackUp(ctx context.Context, _ contract.BackUpRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "the data was backed up", slog.String("directory", dir), slog.String("by", access.Caller(ctx).Name))
+	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "the data was backed up",
+		slog.String("directory", dir), slog.String("by", access.Caller(ctx).Name))
 	return contract.BackUp200JSONResponse{Directory: dir}, nil
 }

@@ -17,7 +17,9 @@ import (
 const deadLettersOrder = "number"
 
 // ListDeadLetters implements contract.StrictServerInterface.
-func (a *Operating) ListDeadLetters(_ context.Context, r contract.ListDeadLettersRequestObject) (contract.ListDeadLettersResponseObject, error) {
+func (a *Operating) ListDeadLetters(
+	_ context.Context, r contract.ListDeadLettersRequestObject,
+) (contract.ListDeadLettersResponseObject, error) {
 	p := query.PageOf(r.Params.Limit, r.Params.Cursor, deadLettersOrder)
 	after := uint64(0)
 	if p.Cursor != nil && *p.Cursor != "" {
@@ -53,7 +55,9 @@ func deadLetter(m *store.Message) contract.DeadLetter {
 }
 
 // ListWebhooks implements contract.StrictServerInterface.
-func (a *Operating) ListWebhooks(context.Context, contract.ListWebhooksRequestObject) (contract.ListWebhooksResponseObject, error) {
+func (a *Operating) ListWebhooks(
+	context.Context, contract.ListWebhooksRequestObject,
+) (contract.ListWebhooksResponseObject, error) {
 	all := a.options.Webhooks()
 	list := contract.ListWebhooks200JSONResponse{Items: make([]contract.Webhook, len(all))}
 	for i := range all {
@@ -63,9 +67,18 @@ func (a *Operating) ListWebhooks(context.Context, contract.ListWebhooksRequestOb
 			events[k] = string(t)
 		}
 		list.Items[i] = contract.Webhook{
-			Name: w.Name, Origin: w.Origin, Format: w.Format, Events: events, Signed: w.Signed, Disabled: w.Count.Disabled,
-			Delivered: int64(w.Count.Delivered), Failed: int64(w.Count.Failed), LastDelivered: render.Instant(w.Count.Last), LastError: w.Count.LastError,
-			Waiting: w.Waiting, Dead: w.Dead,
+			Name:          w.Name,
+			Origin:        w.Origin,
+			Format:        w.Format,
+			Events:        events,
+			Signed:        w.Signed,
+			Disabled:      w.Count.Disabled,
+			Delivered:     int64(w.Count.Delivered),
+			Failed:        int64(w.Count.Failed),
+			LastDelivered: render.Instant(w.Count.Last),
+			LastError:     w.Count.LastError,
+			Waiting:       w.Waiting,
+			Dead:          w.Dead,
 		}
 	}
 	return list, nil
@@ -90,7 +103,9 @@ func outboxError(err error) error {
 }
 
 // GetDeadLetter implements contract.StrictServerInterface.
-func (a *Operating) GetDeadLetter(_ context.Context, r contract.GetDeadLetterRequestObject) (contract.GetDeadLetterResponseObject, error) {
+func (a *Operating) GetDeadLetter(
+	_ context.Context, r contract.GetDeadLetterRequestObject,
+) (contract.GetDeadLetterResponseObject, error) {
 	n, err := deadLetterNumber(r.Letter)
 	if err != nil {
 		return nil, err
@@ -103,7 +118,9 @@ func (a *Operating) GetDeadLetter(_ context.Context, r contract.GetDeadLetterReq
 }
 
 // ResendDeadLetter implements contract.StrictServerInterface.
-func (a *Operating) ResendDeadLetter(ctx context.Context, r contract.ResendDeadLetterRequestObject) (contract.ResendDeadLetterResponseObject, error) {
+func (a *Operating) ResendDeadLetter(
+	ctx context.Context, r contract.ResendDeadLetterRequestObject,
+) (contract.ResendDeadLetterResponseObject, error) {
 	m, err := a.withDeadLetter(r.Letter, a.options.Resend)
 	if err != nil {
 		return nil, err
@@ -114,7 +131,9 @@ func (a *Operating) ResendDeadLetter(ctx context.Context, r contract.ResendDeadL
 }
 
 // DropDeadLetter implements contract.StrictServerInterface.
-func (a *Operating) DropDeadLetter(ctx context.Context, r contract.DropDeadLetterRequestObject) (contract.DropDeadLetterResponseObject, error) {
+func (a *Operating) DropDeadLetter(
+	ctx context.Context, r contract.DropDeadLetterRequestObject,
+) (contract.DropDeadLetterResponseObject, error) {
 	m, err := a.withDeadLetter(r.Letter, a.options.DeadLetters.Drop)
 	if err != nil {
 		return nil, err

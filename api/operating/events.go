@@ -64,7 +64,8 @@ func (h *hub) publish(events []contract.Event) {
 		if err != nil {
 			panic(err) // can't fail for text, numbers and times
 		}
-		h.ring[h.next%bufferedEvents] = fmt.Sprintf("id: %s-%d\nevent: %s\ndata: %s\n\n", h.run, h.next, events[i].Type, data)
+		h.ring[h.next%bufferedEvents] = fmt.Sprintf("id: %s-%d\nevent: %s\ndata: %s\n\n",
+			h.run, h.next, events[i].Type, data)
 		h.next++
 	}
 	close(h.changed)
@@ -150,7 +151,9 @@ func (a *Operating) Streaming() bool {
 func (a *Operating) epochEvents(c *engine.View, ended trace.Nanos, decisions []search.Decision) []contract.Event {
 	problems := c.Problems.Open()
 	incidents := a.incidentEvents(c, ended)
-	events := []contract.Event{{Type: "epoch", At: render.At(ended), Problems: new(len(problems)), Incidents: new(len(a.hub.incidents))}}
+	events := []contract.Event{
+		{Type: "epoch", At: render.At(ended), Problems: new(len(problems)), Incidents: new(len(a.hub.incidents))},
+	}
 	events = append(events, incidents...)
 	s := a.reader.Latest()
 	add := func(kind string, problem, requestType analysis.Hash) {
@@ -191,11 +194,23 @@ func (a *Operating) epochEvents(c *engine.View, ended trace.Nanos, decisions []s
 	a.hub.known = open
 	for _, d := range decisionlog.WithIDs(decisions) {
 		problem, incident := render.Subject(d.Decision.Subject)
-		events = append(events, contract.Event{Type: "decision", At: render.At(d.ID.At), Decision: new(d.ID.String()), Problem: render.Optional(problem), Incident: incident})
+		events = append(events, contract.Event{
+			Type:     "decision",
+			At:       render.At(d.ID.At),
+			Decision: new(d.ID.String()),
+			Problem:  render.Optional(problem),
+			Incident: incident,
+		})
 	}
 	for _, d := range a.hub.newDeploys(c.Deploys, first) {
 		x := render.Deploy(c.Table, d)
-		events = append(events, contract.Event{Type: "deploy", At: x.At, Service: &x.Service, Version: &x.Version, Before: &x.Before})
+		events = append(events, contract.Event{
+			Type:    "deploy",
+			At:      x.At,
+			Service: &x.Service,
+			Version: &x.Version,
+			Before:  &x.Before,
+		})
 	}
 	return events
 }
@@ -247,7 +262,10 @@ func (a *Operating) incidentEvents(c *engine.View, ended trace.Nanos) []contract
 		}
 		if kind != "" {
 			events = append(events, contract.Event{
-				Type: "incident." + kind, At: render.At(ended), Incident: new(render.Hex16(x.ID)), Service: new(c.Table.Text(now.suspect)),
+				Type:     "incident." + kind,
+				At:       render.At(ended),
+				Incident: new(render.Hex16(x.ID)),
+				Service:  new(c.Table.Text(now.suspect)),
 				Sentence: new(epoch.IncidentSentence(c, namesOfAffected(c), x)),
 			})
 		}
@@ -280,8 +298,11 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 	}
 	names := describe.New(c.Table, describe.Verbatim)
 	return contract.Event{
-		Type: string(notify.IncidentLocated), At: render.At(ended), Incident: new(render.Hex16(id)),
-		Service: new(c.Table.ServiceName(top.Op)), Sentence: new(names.Located(top.Op, share, describe.Reason{}).String() + "."),
+		Type:     string(notify.IncidentLocated),
+		At:       render.At(ended),
+		Incident: new(render.Hex16(id)),
+		Service:  new(c.Table.ServiceName(top.Op)),
+		Sentence: new(names.Located(top.Op, share, describe.Reason{}).String() + "."),
 	}
 }
 
@@ -329,7 +350,8 @@ func (a *Operating) StreamEvents(w http.ResponseWriter, r *http.Request, allowed
 	number, missed := a.hub.resume(r.Header.Get("Last-Event-ID"))
 	hello := ": events follow\n\n"
 	if missed {
-		hello = "event: reset\ndata: {\"type\":\"reset\",\"at\":\"" + a.options.Clock().UTC().Format(time.RFC3339Nano) + "\"}\n\n"
+		now := a.options.Clock().UTC().Format(time.RFC3339Nano)
+		hello = "event: reset\ndata: " + `{"type":"reset","at":"` + now + `"}` + "\n\n"
 	}
 	for alive := write(hello); alive; {
 		events, next, changed, lost := a.hub.since(number)

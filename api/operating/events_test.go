@@ -39,7 +39,8 @@ func TestSlowReader(t *testing.T) {
 	for range bufferedEvents {
 		h.publish(epoch)
 	}
-	if text, next, _, lost := h.since(0); lost || next != bufferedEvents || strings.Count(text, "event: epoch") != bufferedEvents {
+	if text, next, _, lost := h.since(0); lost || next != bufferedEvents ||
+		strings.Count(text, "event: epoch") != bufferedEvents {
 		t.Errorf("a full buffer: lost %v, next %d", lost, next)
 	}
 	h.publish(epoch)

@@ -31,12 +31,14 @@ func newMetrics(a *Operating) *metrics {
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 10},
 	}, []string{"operation"})}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, m.requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(m, m.requests, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	all := prometheus.Gatherers{registry}
 	if a.options.Registry != nil {
 		all = append(all, a.options.Registry)
 	}
-	m.handler = promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
+	limits := promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError}
+	m.handler = promhttp.HandlerFor(all, limits)
 	return m
 }
 
@@ -58,7 +60,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	e.Gauge("build_info", "Version of this build; always 1.", 1, "version", o.Version, "go", o.Go)
 	e.Flag("ready", "1 once the journal has been read.", m.handlers.service.Ready())
 	space := m.handlers.service.Space()
-	e.Flag("refuses_for_space", "1 while traces are refused because the disk or the journal is full.", space >= live.SpaceLow)
+	e.Flag("refuses_for_space", "1 while traces are refused because the disk or the journal is full.",
+		space >= live.SpaceLow)
 	e.Flag("stopped_for_space", "1 while nothing is judged because the disk is full.", space >= live.SpaceNone)
 	m.ingest(e)
 	m.engine(e)
@@ -75,7 +78,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	if o.Bytes != nil {
 		for _, b := range o.Bytes() {
 			e.Gauge("size_bytes", "Size of a part of the service.", float64(b.Length), "part", b.Name)
-			e.Gauge("size_limit_bytes", "Size limit of a part of the service; 0: unlimited.", float64(b.Most), "part", b.Name)
+			e.Gauge("size_limit_bytes", "Size limit of a part of the service; 0: unlimited.",
+				float64(b.Most), "part", b.Name)
 		}
 	}
 }
@@ -88,8 +92,9 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Gauge("ingest_arrival_seconds", "Arrival of the last spans of analysed "+
 		"requests, in seconds since 1970; 0: unknown.", float64(n.Arrived.Load())/1e9)
 	e.Counter("ingest_rejected_spans_total", "Spans rejected from accepted export requests.", n.Rejected.Load())
-	e.Counter("ingest_refused_requests_total", "Export requests refused with a time to retry, by reason.", n.Refused.Busy.Load(), "reason", "busy")
-	e.Counter("ingest_refused_requests_total", "Export requests refused with a time to retry, by reason.", n.Refused.Full.Load(), "reason", "disk_full")
+	const refused = "Export requests refused with a time to retry, by reason."
+	e.Counter("ingest_refused_requests_total", refused, n.Refused.Busy.Load(), "reason", "busy")
+	e.Counter("ingest_refused_requests_total", refused, n.Refused.Full.Load(), "reason", "disk_full")
 	e.Counter("journal_damaged_records_total", "Unreadable or missing records of the journal.", n.Damaged.Load())
 	e.Counter("journal_commits_total", "Commits to the journal.", n.Commits.Load())
 	e.Seconds("journal_commit_seconds_total", "Time spent on commits to the journal.", time.Duration(n.Waited.Load()))
@@ -102,14 +107,17 @@ func (m *metrics) ingest(e metric.Emitter) {
 			"excluded from the statistics, by reason.", count, "reason", string(reason))
 	}
 	for key, count := range n.Unnamed() {
-		e.Counter("attribute_values_unnamed_total", "Values of attributes shown as (other), because their key has too many, by key.", count, "key", key)
+		e.Counter("attribute_values_unnamed_total",
+			"Values of attributes shown as (other), because their key has too many, by key.", count, "key", key)
 	}
-	e.Counter("names_forgotten_total", "Names deleted from the dictionary because nothing mentions them any more.", n.Names.Load())
+	e.Counter("names_forgotten_total",
+		"Names deleted from the dictionary because nothing mentions them any more.", n.Names.Load())
 	open := n.Open()
 	e.Gauge("open_traces", "Traces waiting for more spans.", float64(open.Traces))
 	e.Gauge("open_spans", "Spans of open traces.", float64(open.Spans))
 	e.Gauge("open_bytes", "Memory of open traces.", float64(open.Bytes))
-	e.Gauge("remembered_traces", "Closed traces that Sibyl remembers, so that late spans do not reopen them.", float64(open.Remembered))
+	e.Gauge("remembered_traces", "Closed traces that Sibyl remembers, so that late spans do not reopen them.",
+		float64(open.Remembered))
 	e.Counter("late_spans_total", "Spans that arrived after their trace was closed.", open.Late)
 	e.Counter("duplicate_spans_total",
 		"Accepted spans that were ignored because they had arrived before.", n.Duplicates())
@@ -118,9 +126,11 @@ func (m *metrics) ingest(e metric.Emitter) {
 	const forgotten = "Exemplars, and decisions by epoch, deleted early to free space."
 	e.Counter("retention_forgotten_total", forgotten, n.Forgotten.Decisions.Load(), "what", "decisions")
 	e.Counter("retention_forgotten_total", forgotten, n.Forgotten.Exemplars.Load(), "what", "exemplars")
-	e.Gauge("epoch_work_seconds", "Time spent on the decisions of the last epoch.", time.Duration(n.Decided.Load()).Seconds())
+	e.Gauge("epoch_work_seconds", "Time spent on the decisions of the last epoch.",
+		time.Duration(n.Decided.Load()).Seconds())
 	e.Counter("epochs_total", "Epochs.", n.Epochs.Load())
-	e.Gauge("checkpoint_work_seconds", "Time for which the last checkpoint stopped the decisions, but not the intake.", time.Duration(n.Encoded.Load()).Seconds())
+	e.Gauge("checkpoint_work_seconds", "Time for which the last checkpoint stopped the decisions, but not the intake.",
+		time.Duration(n.Encoded.Load()).Seconds())
 	e.Counter("checkpoints_total", "Successful checkpoints.", n.Checkpoints.Load())
 	e.Counter("checkpoints_failed_total", "Failed checkpoints.", n.Unsaved.Load())
 }
@@ -141,9 +151,11 @@ func (m *metrics) engine(e metric.Emitter) {
 	e.Gauge("epoch_end_seconds", "End of the latest published epoch, in seconds since 1970.", float64(s.Ended)/1e9)
 	e.Gauge("groups", "Groups and request types.", float64(t.Groups))
 	e.Gauge("request_types", "Request types.", float64(t.Types))
-	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(t.OpenIncidents), "state", "open")
-	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(len(s.Incidents)-t.OpenIncidents), "state", "closed")
-	e.Counter("incidents_opened_total", "Incidents that opened, or opened again, since the start.", m.handlers.opened.Load())
+	const incidents = "Incidents by state; closed ones until they are deleted."
+	e.Gauge("incidents", incidents, float64(t.OpenIncidents), "state", "open")
+	e.Gauge("incidents", incidents, float64(len(s.Incidents)-t.OpenIncidents), "state", "closed")
+	e.Counter("incidents_opened_total", "Incidents that opened, or opened again, since the start.",
+		m.handlers.opened.Load())
 	m.coverage(e, s)
 	m.incidents(e, s)
 	m.objectives(e, s)
@@ -155,17 +167,23 @@ func (m *metrics) engine(e metric.Emitter) {
 	e.Gauge("plan_version", "Version of the plan.", float64(t.Version))
 	e.Gauge("tree_nodes", "Calling contexts in the trees.", float64(t.TreeNodes))
 	e.Counter("tree_dropped_contexts_total", "Calling contexts beyond the limit of trees.", int64(t.TreeLost))
-	e.Counter("groups_refused_requests_total", "Requests without a group of their own, because of the limit on groups.", int64(t.Refused))
+	e.Counter("groups_refused_requests_total", "Requests without a group of their own, because of the limit on groups.",
+		int64(t.Refused))
 	e.Counter("groups_evicted_total", "Groups evicted at the limit on groups.", int64(t.Evicted))
-	e.Counter("calls_without_target_total", "Calls counted without their external target, because their operation calls too many.", int64(t.Bare))
+	e.Counter("calls_without_target_total",
+		"Calls counted without their external target, because their operation calls too many.", int64(t.Bare))
 	e.Gauge("sites", "Calls of an operation by another that are counted for incidents.", float64(t.Sites))
-	e.Counter("calls_without_site_total", "Calls that no incident can be raised from, because there are too many sites.", int64(t.Uncounted))
-	const messages = "Messages taken in another trace than the one that sent them; joined: their time in the queue is known, lost: not, because the sender is not in a trace of the last hour."
+	e.Counter("calls_without_site_total",
+		"Calls that no incident can be raised from, because there are too many sites.", int64(t.Uncounted))
+	const messages = "Messages taken in another trace than the one that sent them; joined: their time in the " +
+		"queue is known, lost: not, because the sender is not in a trace of the last hour."
 	e.Counter("linked_messages_total", messages, int64(t.Joined), "outcome", "joined")
 	e.Counter("linked_messages_total", messages, int64(t.Lost), "outcome", "lost")
-	e.Counter("learning_dropped_requests_total", "Requests beyond the limit of the learning period.", int64(t.Unlearned))
+	e.Counter("learning_dropped_requests_total", "Requests beyond the limit of the learning period.",
+		int64(t.Unlearned))
 	e.Counter("names_refused_total", "Names beyond the limit of the dictionary.", int64(t.Unnamed))
-	e.Gauge("unranked_spans", "Spans of the last one to two hours without a percentile, because of the limit on operations.", float64(t.Unranked))
+	e.Gauge("unranked_spans", "Spans of the last one to two hours without a percentile, "+
+		"because of the limit on operations.", float64(t.Unranked))
 }
 
 // coverage emits how many of the spans are judged, as of the last epoch.

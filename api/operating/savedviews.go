@@ -57,7 +57,8 @@ func (v *Views) Save(x contract.View) (contract.View, error) {
 	}
 	next = append(next, x)
 	slices.SortFunc(next, func(a, b contract.View) int {
-		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)),
+			strings.Compare(a.Name, b.Name))
 	})
 	return x, v.replace(next)
 }
@@ -83,12 +84,16 @@ func (v *Views) replace(all []contract.View) error {
 }
 
 // ListViews implements contract.StrictServerInterface.
-func (a *Operating) ListViews(context.Context, contract.ListViewsRequestObject) (contract.ListViewsResponseObject, error) {
+func (a *Operating) ListViews(
+	context.Context, contract.ListViewsRequestObject,
+) (contract.ListViewsResponseObject, error) {
 	return contract.ListViews200JSONResponse{Items: a.options.Views.All()}, nil
 }
 
 // SaveView implements contract.StrictServerInterface.
-func (a *Operating) SaveView(ctx context.Context, r contract.SaveViewRequestObject) (contract.SaveViewResponseObject, error) {
+func (a *Operating) SaveView(
+	ctx context.Context, r contract.SaveViewRequestObject,
+) (contract.SaveViewResponseObject, error) {
 	name, by := strings.TrimSpace(r.Body.Name), access.Caller(ctx).Name
 	if name == "" {
 		return nil, refusal.New(refusal.Invalid, "name: want a name", "")
@@ -102,10 +107,13 @@ func (a *Operating) SaveView(ctx context.Context, r contract.SaveViewRequestObje
 }
 
 // DeleteView implements contract.StrictServerInterface.
-func (a *Operating) DeleteView(ctx context.Context, r contract.DeleteViewRequestObject) (contract.DeleteViewResponseObject, error) {
+func (a *Operating) DeleteView(
+	ctx context.Context, r contract.DeleteViewRequestObject,
+) (contract.DeleteViewResponseObject, error) {
 	err := a.options.Views.Delete(r.View)
 	if err == nil {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "view deleted", slog.Int64("id", r.View), slog.String("by", access.Caller(ctx).Name))
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "view deleted",
+			slog.Int64("id", r.View), slog.String("by", access.Caller(ctx).Name))
 	}
 	return contract.DeleteView204Response{}, err
 }

@@ -10,7 +10,9 @@ import (
 )
 
 // GetStatus implements contract.StrictServerInterface.
-func (a *Operating) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) (contract.GetStatusResponseObject, error) {
+func (a *Operating) GetStatus(
+	ctx context.Context, _ contract.GetStatusRequestObject,
+) (contract.GetStatusResponseObject, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
@@ -22,7 +24,8 @@ func (a *Operating) GetStatus(ctx context.Context, _ contract.GetStatusRequestOb
 	n := a.service.Counts()
 	open := n.Open()
 	d := contract.GetStatus200JSONResponse{
-		Version: a.options.Version, Go: a.options.Go, Ready: a.service.Ready(), Space: contract.StatusSpace(a.service.Space().String()),
+		Version: a.options.Version, Go: a.options.Go, Ready: a.service.Ready(),
+		Space: contract.StatusSpace(a.service.Space().String()),
 		Learning: contract.Learning{
 			Active:           !s.Learned,
 			Progress:         render.Number(s.Progress),
@@ -34,7 +37,8 @@ func (a *Operating) GetStatus(ctx context.Context, _ contract.GetStatusRequestOb
 			Provisional:      s.Unequal,
 		},
 		Epoch:     contract.Epochs{Ended: s.Epoch(), LengthNs: s.Length.Nanoseconds(), Count: n.Epochs.Load()},
-		Incidents: s.Tally.OpenIncidents, Problems: len(s.Problems), ProblemsUninvestigated: s.Tally.Uninvestigated, Groups: s.Tally.Groups, RequestTypes: s.Tally.Types,
+		Incidents: s.Tally.OpenIncidents, Problems: len(s.Problems), ProblemsUninvestigated: s.Tally.Uninvestigated,
+		Groups: s.Tally.Groups, RequestTypes: s.Tally.Types,
 		Ingest: contract.Ingest{
 			Requests:          n.Requests.Load(),
 			Spans:             n.Spans.Load(),
@@ -47,8 +51,8 @@ func (a *Operating) GetStatus(ctx context.Context, _ contract.GetStatusRequestOb
 			CheckpointsFailed: n.Unsaved.Load(),
 		},
 		Refused: map[string]int64{
-			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(), "too_many_groups": int64(s.Tally.Refused),
-			"learning_full": int64(s.Tally.Unlearned),
+			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(),
+			"too_many_groups": int64(s.Tally.Refused), "learning_full": int64(s.Tally.Unlearned),
 		},
 		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},
 		Open:     contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},

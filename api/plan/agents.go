@@ -10,7 +10,9 @@ import (
 )
 
 // ListAgents implements contract.StrictServerInterface.
-func (a *Plan) ListAgents(_ context.Context, r contract.ListAgentsRequestObject) (contract.ListAgentsResponseObject, error) {
+func (a *Plan) ListAgents(
+	_ context.Context, r contract.ListAgentsRequestObject,
+) (contract.ListAgentsResponseObject, error) {
 	q := &r.Params
 	list := contract.ListAgents200JSONResponse{Items: []contract.Agent{}, Total: a.agentCounts()}
 	if a.options.Agents == nil {
@@ -23,8 +25,10 @@ func (a *Plan) ListAgents(_ context.Context, r contract.ListAgentsRequestObject)
 	order.Sort()
 	items, next, err := order.Page(query.PageOf(q.Limit, q.Cursor, "agents"), func(i int32) bool {
 		x := &all[i]
-		return query.Value(q.Service, x.Service) == x.Service && string(query.Value(q.State, contract.AgentState(x.State))) == string(x.State) &&
-			(q.Q == nil || query.Matches(x.Service+" "+x.ID+" "+x.Resource["host.name"]+" "+x.Resource["service.version"], q.Q))
+		state := contract.AgentState(x.State)
+		text := x.Service + " " + x.ID + " " + x.Resource["host.name"] + " " + x.Resource["service.version"]
+		return query.Value(q.Service, x.Service) == x.Service && query.Value(q.State, state) == state &&
+			(q.Q == nil || query.Matches(text, q.Q))
 	})
 	list.NextCursor, list.Conflicts = next, a.options.Agents.Counts().Conflicts.Load()
 	for _, i := range items {
@@ -43,9 +47,23 @@ func agentOf(x *control.Agent) contract.Agent {
 		resource = map[string]string{}
 	}
 	d := contract.Agent{
-		ID: x.ID, Service: x.Service, Transport: x.Transport, State: contract.AgentState(x.State), Resource: resource, Capabilities: capabilities,
-		Since: x.Since.UTC(), Seen: x.Seen.UTC(), Catalogue: x.Tracepoints, CatalogueComplete: !x.Incomplete, Plan: x.Version, Applied: x.Applied,
-		Failed: x.Failed, Conflicts: x.Conflicts, Hits: int64(x.Hits), Drops: int64(x.Drops), Usage: render.Usage(x.Usage),
+		ID:                x.ID,
+		Service:           x.Service,
+		Transport:         x.Transport,
+		State:             contract.AgentState(x.State),
+		Resource:          resource,
+		Capabilities:      capabilities,
+		Since:             x.Since.UTC(),
+		Seen:              x.Seen.UTC(),
+		Catalogue:         x.Tracepoints,
+		CatalogueComplete: !x.Incomplete,
+		Plan:              x.Version,
+		Applied:           x.Applied,
+		Failed:            x.Failed,
+		Conflicts:         x.Conflicts,
+		Hits:              int64(x.Hits),
+		Drops:             int64(x.Drops),
+		Usage:             render.Usage(x.Usage),
 	}
 	if x.Problem != "" {
 		d.Problem = &x.Problem

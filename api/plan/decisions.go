@@ -14,7 +14,9 @@ import (
 )
 
 // ListDecisions implements contract.StrictServerInterface.
-func (a *Plan) ListDecisions(ctx context.Context, r contract.ListDecisionsRequestObject) (contract.ListDecisionsResponseObject, error) {
+func (a *Plan) ListDecisions(
+	ctx context.Context, r contract.ListDecisionsRequestObject,
+) (contract.ListDecisionsResponseObject, error) {
 	q := &r.Params
 	p := query.PageOf(q.Limit, q.Cursor, "decisions")
 	wanted := decisionlog.Query{Limit: p.Limit}
@@ -76,7 +78,9 @@ func (a *Plan) decisions(ctx context.Context, decisions []decisionlog.Logged) ([
 }
 
 // GetDecision implements contract.StrictServerInterface.
-func (a *Plan) GetDecision(ctx context.Context, r contract.GetDecisionRequestObject) (contract.GetDecisionResponseObject, error) {
+func (a *Plan) GetDecision(
+	ctx context.Context, r contract.GetDecisionRequestObject,
+) (contract.GetDecisionResponseObject, error) {
 	id, ok := decisionlog.ParseID(r.Decision)
 	if !ok {
 		return nil, query.NotFound("decision")

@@ -15,7 +15,9 @@ import (
 const shownSuspects = 3
 
 // ListInvestigations implements contract.StrictServerInterface.
-func (a *Plan) ListInvestigations(ctx context.Context, r contract.ListInvestigationsRequestObject) (contract.ListInvestigationsResponseObject, error) {
+func (a *Plan) ListInvestigations(
+	ctx context.Context, r contract.ListInvestigationsRequestObject,
+) (contract.ListInvestigationsResponseObject, error) {
 	q := &r.Params
 	var list contract.ListInvestigations200JSONResponse
 	refused := error(nil)
@@ -31,11 +33,14 @@ func (a *Plan) ListInvestigations(ctx context.Context, r contract.ListInvestigat
 		order.Sort()
 		keep := func(i int32) bool {
 			v := &all[i]
-			return !unknown && (requestType.IsZero() || v.RequestType == requestType) && (q.State == nil || string(*q.State) == v.Status.String())
+			return !unknown && (requestType.IsZero() || v.RequestType == requestType) &&
+				(q.State == nil || string(*q.State) == v.Status.String())
 		}
 		items, next, cutErr := order.Page(query.PageOf(q.Limit, q.Cursor, "investigations"), keep)
 		refused = cutErr
-		list = contract.ListInvestigations200JSONResponse{Items: make([]contract.Investigation, 0, len(items)), NextCursor: next, Epoch: s.Epoch()}
+		list = contract.ListInvestigations200JSONResponse{
+			Items: make([]contract.Investigation, 0, len(items)), NextCursor: next, Epoch: s.Epoch(),
+		}
 		for _, i := range items {
 			list.Items = append(list.Items, names.Investigation(&all[i], shownSuspects))
 		}
@@ -47,7 +52,9 @@ func (a *Plan) ListInvestigations(ctx context.Context, r contract.ListInvestigat
 }
 
 // GetInvestigation implements contract.StrictServerInterface.
-func (a *Plan) GetInvestigation(ctx context.Context, r contract.GetInvestigationRequestObject) (contract.GetInvestigationResponseObject, error) {
+func (a *Plan) GetInvestigation(
+	ctx context.Context, r contract.GetInvestigationRequestObject,
+) (contract.GetInvestigationResponseObject, error) {
 	subject, err := parseSubject(r.Subject)
 	if err != nil {
 		return nil, query.NotFound("investigation")

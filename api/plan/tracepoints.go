@@ -90,11 +90,14 @@ func pointsOf(c *engine.View) map[trace.Symbol]*point {
 
 // stateOrder is the order of states in lists.
 var stateOrder = []contract.TracepointState{
-	contract.TracepointStateOn, contract.TracepointStatePending, contract.TracepointStateForbidden, contract.TracepointStateOff, contract.TracepointStateBaseline,
+	contract.TracepointStateOn, contract.TracepointStatePending, contract.TracepointStateForbidden,
+	contract.TracepointStateOff, contract.TracepointStateBaseline,
 }
 
 // ListTracepoints implements contract.StrictServerInterface.
-func (a *Plan) ListTracepoints(ctx context.Context, r contract.ListTracepointsRequestObject) (contract.ListTracepointsResponseObject, error) {
+func (a *Plan) ListTracepoints(
+	ctx context.Context, r contract.ListTracepointsRequestObject,
+) (contract.ListTracepointsResponseObject, error) {
 	q := &r.Params
 	sort := query.Value(q.Sort, contract.ListTracepointsParamsSortState)
 	var list contract.ListTracepoints200JSONResponse
@@ -111,12 +114,15 @@ func (a *Plan) ListTracepoints(ctx context.Context, r contract.ListTracepointsRe
 		order.Sort()
 		keep := func(i int32) bool {
 			p := all[i]
-			return query.Value(q.State, p.state) == p.state && (q.Q == nil || query.Matches(p.name+" "+names.Op(p.op)+" "+render.Hex16(p.id), q.Q))
+			return query.Value(q.State, p.state) == p.state &&
+				(q.Q == nil || query.Matches(p.name+" "+names.Op(p.op)+" "+render.Hex16(p.id), q.Q))
 		}
 		var items []int32
 		var next *string
 		items, next, refused = order.Page(query.PageOf(q.Limit, q.Cursor, string(sort)), keep)
-		list = contract.ListTracepoints200JSONResponse{Items: make([]contract.Tracepoint, 0, len(items)), NextCursor: next, Epoch: s.Epoch()}
+		list = contract.ListTracepoints200JSONResponse{
+			Items: make([]contract.Tracepoint, 0, len(items)), NextCursor: next, Epoch: s.Epoch(),
+		}
 		for _, i := range items {
 			list.Items = append(list.Items, names.point(c, all[i]))
 		}
@@ -139,8 +145,15 @@ func sortKey(p *point, sort contract.ListTracepointsParamsSort) float64 {
 
 func (r renderer) point(c *engine.View, p *point) contract.Tracepoint {
 	x := contract.Tracepoint{
-		ID: render.Hex16(p.id), Name: p.name, Operation: r.Op(p.op), Layer: contract.TracepointLayer(p.layer.String()),
-		Kind: contract.TracepointKind(p.kind.String()), State: p.state, Cost: render.Usage(p.cost), Leases: []contract.Lease{}, RequestTypes: p.requestTypes,
+		ID:           render.Hex16(p.id),
+		Name:         p.name,
+		Operation:    r.Op(p.op),
+		Layer:        contract.TracepointLayer(p.layer.String()),
+		Kind:         contract.TracepointKind(p.kind.String()),
+		State:        p.state,
+		Cost:         render.Usage(p.cost),
+		Leases:       []contract.Lease{},
+		RequestTypes: p.requestTypes,
 	}
 	plan := c.Searches.Plan()
 	share := 0.
@@ -153,7 +166,8 @@ func (r renderer) point(c *engine.View, p *point) contract.Tracepoint {
 	x.Share = render.Number(share)
 	for _, w := range c.Searches.State().Overrides {
 		if w.Tracepoint == p.id {
-			x.Override = &contract.Override{Kind: contract.OverrideKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: render.Instant(w.Until)}
+			kind := contract.OverrideKind(w.Kind.String())
+			x.Override = &contract.Override{Kind: kind, Forced: w.Forced, By: w.By, Until: render.Instant(w.Until)}
 		}
 	}
 	return x
@@ -162,12 +176,20 @@ func (r renderer) point(c *engine.View, p *point) contract.Tracepoint {
 func (r renderer) lease(plan *search.Plan, l *search.Lease) contract.Lease {
 	owner, incident := render.Subject(l.Owner)
 	return contract.Lease{
-		Arm: search.ArmName(plan.Arms[l.Arm].Name), Since: render.At(l.Since), Expires: render.At(l.Expires), Cause: l.Cause, Owner: owner, Incident: incident, Pinned: l.Pinned,
+		Arm:      search.ArmName(plan.Arms[l.Arm].Name),
+		Since:    render.At(l.Since),
+		Expires:  render.At(l.Expires),
+		Cause:    l.Cause,
+		Owner:    owner,
+		Incident: incident,
+		Pinned:   l.Pinned,
 	}
 }
 
 // GetTracepoint implements contract.StrictServerInterface.
-func (a *Plan) GetTracepoint(ctx context.Context, r contract.GetTracepointRequestObject) (contract.GetTracepointResponseObject, error) {
+func (a *Plan) GetTracepoint(
+	ctx context.Context, r contract.GetTracepointRequestObject,
+) (contract.GetTracepointResponseObject, error) {
 	x, _, err := a.tracepoint(ctx, r.Tracepoint)
 	return contract.GetTracepoint200JSONResponse(x), err
 }
@@ -197,7 +219,9 @@ func (a *Plan) tracepoint(ctx context.Context, text string) (x contract.Tracepoi
 const enabledFor = time.Hour
 
 // OverrideTracepoint implements contract.StrictServerInterface.
-func (a *Plan) OverrideTracepoint(ctx context.Context, r contract.OverrideTracepointRequestObject) (contract.OverrideTracepointResponseObject, error) {
+func (a *Plan) OverrideTracepoint(
+	ctx context.Context, r contract.OverrideTracepointRequestObject,
+) (contract.OverrideTracepointResponseObject, error) {
 	now := a.options.Clock()
 	who := access.Caller(ctx)
 	w := search.Override{Forced: query.Value(r.Body.Force, false), By: who.Name}
@@ -217,7 +241,8 @@ func (a *Plan) OverrideTracepoint(ctx context.Context, r contract.OverrideTracep
 	}
 	switch {
 	case w.Forced && !who.Role.Allows(access.Admin):
-		return nil, refusal.New(refusal.Forbidden, "forcing a tracepoint on beyond the budget needs a token with the role admin; yours is "+string(who.Role), "")
+		return nil, refusal.New(refusal.Forbidden, "forcing a tracepoint on beyond the budget needs a token with "+
+			"the role admin; yours is "+string(who.Role), "")
 	case w.Forced && w.Kind == search.Forbid:
 		return nil, refusal.New(refusal.Invalid, "force: a forbidden tracepoint is off anyway", "")
 	}
@@ -242,7 +267,9 @@ func (a *Plan) OverrideTracepoint(ctx context.Context, r contract.OverrideTracep
 }
 
 // WithdrawOverride implements contract.StrictServerInterface.
-func (a *Plan) WithdrawOverride(ctx context.Context, r contract.WithdrawOverrideRequestObject) (contract.WithdrawOverrideResponseObject, error) {
+func (a *Plan) WithdrawOverride(
+	ctx context.Context, r contract.WithdrawOverrideRequestObject,
+) (contract.WithdrawOverrideResponseObject, error) {
 	x, id, err := a.tracepoint(ctx, r.Tracepoint)
 	if err != nil {
 		return nil, err
@@ -252,8 +279,8 @@ func (a *Plan) WithdrawOverride(ctx context.Context, r contract.WithdrawOverride
 		return nil, err
 	}
 	if withdrawn {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "override of a tracepoint withdrawn", slog.String("tracepoint", x.Name),
-			slog.String("by", access.Caller(ctx).Name))
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "override of a tracepoint withdrawn",
+			slog.String("tracepoint", x.Name), slog.String("by", access.Caller(ctx).Name))
 	}
 	return contract.WithdrawOverride204Response{}, nil
 }
@@ -264,11 +291,19 @@ func (a *Plan) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (co
 	return &d, a.reader.Ask(ctx, func(c *engine.View) {
 		names := renderer{a.reader.Renderer(c)}
 		plan := c.Searches.Plan()
-		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: render.Instant(c.Ended), Agents: a.agentCounts(), Arms: make([]contract.Arm, len(plan.Arms))}
+		d = contract.GetPlan200JSONResponse{
+			Version: plan.Version,
+			Epoch:   render.Instant(c.Ended),
+			Agents:  a.agentCounts(),
+			Arms:    make([]contract.Arm, len(plan.Arms)),
+		}
 		for i := range plan.Arms {
 			x := &plan.Arms[i]
 			d.Arms[i] = contract.Arm{
-				Name: search.ArmName(x.Name), Share: render.Number(x.Share), Everything: x.Everything, Tracepoints: []contract.PlannedTracepoint{},
+				Name:        search.ArmName(x.Name),
+				Share:       render.Number(x.Share),
+				Everything:  x.Everything,
+				Tracepoints: []contract.PlannedTracepoint{},
 			}
 		}
 		for i := range plan.Leases {
@@ -282,7 +317,9 @@ func (a *Plan) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (co
 }
 
 // GetBudget implements contract.StrictServerInterface.
-func (a *Plan) GetBudget(ctx context.Context, _ contract.GetBudgetRequestObject) (contract.GetBudgetResponseObject, error) {
+func (a *Plan) GetBudget(
+	ctx context.Context, _ contract.GetBudgetRequestObject,
+) (contract.GetBudgetResponseObject, error) {
 	var d contract.GetBudget200JSONResponse
 	return &d, a.reader.Ask(ctx, func(c *engine.View) {
 		b, overrun, m := c.Options.Budget, c.Searches.State().Overrun, c.Offers.Measured()

@@ -28,6 +28,9 @@ const (
 	second
 )
 
+// sides holds the requests on each side of a comparison.
+type sides [second + 1][]*observation.Observation
+
 // side puts a request, whose start and duration are known exactly, on the first side if it lies in the box.
 func (b *box) side(o *observation.Observation) side {
 	to := cmp.Or(b.to, trace.MaxNanos)
@@ -73,7 +76,7 @@ func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nano
 const shownAttributes = 20
 
 // attributes compares the attributes of the sampled requests of a group on the two sides.
-func (r renderer) attributes(group analysis.Hash, requests [second + 1][]*observation.Observation) contract.AttributeComparison {
+func (r renderer) attributes(group analysis.Hash, requests sides) contract.AttributeComparison {
 	return contract.AttributeComparison{
 		A: len(requests[first]), B: len(requests[second]),
 		Items: attributeDifferences(r.Names, r.Core.Kept.Frequencies(group, requests[first], requests[second])),
@@ -86,8 +89,16 @@ func attributeDifferences(names *describe.Names, found []explain.Frequency) []co
 		f := &found[i]
 		at := names.Last(f.Where)
 		all = append(all, contract.AttributeDifference{
-			Key: f.Key, Value: f.Value, Where: names.Context(f.Where), Service: names.Service(at), Text: f.Key + " = " + f.Value + " at " + names.Op(at),
-			AShare: part(f.A, f.OfA), BShare: part(f.B, f.OfB), PValue: f.PValue, WithNs: render.Number(f.Duration.Mean), WithoutNs: render.Number(f.Duration.Rest),
+			Key:          f.Key,
+			Value:        f.Value,
+			Where:        names.Context(f.Where),
+			Service:      names.Service(at),
+			Text:         f.Key + " = " + f.Value + " at " + names.Op(at),
+			AShare:       part(f.A, f.OfA),
+			BShare:       part(f.B, f.OfB),
+			PValue:       f.PValue,
+			WithNs:       render.Number(f.Duration.Mean),
+			WithoutNs:    render.Number(f.Duration.Rest),
 			DifferenceNs: render.Interval(f.Duration.Value, f.Duration.Low, f.Duration.High),
 		})
 	}
@@ -99,7 +110,7 @@ const wholeOfSide = 64
 
 // addUnlisted adds attributes to a comparison that it lacks because the setting keys doesn't list them. They come from
 // the requests that are kept with all attributes. It then keeps the first shownAttributes.
-func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
+func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests sides, options critpath.Options) error {
 	known := make(map[string]bool)
 	for i := range c.Items {
 		known[c.Items[i].Key] = true
@@ -127,12 +138,14 @@ func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests [second
 		}
 	}
 	c.WholeA, c.WholeB = len(whole[first]), len(whole[second])
-	for _, x := range attributeDifferences(describe.New(table, describe.Verbatim), explain.Frequencies(whole[first], whole[second], table, explain.Options{})) {
+	found := explain.Frequencies(whole[first], whole[second], table, explain.Options{})
+	for _, x := range attributeDifferences(describe.New(table, describe.Verbatim), found) {
 		if !known[x.Key] && !tellsNothing(x.Key) {
 			c.Items = append(c.Items, x)
 		}
 	}
-	slices.SortStableFunc(c.Items, func(x, y contract.AttributeDifference) int { return cmp.Compare(x.PValue, y.PValue) })
+	byP := func(x, y contract.AttributeDifference) int { return cmp.Compare(x.PValue, y.PValue) }
+	slices.SortStableFunc(c.Items, byP)
 	c.Items = c.Items[:min(len(c.Items), shownAttributes)]
 	return nil
 }
@@ -140,7 +153,8 @@ func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests [second
 // tellsNothing reports whether an attribute naturally differs from request to request, or was set by one of Sibyl's
 // agents.
 func tellsNothing(key string) bool {
-	return key == "thread.id" || key == "thread.name" || strings.HasSuffix(key, ".stacktrace") || strings.HasPrefix(key, "sibyl.")
+	return key == "thread.id" || key == "thread.name" ||
+		strings.HasSuffix(key, ".stacktrace") || strings.HasPrefix(key, "sibyl.")
 }
 
 // wholeRequests observes requests with all attributes of their spans.

@@ -15,7 +15,7 @@ import (
 
 // keepWhole returns requests of one type. A third of them are on the first side and have the attribute customer=whale.
 // The stored requests have this attribute, but their observations don't.
-func keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation, whole map[trace.ID][]byte) {
+func keepWhole(t *testing.T) (requests sides, whole map[trace.ID][]byte) {
 	t.Helper()
 	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: sim.ThirdParty})
 	whole = make(map[trace.ID][]byte)
@@ -60,8 +60,10 @@ func TestUnlistedAttributes(t *testing.T) {
 	if err := a.addUnlisted(&c, requests, critpath.DefaultOptions()); err != nil {
 		t.Fatal(err)
 	}
-	if want := min(wholeOfSide, len(requests[first])); c.WholeA != want || c.WholeB != min(wholeOfSide, len(requests[second])) || want < 10 {
-		t.Errorf("compared %d and %d of %d and %d requests", c.WholeA, c.WholeB, len(requests[first]), len(requests[second]))
+	if want := min(wholeOfSide, len(requests[first])); c.WholeA != want ||
+		c.WholeB != min(wholeOfSide, len(requests[second])) || want < 10 {
+		t.Errorf("compared %d and %d of %d and %d requests",
+			c.WholeA, c.WholeB, len(requests[first]), len(requests[second]))
 	}
 	if len(c.Items) == 0 || c.Items[0].Key != "customer" || c.Items[0].PValue > 0.001 || c.Items[0].Service == "" {
 		t.Fatalf("found %+v, want the customer first", c.Items)
@@ -70,7 +72,9 @@ func TestUnlistedAttributes(t *testing.T) {
 		t.Errorf("%v of the first and %v of the second side have %s", x.AShare, x.BShare, x.Value)
 	}
 
-	known := contract.AttributeComparison{Items: []contract.AttributeDifference{{Key: "customer", Value: "usual", PValue: 0.5}}}
+	known := contract.AttributeComparison{
+		Items: []contract.AttributeDifference{{Key: "customer", Value: "usual", PValue: 0.5}},
+	}
 	if err := a.addUnlisted(&known, requests, critpath.DefaultOptions()); err != nil {
 		t.Fatal(err)
 	}
@@ -82,14 +86,17 @@ func TestUnlistedAttributes(t *testing.T) {
 
 	clear(whole)
 	var none contract.AttributeComparison
-	if err := a.addUnlisted(&none, requests, critpath.DefaultOptions()); err != nil || none.WholeA+none.WholeB+len(none.Items) > 0 {
+	if err := a.addUnlisted(&none, requests, critpath.DefaultOptions()); err != nil ||
+		none.WholeA+none.WholeB+len(none.Items) > 0 {
 		t.Errorf("without whole traces: %+v, %v", none, err)
 	}
 }
 
 // Attributes that naturally vary aren't compared.
 func TestTellsNothing(t *testing.T) {
-	for key, want := range map[string]bool{"thread.id": true, "code.stacktrace": true, "sibyl.wait.count": true, "customer": false, "sibyllant": false} {
+	for key, want := range map[string]bool{
+		"thread.id": true, "code.stacktrace": true, "sibyl.wait.count": true, "customer": false, "sibyllant": false,
+	} {
 		if tellsNothing(key) != want {
 			t.Errorf("%s: %t", key, !want)
 		}

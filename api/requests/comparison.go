@@ -24,7 +24,9 @@ import (
 )
 
 // CompareGroup implements contract.StrictServerInterface.
-func (a *Requests) CompareGroup(ctx context.Context, r contract.CompareGroupRequestObject) (contract.CompareGroupResponseObject, error) {
+func (a *Requests) CompareGroup(
+	ctx context.Context, r contract.CompareGroupRequestObject,
+) (contract.CompareGroupResponseObject, error) {
 	q := &r.Params
 	var times [4]trace.Nanos
 	for i, x := range []struct {
@@ -40,16 +42,17 @@ func (a *Requests) CompareGroup(ctx context.Context, r contract.CompareGroupRequ
 	byTime := based || q.From != nil || q.To != nil
 	byDuration := q.LongerNs != nil || q.ShorterNs != nil
 	if q.Slowest != nil && (byTime || byDuration) || byDuration && based {
-		return nil, refusal.New(refusal.Malformed, "the parameters cannot be combined", "give either slowest, or longer_ns and shorter_ns with from and to, or from and to with base_from and base_to")
+		return nil, refusal.New(refusal.Malformed, "the parameters cannot be combined", "give either slowest, "+
+			"or longer_ns and shorter_ns with from and to, or from and to with base_from and base_to")
 	}
 	var d contract.CompareGroup200JSONResponse
-	var requests [second + 1][]*observation.Observation // on each side
+	var requests sides
 	var options critpath.Options
 	err := a.askGroup(ctx, r.Group, func(c *engine.View, _ *epoch.Snapshot, g *group.Group, names renderer) error {
 		var one, other population
 		var note string
 		sampled := c.Kept.Of(g)
-		var split func(o *observation.Observation) side
+		split := func(o *observation.Observation) side { return timesSide(o, times[0], times[1], times[2], times[3]) }
 		switch {
 		case byDuration:
 			b := box{times[0], times[1], query.Value(q.LongerNs, 0), query.Value(q.ShorterNs, math.MaxInt64)}
@@ -67,10 +70,9 @@ func (a *Requests) CompareGroup(ctx context.Context, r contract.CompareGroupRequ
 			}
 		case !based:
 			one, other = between(g, times[0], times[1]), reference(g)
-			split = func(o *observation.Observation) side { return timesSide(o, times[0], times[1], 0, g.Reference.Last+1) }
+			times[3] = g.Reference.Last + 1
 		default:
 			one, other = between(g, times[0], times[1]), between(g, times[2], times[3])
-			split = func(o *observation.Observation) side { return timesSide(o, times[0], times[1], times[2], times[3]) }
 		}
 		d = contract.CompareGroup200JSONResponse(names.compare(&one, &other))
 		for _, o := range sampled {
@@ -89,7 +91,9 @@ func (a *Requests) CompareGroup(ctx context.Context, r contract.CompareGroupRequ
 }
 
 // populationOf returns the means of those requests that `of` puts on side `which`.
-func populationOf(label string, requests []*observation.Observation, of func(*observation.Observation) side, which side) population {
+func populationOf(
+	label string, requests []*observation.Observation, of func(*observation.Observation) side, which side,
+) population {
 	p := population{label: label, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	total := 0.0
 	for _, o := range requests {
@@ -137,7 +141,13 @@ type population struct {
 }
 
 func (p *population) contract() contract.Population {
-	return contract.Population{Label: p.label, Requests: int64(p.n), MeanNs: render.Number(p.mean), From: render.Instant(p.from), To: render.Instant(p.to)}
+	return contract.Population{
+		Label:    p.label,
+		Requests: int64(p.n),
+		MeanNs:   render.Number(p.mean),
+		From:     render.Instant(p.from),
+		To:       render.Instant(p.to),
+	}
 }
 
 // slowest splits the sampled requests of a group into the slowest ones, a fraction `part` of all, and the rest.
@@ -149,7 +159,8 @@ func slowest(g *group.Group, part float64) (slow, rest population) {
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(s.Total[j], s.Total[i]) })
 	n := int(math.Ceil(part * float64(len(order))))
-	return s.population("the slowest "+units.Percent(part)+" of the sampled requests", order[:n]), s.population(others, order[n:])
+	return s.population("the slowest "+units.Percent(part)+" of the sampled requests", order[:n]),
+		s.population(others, order[n:])
 }
 
 // box is a range of durations and times.
@@ -170,7 +181,8 @@ func (b *box) contains(total float64, arrived [2]int64) bool {
 	}
 	from, to := int64(b.from), int64(cmp.Or(b.to, trace.MaxNanos))
 	middle, middleOfBox := arrived[0]+(arrived[1]-arrived[0])/2, from+(to-from)/2
-	return !b.timed() || from <= middle && middle < to || from < to && arrived[0] <= middleOfBox && middleOfBox < arrived[1]
+	return !b.timed() || from <= middle && middle < to ||
+		from < to && arrived[0] <= middleOfBox && middleOfBox < arrived[1]
 }
 
 // split splits the sampled requests of a group into those in the box and the rest. A nonempty note explains why the
@@ -205,7 +217,8 @@ func (b *box) label() string {
 	case b.shorter == math.MaxInt64 && b.longer <= 1:
 		return strings.TrimSuffix(strings.TrimSuffix(label, " and "), " that ")
 	case b.shorter < math.MaxInt64:
-		return label + "took " + units.Duration(time.Duration(b.longer)) + " to " + units.Duration(time.Duration(b.shorter))
+		return label + "took " + units.Duration(time.Duration(b.longer)) + " to " +
+			units.Duration(time.Duration(b.shorter))
 	}
 	return label + "took " + units.Duration(time.Duration(b.longer)) + " or longer"
 }
@@ -228,7 +241,8 @@ func (b *box) note(since trace.Nanos, in, out int) string {
 	case in < fewCompared && early:
 		return few(in, all) + " in the box: " + begin + "; choose a later or larger box, or compare times alone"
 	case in < fewCompared:
-		return few(in, all) + " in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"
+		const why = "since Sibyl keeps some requests of each ten minutes only"
+		return few(in, all) + " in the box, " + why + ": choose a larger one"
 	case out < fewCompared:
 		return few(out, all) + " outside of the box: choose a smaller one"
 	case early:
@@ -342,7 +356,12 @@ func between(g *group.Group, from, to trace.Nanos) population {
 // reference returns the reference requests of a group, which are from before its problem.
 func reference(g *group.Group) population {
 	w := &g.Reference
-	p := population{label: "the requests from before the problem", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
+	p := population{
+		label: "the requests from before the problem",
+		n:     w.Total.N,
+		mean:  math.NaN(),
+		edges: make(map[trace.Edge]float64),
+	}
 	if p.n > 0 {
 		p.mean, p.from, p.to = w.Total.Mean(), w.First, w.Last
 		for i := range w.Tally.Edges {
@@ -375,8 +394,11 @@ func (r renderer) compare(a, b *population) contract.Comparison {
 	})
 	for _, x := range all {
 		d.Edges = append(d.Edges, contract.EdgeDifference{
-			Place: r.EdgePlace(x.edge), ANs: render.Number(a.edges[x.edge]), BNs: render.Number(b.edges[x.edge]), DifferenceNs: render.Number(x.difference),
-			Part: render.Number(x.difference / (a.mean - b.mean)),
+			Place:        r.EdgePlace(x.edge),
+			ANs:          render.Number(a.edges[x.edge]),
+			BNs:          render.Number(b.edges[x.edge]),
+			DifferenceNs: render.Number(x.difference),
+			Part:         render.Number(x.difference / (a.mean - b.mean)),
 		})
 	}
 	return d

@@ -43,6 +43,7 @@ func TestBoxTimes(t *testing.T) {
 }
 
 func TestBoxNotes(t *testing.T) {
+	const larger = ", since Sibyl keeps some requests of each ten minutes only: choose a larger one"
 	const minute = trace.Nanos(time.Minute)
 	since := 1000 * minute
 	all, late, wide := box{0, 0, 5, math.MaxInt64}, box{since, since + minute, 0, 7}, box{since - minute, 0, 0, 7}
@@ -52,11 +53,14 @@ func TestBoxNotes(t *testing.T) {
 		want    string
 	}{
 		{all, 8, 8, ""},
-		{all, 7, 300, "only 7 of 307 sampled requests lie in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"},
+		{all, 7, 300, "only 7 of 307 sampled requests lie in the box" + larger},
 		{all, 0, 0, "there are no sampled requests"},
-		{late, 0, 9, "none of 9 sampled requests lies in the box, since Sibyl keeps some requests of each ten minutes only: choose a larger one"},
+		{late, 0, 9, "none of 9 sampled requests lies in the box" + larger},
 		{late, 9, 1, "only 1 of 10 sampled requests lies outside of the box: choose a smaller one"},
-		{box{since - minute, since, 0, 7}, 0, 9, "no sampled request lies in the box: sampling began only at 1970-01-01T16:40:00Z; choose a later box, or compare times alone"},
+		{
+			box{since - minute, since, 0, 7}, 0, 9, "no sampled request lies in the box: sampling began only at " +
+				"1970-01-01T16:40:00Z; choose a later box, or compare times alone",
+		},
 		{wide, 3, 90, "choose a later or larger box"},
 		{wide, 30, 90, "earlier requests in the box are not compared"},
 	} {
@@ -79,14 +83,17 @@ func TestSides(t *testing.T) {
 		}
 		return b.String()
 	}
+	between := func(from, to, baseFrom, baseTo trace.Nanos) func(*observation.Observation) side {
+		return func(o *observation.Observation) side { return timesSide(o, from, to, baseFrom, baseTo) }
+	}
 	wide, late := box{0, 0, int64(2 * time.Second), int64(9 * time.Second)}, box{2, 9, 0, math.MaxInt64}
 	for name, x := range map[string]struct{ got, want string }{
 		"slowest fifth":             {sides(slowestSide(all, 0.2)), "bbbba"},
 		"slowest three, one equal":  {sides(slowestSide(all, 0.6)), "baaaa"},
 		"durations":                 {sides(wide.side), "baaab"},
 		"times of a box":            {sides(late.side), "baaab"},
-		"times without end":         {sides(func(o *observation.Observation) side { return timesSide(o, 5, 0, 0, 2) }), "b--aa"},
-		"times between other times": {sides(func(o *observation.Observation) side { return timesSide(o, 5, 9, 2, 5) }), "-bba-"},
+		"times without end":         {sides(between(5, 0, 0, 2)), "b--aa"},
+		"times between other times": {sides(between(5, 9, 2, 5)), "-bba-"},
 	} {
 		if x.got != x.want {
 			t.Errorf("%s: %s, want %s", name, x.got, x.want)

@@ -16,7 +16,9 @@ import (
 )
 
 // ListGroups implements contract.StrictServerInterface.
-func (a *Requests) ListGroups(ctx context.Context, r contract.ListGroupsRequestObject) (contract.ListGroupsResponseObject, error) {
+func (a *Requests) ListGroups(
+	ctx context.Context, r contract.ListGroupsRequestObject,
+) (contract.ListGroupsResponseObject, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
@@ -35,7 +37,9 @@ func (a *Requests) ListGroups(ctx context.Context, r contract.ListGroupsRequestO
 	if err != nil {
 		return nil, err
 	}
-	list := contract.ListGroups200JSONResponse{Items: make([]contract.Group, 0, len(items)), NextCursor: next, Epoch: s.Epoch()}
+	list := contract.ListGroups200JSONResponse{
+		Items: make([]contract.Group, 0, len(items)), NextCursor: next, Epoch: s.Epoch(),
+	}
 	for _, i := range items {
 		list.Items = append(list.Items, groupOf(s, &s.Groups[i]))
 	}
@@ -64,15 +68,26 @@ func addGroups(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 
 func groupOf(s *epoch.Snapshot, g *epoch.GroupRow) contract.Group {
 	return contract.Group{
-		ID: g.ID.String(), Level: contract.Level(g.Level.String()), RequestType: g.RequestType.String(), RequestTypeName: s.Types[g.RequestType],
-		Count: int64(g.Count), Failed: int64(g.Failed), MeanNs: render.Number(g.Mean), Cov: render.Number(g.Cov), Rate: render.Number(g.Rate),
-		FirstSeen: render.Instant(g.Since), LastSeen: render.Instant(g.Seen), Provisional: !s.Learned,
+		ID:              g.ID.String(),
+		Level:           contract.Level(g.Level.String()),
+		RequestType:     g.RequestType.String(),
+		RequestTypeName: s.Types[g.RequestType],
+		Count:           int64(g.Count),
+		Failed:          int64(g.Failed),
+		MeanNs:          render.Number(g.Mean),
+		Cov:             render.Number(g.Cov),
+		Rate:            render.Number(g.Rate),
+		FirstSeen:       render.Instant(g.Since),
+		LastSeen:        render.Instant(g.Seen),
+		Provisional:     !s.Learned,
 	}
 }
 
 // askGroup calls read with the group whose ID is text, and returns its error. It returns a refusal if there is no such
 // group.
-func (a *Requests) askGroup(ctx context.Context, text string, read func(*engine.View, *epoch.Snapshot, *group.Group, renderer) error) error {
+func (a *Requests) askGroup(
+	ctx context.Context, text string, read func(*engine.View, *epoch.Snapshot, *group.Group, renderer) error,
+) error {
 	id, err := analysis.ParseHash(text)
 	if err != nil {
 		return query.NotFound("group")
@@ -88,7 +103,9 @@ func (a *Requests) askGroup(ctx context.Context, text string, read func(*engine.
 }
 
 // GetGroup implements contract.StrictServerInterface.
-func (a *Requests) GetGroup(ctx context.Context, r contract.GetGroupRequestObject) (contract.GetGroupResponseObject, error) {
+func (a *Requests) GetGroup(
+	ctx context.Context, r contract.GetGroupRequestObject,
+) (contract.GetGroupResponseObject, error) {
 	var d contract.GetGroup200JSONResponse
 	return &d, a.askGroup(ctx, r.Group, func(c *engine.View, s *epoch.Snapshot, g *group.Group, names renderer) error {
 		row := s.Row(g.ID)
@@ -97,16 +114,23 @@ func (a *Requests) GetGroup(ctx context.Context, r contract.GetGroupRequestObjec
 		}
 		summary := c.Groups.Summarize(g)
 		d = contract.GetGroup200JSONResponse{
-			Group: groupOf(s, row), Judged: int64(summary.Count), Cov: render.Interval(summary.CoV, summary.CoVLow, summary.CoVHigh),
-			Between: render.Number(summary.Between), SizeModel: sizeModel(summary.Size), Bins: names.bins(&summary),
-			Histogram: make([]contract.Bin, 0, len(summary.Latency)), Edges: names.Edges(summary.Edges), Windows: []contract.Window{},
-			Problems: []contract.ID{},
+			Group:     groupOf(s, row),
+			Judged:    int64(summary.Count),
+			Cov:       render.Interval(summary.CoV, summary.CoVLow, summary.CoVHigh),
+			Between:   render.Number(summary.Between),
+			SizeModel: sizeModel(summary.Size),
+			Bins:      names.bins(&summary),
+			Histogram: make([]contract.Bin, 0, len(summary.Latency)),
+			Edges:     names.Edges(summary.Edges),
+			Windows:   []contract.Window{},
+			Problems:  []contract.ID{},
 		}
 		if summary.Count > 0 {
 			d.P50Ns, d.P99Ns = new(summary.P50.Nanoseconds()), new(summary.P99.Nanoseconds())
 		}
 		for _, b := range summary.Latency {
-			d.Histogram = append(d.Histogram, contract.Bin{LowNs: b.Low.Nanoseconds(), HighNs: b.High.Nanoseconds(), Count: int64(b.Count)})
+			d.Histogram = append(d.Histogram,
+				contract.Bin{LowNs: b.Low.Nanoseconds(), HighNs: b.High.Nanoseconds(), Count: int64(b.Count)})
 		}
 		for _, w := range g.Windows() {
 			d.Windows = append(d.Windows, window(&w))
@@ -135,15 +159,27 @@ func sizeModel(m *group.SizeModel) *contract.SizeModel {
 		return nil
 	}
 	return &contract.SizeModel{
-		InterceptNs: render.Number(m.Base), NsPerByte: render.Number(m.PerByte), NsPerPacket: render.Number(m.PerSegment), PacketBytes: m.Segment,
-		Requests: int64(m.Requests), Delayed: render.Number(m.Delayed), TimedOut: render.Number(m.TimedOut), CovTotal: render.Number(m.CoVTotal),
+		InterceptNs: render.Number(m.Base),
+		NsPerByte:   render.Number(m.PerByte),
+		NsPerPacket: render.Number(m.PerSegment),
+		PacketBytes: m.Segment,
+		Requests:    int64(m.Requests),
+		Delayed:     render.Number(m.Delayed),
+		TimedOut:    render.Number(m.TimedOut),
+		CovTotal:    render.Number(m.CoVTotal),
 	}
 }
 
 func window(w *group.PastWindow) contract.Window {
 	x := contract.Window{
-		From: render.At(w.From), To: render.At(w.To), Count: int64(w.Total.N), Failed: int64(w.Failed), MeanNs: render.Number(w.Total.Mean()), Cov: render.Number(w.Total.CoV()),
-		Edges: make([]contract.WindowEdge, 0, len(w.Edges)), Latency: []contract.Bin{},
+		From:    render.At(w.From),
+		To:      render.At(w.To),
+		Count:   int64(w.Total.N),
+		Failed:  int64(w.Failed),
+		MeanNs:  render.Number(w.Total.Mean()),
+		Cov:     render.Number(w.Total.CoV()),
+		Edges:   make([]contract.WindowEdge, 0, len(w.Edges)),
+		Latency: []contract.Bin{},
 	}
 	for bin, n := range w.Latency.All() {
 		x.Latency = append(x.Latency, contract.Bin{LowNs: bin[0], HighNs: bin[1], Count: int64(n)})
@@ -155,7 +191,9 @@ func window(w *group.PastWindow) contract.Window {
 }
 
 // ExplainGroup implements contract.StrictServerInterface.
-func (a *Requests) ExplainGroup(ctx context.Context, r contract.ExplainGroupRequestObject) (contract.ExplainGroupResponseObject, error) {
+func (a *Requests) ExplainGroup(
+	ctx context.Context, r contract.ExplainGroupRequestObject,
+) (contract.ExplainGroupResponseObject, error) {
 	var d contract.ExplainGroup200JSONResponse
 	return &d, a.askGroup(ctx, r.Group, func(c *engine.View, _ *epoch.Snapshot, g *group.Group, names renderer) error {
 		var all []detect.Explanation
@@ -166,7 +204,9 @@ func (a *Requests) ExplainGroup(ctx context.Context, r contract.ExplainGroupRequ
 		}
 		slices.SortStableFunc(all, func(x, y detect.Explanation) int { return query.CompareKeys(-x.Effect, -y.Effect) })
 		summary := c.Groups.Summarize(g)
-		d = contract.ExplainGroup200JSONResponse{Items: names.Explained(all), Bins: names.bins(&summary), SizeModel: sizeModel(summary.Size)}
+		d = contract.ExplainGroup200JSONResponse{
+			Items: names.Explained(all), Bins: names.bins(&summary), SizeModel: sizeModel(summary.Size),
+		}
 		return nil
 	})
 }

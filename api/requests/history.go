@@ -22,7 +22,9 @@ const (
 )
 
 // GetGroupHistory implements contract.StrictServerInterface.
-func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryRequestObject) (contract.GetGroupHistoryResponseObject, error) {
+func (a *Requests) GetGroupHistory(
+	ctx context.Context, r contract.GetGroupHistoryRequestObject,
+) (contract.GetGroupHistoryResponseObject, error) {
 	id, err := analysis.ParseHash(r.Group)
 	if err != nil {
 		return nil, query.NotFound("group")
@@ -41,7 +43,8 @@ func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHisto
 		length = group.LongPeriod
 	}
 	if to.Sub(from)/length > maxWindows {
-		return nil, refusal.New(refusal.Malformed, "the span has too many windows", "ask for at most 37 days with short windows, or 111 with long ones")
+		return nil, refusal.New(refusal.Malformed, "the span has too many windows",
+			"ask for at most 37 days with short windows, or 111 with long ones")
 	}
 	var present []group.Numbers // of the period that isn't over
 	known := false
@@ -69,7 +72,10 @@ func (a *Requests) GetGroupHistory(ctx context.Context, r contract.GetGroupHisto
 	if n := len(windows); n > 0 && len(present) > 0 && windows[n-1].From >= present[0].From {
 		present = nil // the period has ended in the meantime
 	}
-	h := contract.GetGroupHistory200JSONResponse{From: render.At(from), To: render.At(to), Windows: pastWindows(windows, present), Compared: []contract.PastWindow{}}
+	h := contract.GetGroupHistory200JSONResponse{
+		From: render.At(from), To: render.At(to), Windows: pastWindows(windows, present),
+		Compared: []contract.PastWindow{},
+	}
 	if before := comparedWith(q.Compare); before > 0 {
 		compared, err := a.store.Past.Windows(id, from.Add(-before), to.Add(-before), long)
 		if err != nil {
@@ -116,8 +122,14 @@ func pastWindows(lists ...[]group.Numbers) []contract.PastWindow {
 		for i := range list {
 			w := &list[i]
 			all = append(all, contract.PastWindow{
-				From: render.At(w.From), To: render.At(w.To), Count: int64(w.Count), Failed: int64(w.Failed),
-				MeanNs: render.Number(w.Mean), Cov: render.Number(w.CoV), P50Ns: render.Number(w.P50), P99Ns: render.Number(w.P99),
+				From:   render.At(w.From),
+				To:     render.At(w.To),
+				Count:  int64(w.Count),
+				Failed: int64(w.Failed),
+				MeanNs: render.Number(w.Mean),
+				Cov:    render.Number(w.CoV),
+				P50Ns:  render.Number(w.P50),
+				P99Ns:  render.Number(w.P99),
 			})
 		}
 	}

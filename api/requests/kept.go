@@ -82,8 +82,12 @@ type traceQuery struct {
 
 func newTraceQuery(p *contract.ListTracesParams) (q traceQuery, err error) {
 	q = traceQuery{
-		trace: strings.ToLower(query.Value(p.Trace, "")), longer: query.Value(p.LongerNs, 0), shorter: query.Value(p.ShorterNs, 0),
-		service: query.Value(p.Service, ""), operation: query.Value(p.Operation, ""), failed: p.Error,
+		trace:     strings.ToLower(query.Value(p.Trace, "")),
+		longer:    query.Value(p.LongerNs, 0),
+		shorter:   query.Value(p.ShorterNs, 0),
+		service:   query.Value(p.Service, ""),
+		operation: query.Value(p.Operation, ""),
+		failed:    p.Error,
 	}
 	if q.from, q.to, err = query.ParseInterval(p.From, p.To); err != nil {
 		return q, err
@@ -108,7 +112,8 @@ func (q *traceQuery) aboutSpans() bool {
 
 // matches reports whether a span meets the conditions on spans.
 func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bool {
-	if q.service != "" && s.Service != q.service || q.operation != "" && s.Name != q.operation || q.failed != nil && s.Error != *q.failed {
+	if q.service != "" && s.Service != q.service || q.operation != "" && s.Name != q.operation ||
+		q.failed != nil && s.Error != *q.failed {
 		return false
 	}
 	for _, want := range q.attributes {
@@ -124,8 +129,14 @@ func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bo
 // an hour before its end.
 func (q *traceQuery) request(now time.Time) *notify.Request {
 	r := &notify.Request{
-		Service: q.service, Operation: q.operation, Start: q.from, End: q.to, Longer: time.Duration(q.longer), Shorter: time.Duration(q.shorter),
-		Failed: q.failed != nil && *q.failed, Attributes: q.attributes,
+		Service:    q.service,
+		Operation:  q.operation,
+		Start:      q.from,
+		End:        q.to,
+		Longer:     time.Duration(q.longer),
+		Shorter:    time.Duration(q.shorter),
+		Failed:     q.failed != nil && *q.failed,
+		Attributes: q.attributes,
 	}
 	if r.End == 0 {
 		r.End = trace.Nanos(now.UnixNano())
@@ -137,7 +148,9 @@ func (q *traceQuery) request(now time.Time) *notify.Request {
 }
 
 // ListTraces implements contract.StrictServerInterface.
-func (a *Requests) ListTraces(ctx context.Context, r contract.ListTracesRequestObject) (contract.ListTracesResponseObject, error) {
+func (a *Requests) ListTraces(
+	ctx context.Context, r contract.ListTracesRequestObject,
+) (contract.ListTracesResponseObject, error) {
 	q, err := newTraceQuery(&r.Params)
 	if err != nil {
 		return nil, err
@@ -190,7 +203,8 @@ func (a *Requests) ListTraces(ctx context.Context, r contract.ListTracesRequestO
 		}
 	}
 	list.NextCursor = next
-	list.Links = append(list.Links, render.Links(notify.LinksTo(a.options.Directory().Searches, q.request(a.options.Clock())))...)
+	list.Links = append(list.Links,
+		render.Links(notify.LinksTo(a.options.Directory().Searches, q.request(a.options.Clock())))...)
 	return list, nil
 }
 
@@ -202,7 +216,12 @@ func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*co
 	}
 	v := sent.Read(k.Trace, k.Start, data)
 	x := &contract.KeptTrace{
-		ID: k.Trace.String(), Start: render.At(k.Start), DurationNs: k.Duration, Spans: len(v.All), Group: k.group.String(), Strata: k.strata,
+		ID:         k.Trace.String(),
+		Start:      render.At(k.Start),
+		DurationNs: k.Duration,
+		Spans:      len(v.All),
+		Group:      k.group.String(),
+		Strata:     k.strata,
 	}
 	if g := s.Row(k.group); g != nil {
 		x.RequestTypeName = s.Types[g.RequestType]
@@ -238,7 +257,9 @@ const mostNormal = 40
 // compareTrace compares a stored trace with typical and fast traces of the same request type, preferably from healthy
 // times. It returns nil if the trace isn't an exemplar, if fewer than leastNormal others are stored, or if one of them
 // has just been deleted.
-func (a *Requests) compareTrace(ctx context.Context, id trace.ID, data []byte, options critpath.Options) (*contract.TraceComparison, error) {
+func (a *Requests) compareTrace(
+	ctx context.Context, id trace.ID, data []byte, options critpath.Options,
+) (*contract.TraceComparison, error) {
 	kept, err := a.keptTraces()
 	if err != nil || kept[id] == nil {
 		return nil, err
@@ -275,7 +296,11 @@ func (a *Requests) compareTrace(ctx context.Context, id trace.ID, data []byte, o
 	}
 	x := describe.New(names, describe.Verbatim).Explanation(id, &e)
 	d := &contract.TraceComparison{
-		Sentence: x.Sentence().String(), Normal: len(normal), DurationNs: x.DurationNS, UsualNs: x.UsualNS, Findings: []contract.TraceFinding{},
+		Sentence:   x.Sentence().String(),
+		Normal:     len(normal),
+		DurationNs: x.DurationNS,
+		UsualNs:    x.UsualNS,
+		Findings:   []contract.TraceFinding{},
 	}
 	for i := range x.Suspects {
 		d.Findings = append(d.Findings, finding(&x.Suspects[i], path))
@@ -299,8 +324,15 @@ func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.E
 
 func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding {
 	f := contract.TraceFinding{
-		Reason: contract.TraceFindingReason(c.Reason), Part: render.Optional(string(c.Part)), Service: c.Service, Operation: c.Operation, Span: path.Nodes[c.Node].ID.String(),
-		ExcessNs: c.ExcessNS, Calls: c.Calls, Missing: []string{}, Text: c.Text(),
+		Reason:    contract.TraceFindingReason(c.Reason),
+		Part:      render.Optional(string(c.Part)),
+		Service:   c.Service,
+		Operation: c.Operation,
+		Span:      path.Nodes[c.Node].ID.String(),
+		ExcessNs:  c.ExcessNS,
+		Calls:     c.Calls,
+		Missing:   []string{},
+		Text:      c.Text(),
 	}
 	for _, m := range c.Missing {
 		f.Missing = append(f.Missing, m.Service+" "+m.Operation)
@@ -323,7 +355,8 @@ func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace,
 	}
 	var all, healthy []*keptTrace
 	for _, x := range kept {
-		if x.Trace == k.Trace || !of[x.group] || !slices.Contains(x.strata, "typical") && !slices.Contains(x.strata, "fast") || slices.Contains(x.strata, "failed") {
+		normal := slices.Contains(x.strata, "typical") || slices.Contains(x.strata, "fast")
+		if x.Trace == k.Trace || !of[x.group] || !normal || slices.Contains(x.strata, "failed") {
 			continue
 		}
 		all = append(all, x)
@@ -334,7 +367,9 @@ func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace,
 	if len(healthy) >= leastNormal {
 		all = healthy
 	}
-	slices.SortFunc(all, func(x, y *keptTrace) int { return cmp.Or(cmp.Compare(y.Start, x.Start), x.Trace.Compare(y.Trace)) })
+	slices.SortFunc(all, func(x, y *keptTrace) int {
+		return cmp.Or(cmp.Compare(y.Start, x.Start), x.Trace.Compare(y.Trace))
+	})
 	return all[:min(len(all), mostNormal)]
 }
 
@@ -345,7 +380,8 @@ func affected(s *epoch.Snapshot, requestType analysis.Hash, when trace.Nanos) bo
 		if render.At(when).Before(x.Onset) || x.Closed != nil && render.At(when).After(*x.Closed) {
 			continue
 		}
-		if slices.ContainsFunc(x.RequestTypes, func(t contract.IncidentRequestType) bool { return t.ID == requestType.String() }) {
+		is := func(t contract.IncidentRequestType) bool { return t.ID == requestType.String() }
+		if slices.ContainsFunc(x.RequestTypes, is) {
 			return true
 		}
 	}

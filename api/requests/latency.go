@@ -89,7 +89,9 @@ func (b *bins) join(windows []group.PastWindow) []group.PastWindow {
 }
 
 // GetGroupLatency implements contract.StrictServerInterface.
-func (a *Requests) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyRequestObject) (contract.GetGroupLatencyResponseObject, error) {
+func (a *Requests) GetGroupLatency(
+	ctx context.Context, r contract.GetGroupLatencyRequestObject,
+) (contract.GetGroupLatencyResponseObject, error) {
 	id, err := analysis.ParseHash(r.Group)
 	if err != nil {
 		return nil, query.NotFound("group")
@@ -106,7 +108,13 @@ func (a *Requests) GetGroupLatency(ctx context.Context, r contract.GetGroupLaten
 	if err != nil {
 		return nil, err
 	}
-	d := contract.GetGroupLatency200JSONResponse{From: render.At(l.from), To: render.At(l.to), BinNs: l.length.Nanoseconds(), Usual: l.usual, Windows: []contract.Window{}}
+	d := contract.GetGroupLatency200JSONResponse{
+		From:    render.At(l.from),
+		To:      render.At(l.to),
+		BinNs:   l.length.Nanoseconds(),
+		Usual:   l.usual,
+		Windows: []contract.Window{},
+	}
 	for i := range l.requests {
 		d.Windows = append(d.Windows, window(&l.requests[i]))
 	}
@@ -125,7 +133,8 @@ type binnedLatency struct {
 func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
 	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
 	if b.length == 0 {
-		return nil, refusal.New(refusal.Malformed, "the span is too long", "ask for at most two days, or for /groups/{group}/history")
+		return nil, refusal.New(refusal.Malformed, "the span is too long",
+			"ask for at most two days, or for /groups/{group}/history")
 	}
 	var windows, present []group.PastWindow // present: from the period that isn't over
 	var err error
@@ -169,7 +178,9 @@ func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge
 
 // Around returns the durations of a group's requests between from and to, in bins. One of the bins starts at edge,
 // unless the span is so long that only windows are kept for it. The result is empty if the durations aren't kept.
-func (a *Requests) Around(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) ([]contract.PastWindow, error) {
+func (a *Requests) Around(
+	ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos,
+) ([]contract.PastWindow, error) {
 	var all []group.Numbers
 	var err error
 	if to.Sub(from) > shortSpan {
@@ -197,6 +208,11 @@ func usualLatency(g *group.Group) *contract.UsualLatency {
 	}
 	q := func(p float64) *float64 { return render.Number(float64(w.Latency.Quantile(p))) }
 	return &contract.UsualLatency{
-		Requests: int64(w.Total.N), MeanNs: render.Number(w.Total.Mean()), P10Ns: q(0.1), P50Ns: q(0.5), P90Ns: q(0.9), P99Ns: q(0.99),
+		Requests: int64(w.Total.N),
+		MeanNs:   render.Number(w.Total.Mean()),
+		P10Ns:    q(0.1),
+		P50Ns:    q(0.5),
+		P90Ns:    q(0.9),
+		P99Ns:    q(0.99),
 	}
 }

@@ -26,7 +26,8 @@ func TestBinsOf(t *testing.T) {
 			}
 			return
 		}
-		if b.from > from || b.to < to || from.Sub(b.from) >= b.length || b.to.Sub(to) >= b.length || b.to.Sub(b.from)%b.length != 0 {
+		if b.from > from || b.to < to || from.Sub(b.from) >= b.length || b.to.Sub(to) >= b.length ||
+			b.to.Sub(b.from)%b.length != 0 {
 			t.Fatalf("bins of %v from %d to %d for %d to %d", b.length, b.from, b.to, from, to)
 		}
 		if n := b.to.Sub(b.from) / b.length; n > 300 {

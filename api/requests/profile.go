@@ -72,7 +72,9 @@ func busiest(s *epoch.Snapshot, wanted analysis.Hash) []analysis.Hash {
 			rows = append(rows, &s.Groups[i])
 		}
 	}
-	slices.SortFunc(rows, func(x, y *epoch.GroupRow) int { return cmp.Or(cmp.Compare(y.Count, x.Count), x.ID.Compare(y.ID)) })
+	slices.SortFunc(rows, func(x, y *epoch.GroupRow) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), x.ID.Compare(y.ID))
+	})
 	var ids []analysis.Hash
 	for _, row := range rows[:min(len(rows), profiledTypes)] {
 		ids = append(ids, row.ID)

@@ -26,7 +26,9 @@ import (
 )
 
 // ListExemplars implements contract.StrictServerInterface.
-func (a *Requests) ListExemplars(_ context.Context, r contract.ListExemplarsRequestObject) (contract.ListExemplarsResponseObject, error) {
+func (a *Requests) ListExemplars(
+	_ context.Context, r contract.ListExemplarsRequestObject,
+) (contract.ListExemplarsResponseObject, error) {
 	group, err := analysis.ParseHash(r.Params.Group)
 	if err != nil {
 		return nil, query.NotFound("group")
@@ -61,7 +63,11 @@ func (a *Requests) ListExemplars(_ context.Context, r contract.ListExemplarsRequ
 		for i := range stratum.all {
 			x := &stratum.all[i]
 			list.Items = append(list.Items, contract.Exemplar{
-				Trace: x.Trace.String(), Group: group.String(), Stratum: stratum.name, Start: render.At(x.Start), DurationNs: x.Duration,
+				Trace:      x.Trace.String(),
+				Group:      group.String(),
+				Stratum:    stratum.name,
+				Start:      render.At(x.Start),
+				DurationNs: x.Duration,
 			})
 		}
 	}
@@ -69,7 +75,9 @@ func (a *Requests) ListExemplars(_ context.Context, r contract.ListExemplarsRequ
 }
 
 // GetTrace implements contract.StrictServerInterface.
-func (a *Requests) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (contract.GetTraceResponseObject, error) {
+func (a *Requests) GetTrace(
+	ctx context.Context, r contract.GetTraceRequestObject,
+) (contract.GetTraceResponseObject, error) {
 	id, err := trace.ParseID(r.Trace)
 	if err != nil {
 		return nil, query.NotFound("trace")
@@ -79,7 +87,8 @@ func (a *Requests) GetTrace(ctx context.Context, r contract.GetTraceRequestObjec
 	case err != nil:
 		return nil, err
 	case data == nil:
-		return nil, refusal.New(refusal.NotFound, "this trace is not stored", "Sibyl stores samples of each group, and lists them at /traces; a tracing backend may have the others")
+		return nil, refusal.New(refusal.NotFound, "this trace is not stored",
+			"Sibyl stores samples of each group, and lists them at /traces; a tracing backend may have the others")
 	}
 	var options critpath.Options
 	if err := a.reader.Ask(ctx, func(c *engine.View) { options = c.Options.Path }); err != nil {
@@ -168,7 +177,11 @@ func readTrace(
 	}
 	path := critpath.NewExtractor(options).Extract(t)
 	d := &contract.Trace{
-		ID: id.String(), Flags: path.Flags.Names(), Spans: []contract.Span{}, Roots: []contract.Root{}, Links: []contract.Link{},
+		ID:    id.String(),
+		Flags: path.Flags.Names(),
+		Spans: []contract.Span{},
+		Roots: []contract.Root{},
+		Links: []contract.Link{},
 	}
 	if d.Flags == nil {
 		d.Flags = []string{}
@@ -231,7 +244,8 @@ func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]co
 			taken[s.ID] = true
 		default:
 			as := &t.Spans[n.Span]
-			if _, again := steps[n.ID.String()]; again || as.Start.Sub(start).Nanoseconds() != s.StartNs || as.Duration().Nanoseconds() != s.DurationNs {
+			if _, again := steps[n.ID.String()]; again || as.Start.Sub(start).Nanoseconds() != s.StartNs ||
+				as.Duration().Nanoseconds() != s.DurationNs {
 				continue
 			}
 			steps[n.ID.String()] = n.Step
@@ -267,7 +281,9 @@ func firstStart(t *trace.Trace) trace.Nanos {
 func sections(p *critpath.Path, origin trace.Nanos, list []critpath.Section) []contract.Section {
 	all := make([]contract.Section, 0, len(list))
 	for _, s := range list {
-		all = append(all, contract.Section{Span: p.Nodes[s.Node].ID.String(), StartNs: int64(s.Start - origin), EndNs: int64(s.End - origin)})
+		all = append(all, contract.Section{
+			Span: p.Nodes[s.Node].ID.String(), StartNs: int64(s.Start - origin), EndNs: int64(s.End - origin),
+		})
 	}
 	return all
 }

@@ -77,8 +77,17 @@ func TestReadTrace(t *testing.T) {
 			},
 		},
 		{
-			ID: "0000000000000002", Parent: "0000000000000001", Service: "shop", Name: "pay", Kind: "server", StartNs: 200, DurationNs: 300,
-			ExclusiveNs: 300, Error: true, Tracepoint: "shop/pay", Attributes: []contract.Attribute{{Key: trace.KeyTracepoint, Value: "shop/pay"}},
+			ID:          "0000000000000002",
+			Parent:      "0000000000000001",
+			Service:     "shop",
+			Name:        "pay",
+			Kind:        "server",
+			StartNs:     200,
+			DurationNs:  300,
+			ExclusiveNs: 300,
+			Error:       true,
+			Tracepoint:  "shop/pay",
+			Attributes:  []contract.Attribute{{Key: trace.KeyTracepoint, Value: "shop/pay"}},
 		},
 	}
 	if diff := cmp.Diff(want, d.Spans); diff != "" {
@@ -87,7 +96,8 @@ func TestReadTrace(t *testing.T) {
 	if len(d.Roots) != 1 || d.DurationNs != 1000 || len(d.Roots[0].Refined) != 3 || len(d.Roots[0].Sections) != 1 {
 		t.Errorf("%+v", d)
 	}
-	if pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server); len(ops) != 2 || ops[d.Spans[1].ID] != pay {
+	pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server)
+	if len(ops) != 2 || ops[d.Spans[1].ID] != pay {
 		t.Errorf("operations %v", ops)
 	}
 	if _, _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)),
@@ -169,7 +179,10 @@ func TestReadTraceWithCopies(t *testing.T) {
 		got = append(got, [3]string{s.ID, s.Parent, s.Kind})
 		own += s.ExclusiveNs
 	}
-	if diff := cmp.Diff([][3]string{{root, "", "server"}, {client, root, "client"}, {server, client, "server"}, {inner, server, "internal"}}, got); diff != "" {
+	want := [][3]string{
+		{root, "", "server"}, {client, root, "client"}, {server, client, "server"}, {inner, server, "internal"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spans (-want +got):\n%s", diff)
 	}
 	if own != 1000 || d.Spans[2].ExclusiveNs != 200 {

@@ -17,7 +17,9 @@ import (
 )
 
 // ListTrees implements contract.StrictServerInterface.
-func (a *Requests) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) (contract.ListTreesResponseObject, error) {
+func (a *Requests) ListTrees(
+	ctx context.Context, r contract.ListTreesRequestObject,
+) (contract.ListTreesResponseObject, error) {
 	var s *epoch.Snapshot
 	var trees []contract.TreeSummary
 	order := query.NewHashList()
@@ -50,7 +52,9 @@ func (a *Requests) ListTrees(ctx context.Context, r contract.ListTreesRequestObj
 	if err != nil {
 		return nil, err
 	}
-	list := contract.ListTrees200JSONResponse{Items: make([]contract.TreeSummary, 0, len(items)), NextCursor: next, Epoch: s.Epoch()}
+	list := contract.ListTrees200JSONResponse{
+		Items: make([]contract.TreeSummary, 0, len(items)), NextCursor: next, Epoch: s.Epoch(),
+	}
 	for _, i := range items {
 		list.Items = append(list.Items, trees[i])
 	}
@@ -58,7 +62,9 @@ func (a *Requests) ListTrees(ctx context.Context, r contract.ListTreesRequestObj
 }
 
 // GetTree implements contract.StrictServerInterface.
-func (a *Requests) GetTree(ctx context.Context, r contract.GetTreeRequestObject) (contract.GetTreeResponseObject, error) {
+func (a *Requests) GetTree(
+	ctx context.Context, r contract.GetTreeRequestObject,
+) (contract.GetTreeResponseObject, error) {
 	q := &r.Params
 	requestType, err := analysis.ParseHash(r.RequestType)
 	if err != nil {
@@ -79,8 +85,12 @@ func (a *Requests) GetTree(ctx context.Context, r contract.GetTreeRequestObject)
 		names := renderer{s.Renderer(c)}
 		states := render.NewStates(c)
 		d = &contract.GetTree200JSONResponse{
-			RequestType: r.RequestType, RequestTypeName: s.Types[requestType], Version: fmt.Sprintf("%016x", t.Version), Nodes: len(t.Nodes),
-			Items: []contract.TreeNode{}, Matches: names.matches(c, t, requestType, q.Problem),
+			RequestType:     r.RequestType,
+			RequestTypeName: s.Types[requestType],
+			Version:         fmt.Sprintf("%016x", t.Version),
+			Nodes:           len(t.Nodes),
+			Items:           []contract.TreeNode{},
+			Matches:         names.matches(c, t, requestType, q.Problem),
 		}
 		for i := from; i < len(t.Nodes); i++ {
 			n := &t.Nodes[i]
@@ -116,11 +126,28 @@ func (r renderer) nodeName(n *cct.Node) string {
 func (r renderer) node(t *cct.Tree, i int, state contract.TracepointState) contract.TreeNode {
 	n := &t.Nodes[i]
 	return contract.TreeNode{
-		Index: i, Parent: int(n.Parent), End: int(n.End), Depth: int(n.Depth), Context: render.Hex16(n.Context), Service: r.Table.Text(n.Service),
-		Operation: r.nodeName(n), Layer: contract.TreeNodeLayer(n.Layer.String()), Kind: contract.TreeNodeKind(n.Kind.String()),
-		Tracepoint: render.Hex16(n.Tracepoint), TracepointName: r.Tracepoint(n.Tracepoint), State: state, HitsPerRequest: render.Number(n.HitRate()),
-		BytesPerHit: int(n.Bytes), CostNs: n.Cost.Nanoseconds(), Requests: int64(n.Requests), Errors: int64(n.Errors), Unanswered: int64(n.Unanswered),
-		History: render.Number(n.History.Mean()), HistoryInvestigations: int64(n.History.N), ReferenceNs: render.Number(n.Reference.Mean()), Seen: render.Instant(n.Seen),
+		Index:                 i,
+		Parent:                int(n.Parent),
+		End:                   int(n.End),
+		Depth:                 int(n.Depth),
+		Context:               render.Hex16(n.Context),
+		Service:               r.Table.Text(n.Service),
+		Operation:             r.nodeName(n),
+		Layer:                 contract.TreeNodeLayer(n.Layer.String()),
+		Kind:                  contract.TreeNodeKind(n.Kind.String()),
+		Tracepoint:            render.Hex16(n.Tracepoint),
+		TracepointName:        r.Tracepoint(n.Tracepoint),
+		State:                 state,
+		HitsPerRequest:        render.Number(n.HitRate()),
+		BytesPerHit:           int(n.Bytes),
+		CostNs:                n.Cost.Nanoseconds(),
+		Requests:              int64(n.Requests),
+		Errors:                int64(n.Errors),
+		Unanswered:            int64(n.Unanswered),
+		History:               render.Number(n.History.Mean()),
+		HistoryInvestigations: int64(n.History.N),
+		ReferenceNs:           render.Number(n.Reference.Mean()),
+		Seen:                  render.Instant(n.Seen),
 	}
 }
 
@@ -157,7 +184,11 @@ func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash
 		}
 		place := r.Place(e)
 		x := contract.Match{
-			Problem: p.ID.String(), Place: render.Place(&place), Score: render.Number(e.Score), Nodes: []contract.MatchedNode{}, Distance: m.Distance,
+			Problem:   p.ID.String(),
+			Place:     render.Place(&place),
+			Score:     render.Number(e.Score),
+			Nodes:     []contract.MatchedNode{},
+			Distance:  m.Distance,
 			RunnersUp: []contract.RunnerUp{},
 		}
 		for k, n := range m.Nodes[:min(len(m.Nodes), matchedNodes)] {

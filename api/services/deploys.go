@@ -10,7 +10,9 @@ import (
 )
 
 // ListDeploys implements contract.StrictServerInterface.
-func (a *Services) ListDeploys(ctx context.Context, r contract.ListDeploysRequestObject) (contract.ListDeploysResponseObject, error) {
+func (a *Services) ListDeploys(
+	ctx context.Context, r contract.ListDeploysRequestObject,
+) (contract.ListDeploysResponseObject, error) {
 	q := &r.Params
 	from, to, err := query.ParseInterval(q.From, q.To)
 	if err != nil {

@@ -103,7 +103,8 @@ func (t *serviceTable) fewCalls(names *trace.Table) *contract.FewCalls {
 		}
 	}
 	slices.SortStableFunc(f.Operations, func(a, b contract.FewCallsOperation) int {
-		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Operation, b.Operation))
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Service, b.Service),
+			cmp.Compare(a.Operation, b.Operation))
 	})
 	f.Count = len(f.Operations)
 	if calls > 0 {
@@ -137,7 +138,8 @@ func fewCallsText(f *contract.FewCalls) string {
 		units.Count(f.Count), units.Plural(f.OfOperations, "operation"), units.Part(f.ShareOfCalls), leastCalls,
 		strings.Join(named, ", "))
 	if f.Services > 0 {
-		text += fmt.Sprintf(" %s of %s had so few in all.", units.Count(f.Services), units.Plural(f.OfServices, "service"))
+		text += fmt.Sprintf(" %s of %s had so few in all.",
+			units.Count(f.Services), units.Plural(f.OfServices, "service"))
 	}
 	return text + " These are too few to judge well: incidents about them may open late, not at all, or by chance."
 }

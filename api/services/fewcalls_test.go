@@ -23,13 +23,15 @@ func TestFewCalls(t *testing.T) {
 			{Service: services[0], Use: use(charge + refund), Operations: []history.OperationUse{
 				{Use: use(refund), Op: op(services[0], "refund")}, {Use: use(charge), Op: op(services[0], "charge")},
 			}},
-			{Service: services[1], Use: use(get), Operations: []history.OperationUse{{Use: use(get), Op: op(services[1], "get")}}},
+			{Service: services[1], Use: use(get), Operations: []history.OperationUse{
+				{Use: use(get), Op: op(services[1], "get")},
+			}},
 			{Service: services[2], Use: history.Use{}}, // it has no past
 		}}}
 	}
 	f := table(9, 1, 990).fewCalls(names)
-	const want = "2 of 3 operations, with 1 % of the calls, had fewer than 20 calls in ten minutes: charge of pay (9), " +
-		"refund of pay (1). 1 of 2 services had so few in all."
+	const want = "2 of 3 operations, with 1 % of the calls, had fewer than 20 calls in ten minutes: " +
+		"charge of pay (9), refund of pay (1). 1 of 2 services had so few in all."
 	if !strings.HasPrefix(f.Text, want) || f.Remedy != "" || f.Count != 2 || f.Services != 1 {
 		t.Errorf("%+v, want %s", f, want)
 	}

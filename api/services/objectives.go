@@ -7,7 +7,9 @@ import (
 )
 
 // ListObjectives implements contract.StrictServerInterface.
-func (a *Services) ListObjectives(ctx context.Context, _ contract.ListObjectivesRequestObject) (contract.ListObjectivesResponseObject, error) {
+func (a *Services) ListObjectives(
+	ctx context.Context, _ contract.ListObjectivesRequestObject,
+) (contract.ListObjectivesResponseObject, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err

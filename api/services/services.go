@@ -57,7 +57,7 @@ const (
 	leastTail           = 5 // spans longer than the usual 99th percentile, to judge it
 	leastTailDeviations = 4 // standard deviations of their number
 
-	leastAffectedSlower = 1.05 // times the usual mean, for a request type affected by an incident; the same as for incidents
+	leastAffectedSlower = 1.05 // times the usual mean, for a request type that an incident affects; as for incidents
 )
 
 // serviceKey identifies a table of services within a snapshot.
@@ -242,8 +242,13 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 ) contract.Service {
 	name := c.Table.Text(x.Service)
 	s := contract.Service{
-		ID: render.Hex16(uint64(x.Service)), Service: name, EmitsSpans: !x.Opaque, Operations: len(x.Operations), Versions: []string{},
-		Incidents: append([]contract.ServiceIncident{}, incidents[name]...), Trend: t.trend(x.Series),
+		ID:         render.Hex16(uint64(x.Service)),
+		Service:    name,
+		EmitsSpans: !x.Opaque,
+		Operations: len(x.Operations),
+		Versions:   []string{},
+		Incidents:  append([]contract.ServiceIncident{}, incidents[name]...),
+		Trend:      t.trend(x.Series),
 	}
 	var latest, usual stats.Ranks
 	for i := range x.Operations {
@@ -263,8 +268,10 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 	for i := range x.Operations {
 		s.State, s.Reason = t.affectedState(x.Operations[i].Op, s.State, s.Reason)
 	}
-	if i := slices.IndexFunc(s.Incidents, func(x contract.ServiceIncident) bool { return x.Rank == 1 }); i >= 0 && t.live {
-		s.State, s.Reason = contract.ServiceStateIncident, "The first suspect of an open incident: "+units.Percent(s.Incidents[i].Share)+" of the cost."
+	first := slices.IndexFunc(s.Incidents, func(x contract.ServiceIncident) bool { return x.Rank == 1 })
+	if first >= 0 && t.live {
+		s.State = contract.ServiceStateIncident
+		s.Reason = "The first suspect of an open incident: " + units.Percent(s.Incidents[first].Share) + " of the cost."
 	}
 	t.countInstances(c, x.Service, &s)
 	return s
@@ -318,7 +325,9 @@ func (t *serviceTable) trend(series []history.Usage) *contract.ServiceTrend {
 		return nil
 	}
 	over := min(len(series), int(t.uses.Now.To.Sub(t.uses.From)/t.uses.Bin))
-	x := &contract.ServiceTrend{Rate: make([]float64, over), Failed: make([]*float64, over), OwnNs: make([]*float64, over)}
+	x := &contract.ServiceTrend{
+		Rate: make([]float64, over), Failed: make([]*float64, over), OwnNs: make([]*float64, over),
+	}
 	for i := range series[:over] {
 		load := loadOf(series[i], t.uses.Bin, &stats.Ranks{})
 		x.Rate[i], x.Failed[i], x.OwnNs[i] = load.Rate, load.Failed, load.OwnNs
@@ -403,7 +412,8 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	case now.Calls < leastCalls && above(now.P50Ns, usual.P50Ns, leastFewSlower):
 		return contract.ServiceStateIdle, tooFew(now.Calls, "median duration", *now.P50Ns, *usual.P50Ns)
 	case now.Calls < leastCalls && above(now.P99Ns, usual.P99Ns, leastFewSlower):
-		return contract.ServiceStateIdle, tooFew(now.Calls, "99th percentile of the durations", *now.P99Ns, *usual.P99Ns)
+		const tail = "99th percentile of the durations"
+		return contract.ServiceStateIdle, tooFew(now.Calls, tail, *now.P99Ns, *usual.P99Ns)
 	case now.Calls < leastCalls:
 		return contract.ServiceStateIdle, fewCalls(now, usual, quiet)
 	case len(worse) == 0 && quiet >= incident.Window:
@@ -411,7 +421,8 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	case len(worse) == 0:
 		return contract.ServiceStateWell, ""
 	case worse[0] == contract.ServiceFigureFailed:
-		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(query.Value(usual.Failed, 0)) + "."
+		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " +
+			units.Percent(query.Value(usual.Failed, 0)) + "."
 	}
 	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
 }
@@ -431,11 +442,11 @@ func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, s
 		return contract.ServiceStateWell, ""
 	}
 	if failed := share(now.Failed, now.Calls); failed >= share(usual.Failed, usual.Calls)+leastLost/2 {
-		return contract.ServiceStateFailing, units.Percent(failed) + " of the calls to it fail, many before it answers: " +
-			"check whether all of its instances run and can be reached."
+		return contract.ServiceStateFailing, units.Percent(failed) + " of the calls to it fail, many before it " +
+			"answers: check whether all of its instances run and can be reached."
 	}
-	return contract.ServiceStateSilent, units.Percent(lost) + " of the calls to it are answered by none of its spans, usually " +
-		units.Percent(before) + ": check whether all of its instances export spans."
+	return contract.ServiceStateSilent, units.Percent(lost) + " of the calls to it are answered by none of its " +
+		"spans, usually " + units.Percent(before) + ": check whether all of its instances export spans."
 }
 
 func share(part, whole uint64) float64 { return float64(part) / float64(max(1, whole)) }
@@ -508,13 +519,16 @@ func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure)
 
 // tooFew explains why calls aren't judged although a quantile of their durations, in ns, is longer than usual.
 func tooFew(calls int, quantile string, now, usual float64) string {
-	return "Too few calls to judge: the " + quantile + " of " + units.Count(calls) + " is " + units.Nanos(now) + ", usually " + units.Nanos(usual) + "."
+	return "Too few calls to judge: the " + quantile + " of " + units.Count(calls) + " is " + units.Nanos(now) +
+		", usually " + units.Nanos(usual) + "."
 }
 
 // affectedState returns the state of an operation, and the reason for it. If an open incident affects requests that
 // start there, the operation isn't well or idle, even if its own figures are: these include all calls of the last few
 // minutes.
-func (t *serviceTable) affectedState(op trace.Op, state contract.ServiceState, reason string) (contract.ServiceState, string) {
+func (t *serviceTable) affectedState(
+	op trace.Op, state contract.ServiceState, reason string,
+) (contract.ServiceState, string) {
 	types := t.affected[op]
 	if state != contract.ServiceStateWell && state != contract.ServiceStateIdle || len(types) == 0 {
 		return state, reason
@@ -522,9 +536,11 @@ func (t *serviceTable) affectedState(op trace.Op, state contract.ServiceState, r
 	x := &types[0]
 	since := " since the onset of an open incident, usually "
 	if x.MeanNs >= leastAffectedSlower*x.UsualNs {
-		return contract.ServiceStateSlower, "Requests of " + x.Name + " take " + units.Nanos(x.MeanNs) + " on average" + since + units.Nanos(x.UsualNs) + "."
+		return contract.ServiceStateSlower, "Requests of " + x.Name + " take " + units.Nanos(x.MeanNs) +
+			" on average" + since + units.Nanos(x.UsualNs) + "."
 	}
-	return contract.ServiceStateFailing, units.Percent(x.Failed) + " of the requests of " + x.Name + " fail" + since + units.Percent(x.UsualFailed) + "."
+	return contract.ServiceStateFailing, units.Percent(x.Failed) + " of the requests of " + x.Name +
+		" fail" + since + units.Percent(x.UsualFailed) + "."
 }
 
 // failsMore reports whether clearly more calls fail than usual.
@@ -538,13 +554,16 @@ const leastAffectedCalls = 3 // failed calls
 
 // urgency is the order of states in lists.
 var urgency = []contract.ServiceState{
-	contract.ServiceStateIncident, contract.ServiceStateFailing, contract.ServiceStateSilent, contract.ServiceStateSlower,
+	contract.ServiceStateIncident, contract.ServiceStateFailing, contract.ServiceStateSilent,
+	contract.ServiceStateSlower,
 	contract.ServiceStateNew, contract.ServiceStateWell, contract.ServiceStateIdle,
 }
 
 // askServices calls read with the use of the services in the time span from `from` to `to`, which are parameters of a
 // request.
-func (a *Services) askServices(ctx context.Context, from, to *string, read func(c *engine.View, s *epoch.Snapshot, t *serviceTable, key serviceKey)) error {
+func (a *Services) askServices(
+	ctx context.Context, from, to *string, read func(*engine.View, *epoch.Snapshot, *serviceTable, serviceKey),
+) error {
 	var key serviceKey
 	var err error
 	if key.from, key.to, err = query.ParseInterval(from, to); err != nil {
@@ -561,19 +580,27 @@ func (a *Services) askServices(ctx context.Context, from, to *string, read func(
 }
 
 // ListServices implements contract.StrictServerInterface.
-func (a *Services) ListServices(ctx context.Context, r contract.ListServicesRequestObject) (contract.ListServicesResponseObject, error) {
+func (a *Services) ListServices(
+	ctx context.Context, r contract.ListServicesRequestObject,
+) (contract.ListServicesResponseObject, error) {
 	q := &r.Params
 	var t *serviceTable
 	var list contract.ListServices200JSONResponse
 	err := a.askServices(ctx, q.From, q.To, func(c *engine.View, s *epoch.Snapshot, table *serviceTable, _ serviceKey) {
 		t = table
-		list = contract.ListServices200JSONResponse{Items: []contract.Service{}, Epoch: s.Epoch(), Learning: !s.Watching, States: make(map[string]int)}
-		list.FewCalls = *t.fewCalls(c.Table)
+		list = contract.ListServices200JSONResponse{
+			Items:    []contract.Service{},
+			Epoch:    s.Epoch(),
+			Learning: !s.Watching,
+			States:   make(map[string]int),
+			FewCalls: *t.fewCalls(c.Table),
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	list.From, list.To, list.NowFrom, list.BinNs = render.At(t.uses.From), render.At(t.uses.Now.To), render.At(t.uses.Now.From), int(t.uses.Bin)
+	list.From, list.To, list.NowFrom = render.At(t.uses.From), render.At(t.uses.Now.To), render.At(t.uses.Now.From)
+	list.BinNs = int(t.uses.Bin)
 	sort := query.Value(q.Sort, contract.ListServicesParamsSortState)
 	order := query.NewNameList()
 	for i := range t.rows {
@@ -621,10 +648,15 @@ func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) f
 }
 
 // GetService implements contract.StrictServerInterface.
-func (a *Services) GetService(ctx context.Context, r contract.GetServiceRequestObject) (contract.GetServiceResponseObject, error) {
+func (a *Services) GetService(
+	ctx context.Context, r contract.GetServiceRequestObject,
+) (contract.GetServiceResponseObject, error) {
 	var d *contract.GetService200JSONResponse
-	err := a.askServices(ctx, r.Params.From, r.Params.To, func(c *engine.View, s *epoch.Snapshot, t *serviceTable, _ serviceKey) {
-		i := slices.IndexFunc(t.rows, func(x contract.Service) bool { return x.ID == r.Service || x.Service == r.Service })
+	q := &r.Params
+	err := a.askServices(ctx, q.From, q.To, func(c *engine.View, s *epoch.Snapshot, t *serviceTable, _ serviceKey) {
+		i := slices.IndexFunc(t.rows, func(x contract.Service) bool {
+			return x.ID == r.Service || x.Service == r.Service
+		})
 		if i < 0 {
 			return
 		}
@@ -649,14 +681,24 @@ func (a *Services) GetService(ctx context.Context, r contract.GetServiceRequestO
 func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSONResponse {
 	x, names := &t.uses.Services[i], c.Table
 	d := &contract.GetService200JSONResponse{
-		Service: t.rows[i], Operations: []contract.ServiceOperation{}, Inside: []contract.ServiceSpans{}, Instances: []contract.ServiceInstance{},
-		Callers: []contract.ServiceCall{}, Callees: []contract.ServiceCall{}, Deploys: []contract.Deploy{},
-		From: render.At(t.uses.From), To: render.At(t.uses.Now.To), NowFrom: render.At(t.uses.Now.From), BinNs: int(t.uses.Bin),
+		Service:        t.rows[i],
+		Operations:     []contract.ServiceOperation{},
+		Inside:         []contract.ServiceSpans{},
+		Instances:      []contract.ServiceInstance{},
+		Callers:        []contract.ServiceCall{},
+		Callees:        []contract.ServiceCall{},
+		Deploys:        []contract.Deploy{},
+		From:           render.At(t.uses.From),
+		To:             render.At(t.uses.Now.To),
+		NowFrom:        render.At(t.uses.Now.From),
+		BinNs:          int(t.uses.Bin),
 		MoreOperations: max(0, len(x.Operations)-shownServiceOperations),
 	}
 	for k := range x.Operations[:min(len(x.Operations), shownServiceOperations)] {
 		o := &x.Operations[k]
-		op := contract.ServiceOperation{Operation: names.OpName(o.Op), Kind: names.Operation(o.Op).Kind.String(), Trend: t.trend(o.Series)}
+		op := contract.ServiceOperation{
+			Operation: names.OpName(o.Op), Kind: names.Operation(o.Op).Kind.String(), Trend: t.trend(o.Series),
+		}
 		latest, usual := c.Spans.Latest(o.Op), c.Spans.Usual(o.Op)
 		op.Now, op.Usual = t.loads(&o.Use, &latest, &usual)
 		op.Worse = worse(&op.Now, op.Usual, t.tail(&latest, &usual))
@@ -667,8 +709,11 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 	d.Inside = t.inside(c, x)
 	for _, y := range c.History.InstanceUses(x.Service, t.uses.Now, t.uses.From) {
 		d.Instances = append(d.Instances, contract.ServiceInstance{
-			Key: names.Text(y.Key), Value: names.Text(y.Value), FirstSeen: render.At(y.First), LastSeen: render.At(y.Last),
-			Now: loadOf(y.Now, t.uses.Now.To.Sub(t.uses.Now.From), &stats.Ranks{}),
+			Key:       names.Text(y.Key),
+			Value:     names.Text(y.Value),
+			FirstSeen: render.At(y.First),
+			LastSeen:  render.At(y.Last),
+			Now:       loadOf(y.Now, t.uses.Now.To.Sub(t.uses.Now.From), &stats.Ranks{}),
 		})
 	}
 	for k := range t.calls {
@@ -720,7 +765,8 @@ func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.
 		total[s.Name] += latest.Sum()
 	}
 	slices.SortFunc(all, func(a, b contract.ServiceSpans) int {
-		return cmp.Or(cmp.Compare(total[b.Name], total[a.Name]), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
+		return cmp.Or(cmp.Compare(total[b.Name], total[a.Name]), strings.Compare(a.Name, b.Name),
+			strings.Compare(a.Kind, b.Kind))
 	})
 	return all[:min(len(all), shownInside)]
 }
@@ -728,18 +774,25 @@ func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.
 // sortCalls sorts by number of calls, most calls first.
 func sortCalls(all []contract.ServiceCall) {
 	slices.SortStableFunc(all, func(a, b contract.ServiceCall) int {
-		return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), strings.Compare(a.Caller, b.Caller), strings.Compare(a.Callee, b.Callee))
+		return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), strings.Compare(a.Caller, b.Caller),
+			strings.Compare(a.Callee, b.Callee))
 	})
 }
 
 // GetServiceMap implements contract.StrictServerInterface.
-func (a *Services) GetServiceMap(ctx context.Context, r contract.GetServiceMapRequestObject) (contract.GetServiceMapResponseObject, error) {
+func (a *Services) GetServiceMap(
+	ctx context.Context, r contract.GetServiceMapRequestObject,
+) (contract.GetServiceMapResponseObject, error) {
 	var d contract.GetServiceMap200JSONResponse
 	var t *serviceTable
-	err := a.askServices(ctx, nil, r.Params.To, func(_ *engine.View, s *epoch.Snapshot, table *serviceTable, _ serviceKey) {
-		t = table
+	err := a.askServices(ctx, nil, r.Params.To, func(_ *engine.View, s *epoch.Snapshot, x *serviceTable, _ serviceKey) {
+		t = x
 		d = contract.GetServiceMap200JSONResponse{
-			Services: []contract.Service{}, Epoch: s.Epoch(), Learning: !s.Watching, NowFrom: render.At(t.uses.Now.From), To: render.At(t.uses.Now.To),
+			Services: []contract.Service{},
+			Epoch:    s.Epoch(),
+			Learning: !s.Watching,
+			NowFrom:  render.At(t.uses.Now.From),
+			To:       render.At(t.uses.Now.To),
 		}
 	})
 	if err != nil {
@@ -757,7 +810,8 @@ func (a *Services) GetServiceMap(ctx context.Context, r contract.GetServiceMapRe
 	for i := range d.Services {
 		mapped[d.Services[i].Service] = true
 	}
-	d.Calls = slices.DeleteFunc(slices.Clone(t.calls), func(x contract.ServiceCall) bool { return !mapped[x.Caller] || !mapped[x.Callee] })
+	hidden := func(x contract.ServiceCall) bool { return !mapped[x.Caller] || !mapped[x.Callee] }
+	d.Calls = slices.DeleteFunc(slices.Clone(t.calls), hidden)
 	sortCalls(d.Calls)
 	d.Calls = append([]contract.ServiceCall{}, d.Calls[:min(len(d.Calls), mappedCalls)]...)
 	return d, nil

@@ -15,20 +15,22 @@ import (
 // An operation is affected by an incident if the incident affects requests that start there.
 func TestAffectedState(t *testing.T) {
 	table := &serviceTable{affected: map[trace.Op][]contract.IncidentRequestType{
-		1: {{Name: "GET /a", MeanNs: 2.1e9, UsualNs: 80e6}, {Name: "GET /b"}}, 2: {{Name: "GET /c", MeanNs: 80e6, UsualNs: 80e6, Failed: 0.1, UsualFailed: 0.01}},
+		1: {{Name: "GET /a", MeanNs: 2.1e9, UsualNs: 80e6}, {Name: "GET /b"}},
+		2: {{Name: "GET /c", MeanNs: 80e6, UsualNs: 80e6, Failed: 0.1, UsualFailed: 0.01}},
 	}}
 	for op, want := range map[trace.Op]string{
 		1: "Requests of GET /a take 2.1 s on average since the onset of an open incident, usually 80 ms.",
 		2: "10 % of the requests of GET /c fail since the onset of an open incident, usually 1 %.",
 		3: "",
 	} {
-		if state, reason := table.affectedState(op, contract.ServiceStateWell, ""); reason != want || (state == contract.ServiceStateWell) != (want == "") {
+		const well, idle, silent = contract.ServiceStateWell, contract.ServiceStateIdle, contract.ServiceStateSilent
+		if state, reason := table.affectedState(op, well, ""); reason != want || (state == well) != (want == "") {
 			t.Errorf("%d: %s, %q", op, state, reason)
 		}
-		if state, _ := table.affectedState(op, contract.ServiceStateIdle, "Too few calls to judge."); (state == contract.ServiceStateIdle) != (want == "") {
+		if state, _ := table.affectedState(op, idle, "Too few calls to judge."); (state == idle) != (want == "") {
 			t.Errorf("%d: idle operations are %s", op, state)
 		}
-		if state, _ := table.affectedState(op, contract.ServiceStateSilent, "No calls."); state != contract.ServiceStateSilent {
+		if state, _ := table.affectedState(op, silent, "No calls."); state != silent {
 			t.Errorf("%d: silent operations are %s", op, state)
 		}
 	}
@@ -70,11 +72,13 @@ func TestStateOfService(t *testing.T) {
 		{load(600, 0.01, 10e6), usual, contract.ServiceStateSilent, 0, incident.Window},
 		{load(5, 0.01, 10e6), usual, contract.ServiceStateSilent, 0, incident.Window},
 		{load(600, 0.06, 10e6), usual, contract.ServiceStateSilent, 0, incident.Window},
-		{load(30, 0.01, 10e6), load(60, 0.01, 10e6), contract.ServiceStateIdle, 0, incident.Window}, // usually 18 in this time
+		// Usually there are 18 calls in this time.
+		{load(30, 0.01, 10e6), load(60, 0.01, 10e6), contract.ServiceStateIdle, 0, incident.Window},
 		{tailed(load(10, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateIdle, 0, 0},
 		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell, 0, 0}, // less than a millisecond
 		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateSlower, 9, 0},
-		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateWell, 1, 0}, // a few spans can be chance
+		// One long span can be chance.
+		{tailed(load(600, 0.01, 10e6), 90e6), tailed(usual, 20e6), contract.ServiceStateWell, 1, 0},
 		{tailed(load(600, 0.01, 10e6), 24e6), tailed(usual, 20e6), contract.ServiceStateWell, 9, 0},
 	} {
 		figures := worse(x.now, x.usual, x.tail)
@@ -136,8 +140,10 @@ func TestServiceWithLostSpans(t *testing.T) {
 	}{
 		{"all answered", load(400, 0), load(4000, 0), ""},
 		{"some lost, as usual", load(400, 160), load(4000, 1500), ""},
-		{"half lost", load(400, 200), load(4000, 40), "50 % of the calls to it are answered by none of its spans, usually 1 %: " +
-			"check whether all of its instances export spans."},
+		{
+			"half lost", load(400, 200), load(4000, 40), "50 % of the calls to it are answered by none of its spans, " +
+				"usually 1 %: check whether all of its instances export spans.",
+		},
 		{"too few calls", load(19, 19), load(4000, 0), ""},
 		{"no calls", load(0, 0), load(0, 0), ""},
 	} {

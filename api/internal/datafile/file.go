@@ -33,7 +33,8 @@ func Read(path string, x any) error {
 
 // Unreadable returns the error for the file at path, which is unusable because of err. It says how to recover.
 func Unreadable(path string, err error) error {
-	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %s %s.aside) and start again without its contents", path, err, path, path)
+	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %[1]s %[1]s.aside) "+
+		"and start again without its contents", path, err)
 }
 
 // Replace replaces the file at path with x in JSON. The new file is on disk when Replace returns. If Replace returns an
@@ -52,7 +53,8 @@ func Replace(path string, x any) error {
 // notStored returns the error for a file that couldn't be written because of err: a refusal if the disk is full.
 func notStored(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return refusal.New(refusal.Overloaded, "the disk is full", "free space on the disk of the data directory").Later(2 * time.Second)
+		return refusal.New(refusal.Overloaded, "the disk is full",
+			"free space on the disk of the data directory").Later(2 * time.Second)
 	}
 	return fmt.Errorf("store: %w", err)
 }

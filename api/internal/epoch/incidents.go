@@ -132,7 +132,9 @@ func endOf(names *describe.Names, x *engine.Incident) *contract.IncidentEnd {
 		return nil
 	}
 	last := x.Last()
-	end := &contract.IncidentEnd{Reason: contract.IncidentEndReason(describe.EndReasons[last.Why]), Text: names.Ending(&last)}
+	end := &contract.IncidentEnd{
+		Reason: contract.IncidentEndReason(describe.EndReasons[last.Why]), Text: names.Ending(&last),
+	}
 	if last.Into != 0 {
 		end.Incident = new(render.Hex16(last.Into))
 	}
@@ -148,7 +150,9 @@ func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
 		return nil
 	}
 	class := detect.WaitClass(names.Table, why.Wait)
-	w := &contract.IncidentWait{Class: class, Text: detect.Waiting(class), Share: why.Share, Service: names.Service(why.Wait)}
+	w := &contract.IncidentWait{
+		Class: class, Text: detect.Waiting(class), Share: why.Share, Service: names.Service(why.Wait),
+	}
 	if why.Function != 0 {
 		w.Function = new(names.Op(why.Function))
 	}
@@ -186,7 +190,11 @@ func suspectOf(names *describe.Names, s *compare.Suspect) contract.IncidentSuspe
 	}
 	for _, o := range d.Operations[:min(len(d.Operations), shownOperations)] {
 		x.Operations = append(x.Operations, contract.SuspectOperation{
-			Service: o.Service, Operation: o.Operation, Kind: o.Kind, Target: render.Target(o.Target), Score: float64(o.Score),
+			Service:   o.Service,
+			Operation: o.Operation,
+			Kind:      o.Kind,
+			Target:    render.Target(o.Target),
+			Score:     float64(o.Score),
 		})
 	}
 	for _, c := range d.AddedCalls[:min(len(d.AddedCalls), shownOperations)] {
@@ -208,8 +216,18 @@ func affectedType(c *engine.View, names *describe.Names, x *engine.AffectedType)
 		name = names.RequestType(g.ID, g.Entry)
 	}
 	return contract.IncidentRequestType{
-		ID: x.RequestType.String(), Name: name, Requests: int64(x.Requests), MeanNs: x.Mean, UsualNs: x.Usual, Failed: x.Failed, UsualFailed: x.UsualFailed,
-		SpanNs: int64(x.Span), P50Ns: positive(x.P50), UsualP50Ns: positive(x.UsualP50), P99Ns: positive(x.P99), UsualP99Ns: positive(x.UsualP99),
+		ID:          x.RequestType.String(),
+		Name:        name,
+		Requests:    int64(x.Requests),
+		MeanNs:      x.Mean,
+		UsualNs:     x.Usual,
+		Failed:      x.Failed,
+		UsualFailed: x.UsualFailed,
+		SpanNs:      int64(x.Span),
+		P50Ns:       positive(x.P50),
+		UsualP50Ns:  positive(x.UsualP50),
+		P99Ns:       positive(x.P99),
+		UsualP99Ns:  positive(x.UsualP99),
 	}
 }
 
@@ -223,7 +241,8 @@ func positive(x float64) *float64 {
 
 // Overlaps reports whether x was going on at any time between from and to. If either is 0, there is no limit.
 func (x *IncidentRow) Overlaps(from, to trace.Nanos) bool {
-	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) && (to == 0 || x.Onset.UnixNano() < int64(to))
+	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) &&
+		(to == 0 || x.Onset.UnixNano() < int64(to))
 }
 
 // Key returns the key that lists are sorted by, in ascending order. Open incidents come first, the most severe of them

@@ -24,16 +24,28 @@ func (s *Snapshot) addObjectives(c *engine.View) {
 // it, if there is one.
 func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
 	d := contract.Objective{
-		Name: cmp.Or(x.Name, x.Entry), Entry: x.Entry, Kind: contract.ObjectiveKind(x.Kind()), Budget: x.Budget(),
-		Requests: int64(x.Month.Requests), Missed: int64(x.Month.Missed), From: render.Instant(x.From), Remaining: x.Remaining,
-		Burning: render.Instant(x.Burning), Waived: x.Waived, Windows: make([]contract.BurnRate, 0, len(x.Rates)),
+		Name:      cmp.Or(x.Name, x.Entry),
+		Entry:     x.Entry,
+		Kind:      contract.ObjectiveKind(x.Kind()),
+		Budget:    x.Budget(),
+		Requests:  int64(x.Month.Requests),
+		Missed:    int64(x.Month.Missed),
+		From:      render.Instant(x.From),
+		Remaining: x.Remaining,
+		Burning:   render.Instant(x.Burning),
+		Waived:    x.Waived,
+		Windows:   make([]contract.BurnRate, 0, len(x.Rates)),
 	}
 	if x.Below > 0 {
 		d.BelowNs, d.Percentile = new(x.Below.Nanoseconds()), &x.Percentile
 	}
 	for _, r := range x.Rates {
 		d.Windows = append(d.Windows, contract.BurnRate{
-			WindowNs: r.Window.Nanoseconds(), Requests: int64(r.Requests.Requests), Missed: int64(r.Requests.Missed), Rate: r.Rate, Alert: r.Alert,
+			WindowNs: r.Window.Nanoseconds(),
+			Requests: int64(r.Requests.Requests),
+			Missed:   int64(r.Requests.Missed),
+			Rate:     r.Rate,
+			Alert:    r.Alert,
 		})
 	}
 	for i := range all {
@@ -47,10 +59,19 @@ func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Ob
 
 // missedObjective converts an objective that the requests of an incident miss, or missed if over is set, to the type of
 // the contract.
-func missedObjective(names *describe.Names, o *describe.Objective, m *incident.Missed, over bool) contract.IncidentObjective {
+func missedObjective(
+	names *describe.Names, o *describe.Objective, m *incident.Missed, over bool,
+) contract.IncidentObjective {
 	x := contract.IncidentObjective{
-		Name: o.Name, Entry: m.Entry, Kind: contract.ObjectiveKind(m.Kind()), Budget: o.Budget, Share: o.Share, BurnRate: m.Rate,
-		WindowNs: m.Window.Nanoseconds(), At: render.At(m.At), Sentence: names.Missed(o, over) + ".",
+		Name:     o.Name,
+		Entry:    m.Entry,
+		Kind:     contract.ObjectiveKind(m.Kind()),
+		Budget:   o.Budget,
+		Share:    o.Share,
+		BurnRate: m.Rate,
+		WindowNs: m.Window.Nanoseconds(),
+		At:       render.At(m.At),
+		Sentence: names.Missed(o, over) + ".",
 	}
 	if m.Below > 0 {
 		x.BelowNs, x.Percentile = new(m.Below.Nanoseconds()), &m.Percentile

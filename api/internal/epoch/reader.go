@@ -80,12 +80,14 @@ func (r *Reader) Latest() *Snapshot { return r.last.Load() }
 // Refresh returns the snapshot of the last epoch. Nothing else may use the core at the same time.
 func (r *Reader) Refresh(c *engine.View) *Snapshot {
 	last := r.last.Load()
-	if last != nil && last.Ended == c.Ended && last.Learned == c.Progress.Learned() && last.Tally.Groups == c.Groups.Len() {
+	if last != nil && last.Ended == c.Ended && last.Learned == c.Progress.Learned() &&
+		last.Tally.Groups == c.Groups.Len() {
 		return last
 	}
 	made := newSnapshot(c, last)
 	counts := r.engine.Counts()
-	made.Coverage = coverageOf(describe.New(c.Table, describe.Verbatim), counts.RecentCoverage(c.Ended), counts.Coverage())
+	made.Coverage = coverageOf(describe.New(c.Table, describe.Verbatim), counts.RecentCoverage(c.Ended),
+		counts.Coverage())
 	made.Outcomes = outcomesOf(c.Table, counts.Coverage())
 	made.addNames(c.Table, last)
 	r.last.Store(made)

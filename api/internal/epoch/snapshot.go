@@ -190,13 +190,33 @@ func Ranks(problems []detect.Problem) []int {
 }
 
 // ProblemOf returns a problem as shown in lists.
-func ProblemOf(c *engine.View, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
+func ProblemOf(
+	c *engine.View, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int,
+) contract.Problem {
 	d := names.Problem(p, v.Answer(), v.AnswerShare())
 	x := contract.Problem{
-		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
-		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: render.IntervalOf(d.CoV, d.CoVLow, d.CoVHigh),
-		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(), Since: render.Instant(p.Opened),
-		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: windowMeans(c, p.Group), ShareOf: render.Wholes[p.Whole],
+		ID:              d.ID,
+		Rank:            rank,
+		Kind:            contract.Kind(d.Kind),
+		Onset:           contract.Onset(d.Onset),
+		Level:           contract.Level(d.Level),
+		Group:           d.Group,
+		RequestType:     d.RequestTypeID,
+		RequestTypeName: d.RequestType,
+		Requests:        int64(d.Requests),
+		Cov:             render.IntervalOf(d.CoV, d.CoVLow, d.CoVHigh),
+		MeanNs:          p.Mean.Nanoseconds(),
+		ExpectedNs:      d.ExpectedNS,
+		P50Ns:           d.P50NS,
+		P99Ns:           d.P99NS,
+		Rate:            d.Rate.Pointer(),
+		Impact:          d.Impact.Pointer(),
+		Since:           render.Instant(p.Opened),
+		State:           contract.StateNone,
+		Diagnosis:       d.Diagnosis,
+		DiagnosisParts:  diagnosisParts(names, d.Sentence),
+		TrendNs:         windowMeans(c, p.Group),
+		ShareOf:         render.Wholes[p.Whole],
 	}
 	if v != nil && v.Status != search.Gone { // it may have been replaced by the investigation of an incident
 		x.State = contract.State(v.Status.String())
@@ -335,9 +355,16 @@ func (s *Snapshot) addProvisional(c *engine.View, names *describe.Names) {
 	for i := range all {
 		u := &all[i]
 		list = append(list, contract.ProvisionalInstance{
-			Service: names.NamedService(u.Service), Attribute: names.Clean(names.Table.Text(u.Key)), Value: names.Clean(names.Table.Text(u.Value)),
-			Siblings: u.Siblings, Calls: int64(u.Calls), MeanNs: u.Nanos, SiblingsMeanNs: u.Usual, Failed: u.Failed, SiblingsFailed: u.UsualFailed,
-			Text: names.Unequal(u),
+			Service:        names.NamedService(u.Service),
+			Attribute:      names.Clean(names.Table.Text(u.Key)),
+			Value:          names.Clean(names.Table.Text(u.Value)),
+			Siblings:       u.Siblings,
+			Calls:          int64(u.Calls),
+			MeanNs:         u.Nanos,
+			SiblingsMeanNs: u.Usual,
+			Failed:         u.Failed,
+			SiblingsFailed: u.UsualFailed,
+			Text:           names.Unequal(u),
 		})
 	}
 	s.Unequal = &list

@@ -19,7 +19,8 @@ func TestPageAfterChange(t *testing.T) {
 	}
 	changed := NewNameList() // without c, but with b and d
 	changed.entries = []entry[string]{{0, "a", 0}, {0, "b", 1}, {0, "d", 2}, {1, "e", 3}, {1, "g", 4}}
-	if items, next, err = changed.Page(Page{2, next, "name"}, every); err != nil || !slices.Equal(items, []int32{2, 3}) || next == nil {
+	if items, next, err = changed.Page(Page{2, next, "name"}, every); err != nil ||
+		!slices.Equal(items, []int32{2, 3}) || next == nil {
 		t.Errorf("after the change: %v, %v, %v", items, next, err)
 	}
 	if _, _, err := l.Page(Page{2, next, "size"}, every); err == nil {

@@ -37,7 +37,8 @@ func ParseInstant(name string, text *string) (trace.Nanos, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, *text)
 	if err != nil || t.Year() < 1970 || t.Year() > LastYear {
-		return 0, refusal.New(refusal.Malformed, name+": want a time like 2026-01-31T14:05:00Z, or nanoseconds since 1970, until 2254", "")
+		return 0, refusal.New(refusal.Malformed,
+			name+": want a time like 2026-01-31T14:05:00Z, or nanoseconds since 1970, until 2254", "")
 	}
 	return trace.Nanos(t.UnixNano()), nil
 }

@@ -138,8 +138,15 @@ func Optional(s string) *string {
 // Place converts a place to the type of the contract.
 func Place(p *describe.Place) contract.Place {
 	return contract.Place{
-		Edge: EdgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,
-		Before: Optional(p.Before), After: Optional(p.After), Target: Target(p.Target),
+		Edge:      EdgeID(p.Edge),
+		Label:     p.Name,
+		Context:   p.Context,
+		Service:   p.Service,
+		Operation: p.Operation,
+		Kind:      p.Kind,
+		Before:    Optional(p.Before),
+		After:     Optional(p.After),
+		Target:    Target(p.Target),
 	}
 }
 
@@ -163,9 +170,14 @@ func (r Renderer) Edges(edges []group.EdgeShare) []contract.Edge {
 	all := make([]contract.Edge, 0, len(edges))
 	for _, e := range r.ProblemEdges(edges) {
 		all = append(all, contract.Edge{
-			Place: Place(&e.Place), MeanNs: e.MeanNS.Pointer(), ShareMean: e.ShareMean.Pointer(),
-			ShareVariance: IntervalOf(e.ShareVariance, e.ShareLow, e.ShareHigh), TailLiftNs: e.TailLiftNS.Pointer(),
-			ExcessNs: IntervalOf(e.ExcessNS, e.ExcessLowNS, e.ExcessHighNS), Affected: e.Affected.Pointer(), Score: e.Score.Pointer(),
+			Place:         Place(&e.Place),
+			MeanNs:        e.MeanNS.Pointer(),
+			ShareMean:     e.ShareMean.Pointer(),
+			ShareVariance: IntervalOf(e.ShareVariance, e.ShareLow, e.ShareHigh),
+			TailLiftNs:    e.TailLiftNS.Pointer(),
+			ExcessNs:      IntervalOf(e.ExcessNS, e.ExcessLowNS, e.ExcessHighNS),
+			Affected:      e.Affected.Pointer(),
+			Score:         e.Score.Pointer(),
 		})
 	}
 	return all
@@ -176,8 +188,14 @@ func (r Renderer) Explained(list []detect.Explanation) []contract.Explanation {
 	all := make([]contract.Explanation, 0, len(list))
 	for _, x := range r.Explanations(list, nil) {
 		all = append(all, contract.Explanation{
-			Variable: x.Variable, Value: x.Value, Where: x.Where, Target: Hex16(x.TargetEdge), Effect: IntervalOf(x.Effect, x.Low, x.High),
-			PValue: x.PValue.Pointer(), Remains: x.Remains.Pointer(), Text: x.Name,
+			Variable: x.Variable,
+			Value:    x.Value,
+			Where:    x.Where,
+			Target:   Hex16(x.TargetEdge),
+			Effect:   IntervalOf(x.Effect, x.Low, x.High),
+			PValue:   x.PValue.Pointer(),
+			Remains:  x.Remains.Pointer(),
+			Text:     x.Name,
 		})
 	}
 	return all
@@ -188,8 +206,13 @@ func (r Renderer) suspects(t *cct.Tree, list []search.Suspect) []contract.Suspec
 	for i := range list {
 		x := &list[i]
 		all = append(all, contract.Suspect{
-			Tracepoint: r.Tracepoint(x.Tracepoint), Operation: r.Op(x.Op), Context: r.Path(t, x.Context),
-			Share: Interval(x.Share, x.Low, x.High), Inclusive: Number(x.Inclusive), Requests: int64(x.Requests), Open: x.Open,
+			Tracepoint: r.Tracepoint(x.Tracepoint),
+			Operation:  r.Op(x.Op),
+			Context:    r.Path(t, x.Context),
+			Share:      Interval(x.Share, x.Low, x.High),
+			Inclusive:  Number(x.Inclusive),
+			Requests:   int64(x.Requests),
+			Open:       x.Open,
 		})
 	}
 	return all
@@ -212,7 +235,8 @@ func (r Renderer) Investigation(v *search.Investigation, suspects int) contract.
 		Suspects: r.suspects(r.Tree(v.Subject, v.RequestType), v.Suspects[:min(len(v.Suspects), suspects)]),
 	}
 	if x.Problem, x.Incident = Subject(v.Subject); x.Incident == nil {
-		x.RequestType, x.RequestTypeName, x.Group = v.RequestType.String(), r.RequestType(v.RequestType, v.Entry), v.Group.String()
+		x.RequestType, x.RequestTypeName = v.RequestType.String(), r.RequestType(v.RequestType, v.Entry)
+		x.Group = v.Group.String()
 	}
 	return x
 }
@@ -237,8 +261,13 @@ func (r Renderer) InvestigationDetail(v *search.Investigation) *contract.Investi
 	for i := range evidence[:min(len(evidence), shownEvidence)] {
 		e := &evidence[i]
 		d.Evidence = append(d.Evidence, contract.Evidence{
-			Tracepoint: r.Tracepoint(e.Tracepoint), Operation: r.Op(e.Op), Within: Hex16(e.Within), Context: r.Context(e.Context),
-			Requests: int64(e.N), Share: Interval(e.Share, e.Low, e.High), MeanShare: Number(e.Mean),
+			Tracepoint: r.Tracepoint(e.Tracepoint),
+			Operation:  r.Op(e.Op),
+			Within:     Hex16(e.Within),
+			Context:    r.Context(e.Context),
+			Requests:   int64(e.N),
+			Share:      Interval(e.Share, e.Low, e.High),
+			MeanShare:  Number(e.Mean),
 		})
 	}
 	return d
@@ -271,22 +300,39 @@ func (r Renderer) Decision(logged *decisionlog.Logged) contract.Decision {
 	problem, incident := Subject(d.Subject)
 	tree := r.Tree(d.Subject, d.Group.RequestType)
 	x := contract.Decision{
-		ID: logged.ID.String(), At: At(d.At), Plan: d.Plan, Problem: problem, Incident: incident, Strategy: d.Strategy,
-		From: contract.State(d.From.String()), To: contract.State(d.To.String()), Reason: d.Reason, Text: r.decisionText(d),
-		Requests: int64(d.Group.Requests), Rate: Number(d.Group.Rate), Cov: Number(d.Group.CoV),
-		Tree:    contract.SearchedTree{Version: fmt.Sprintf("%016x", d.Tree.Version), Nodes: d.Tree.Nodes, Tracepoints: d.Tree.Tracepoints},
-		Matches: make([]contract.DecisionMatch, 0, len(d.Matches)), Suspects: r.suspects(tree, d.Suspects), Picks: r.picks(tree, d.Picks),
-		Rejected: make([]contract.Judged, 0, len(d.Rejected)), Off: make([]contract.Judged, 0, len(d.Off)),
-		Missing: r.Operations(d.Missing), Estimate: Usage(d.Estimate), Limit: Limit(d.Budget.Tracepoints, d.Budget.Bytes, d.Budget.CPU),
+		ID:       logged.ID.String(),
+		At:       At(d.At),
+		Plan:     d.Plan,
+		Problem:  problem,
+		Incident: incident,
+		Strategy: d.Strategy,
+		From:     contract.State(d.From.String()),
+		To:       contract.State(d.To.String()),
+		Reason:   d.Reason,
+		Text:     r.decisionText(d),
+		Requests: int64(d.Group.Requests),
+		Rate:     Number(d.Group.Rate),
+		Cov:      Number(d.Group.CoV),
+		Tree: contract.SearchedTree{
+			Version: fmt.Sprintf("%016x", d.Tree.Version), Nodes: d.Tree.Nodes, Tracepoints: d.Tree.Tracepoints,
+		},
+		Matches:  make([]contract.DecisionMatch, 0, len(d.Matches)),
+		Suspects: r.suspects(tree, d.Suspects),
+		Picks:    r.picks(tree, d.Picks),
+		Rejected: make([]contract.Judged, 0, len(d.Rejected)),
+		Off:      make([]contract.Judged, 0, len(d.Off)),
+		Missing:  r.Operations(d.Missing),
+		Estimate: Usage(d.Estimate),
+		Limit:    Limit(d.Budget.Tracepoints, d.Budget.Bytes, d.Budget.CPU),
 	}
 	for i := range d.Matches {
 		x.Matches = append(x.Matches, r.match(&d.Matches[i]))
 	}
 	for _, j := range d.Rejected {
-		x.Rejected = append(x.Rejected, contract.Judged{Tracepoint: Hex16(j.Tracepoint), TracepointName: r.Tracepoint(j.Tracepoint), Reason: j.Reason})
+		x.Rejected = append(x.Rejected, r.judged(j.Tracepoint, j.Reason))
 	}
 	for _, j := range d.Off {
-		x.Off = append(x.Off, contract.Judged{Tracepoint: Hex16(j.Tracepoint), TracepointName: r.Tracepoint(j.Tracepoint), Reason: j.Reason})
+		x.Off = append(x.Off, r.judged(j.Tracepoint, j.Reason))
 	}
 	if d.Overhead.Requests > 0 {
 		x.Overhead = &contract.Overhead{MeanNs: Interval(d.Overhead.Nanos, d.Overhead.Low, d.Overhead.High)}
@@ -294,16 +340,24 @@ func (r Renderer) Decision(logged *decisionlog.Logged) contract.Decision {
 	return x
 }
 
+func (r Renderer) judged(tracepoint trace.Symbol, reason string) contract.Judged {
+	return contract.Judged{Tracepoint: Hex16(tracepoint), TracepointName: r.Tracepoint(tracepoint), Reason: reason}
+}
+
 func (r Renderer) match(m *search.Matched) contract.DecisionMatch {
 	x := contract.DecisionMatch{
-		Context: r.Context(m.Context), Score: Number(m.Score), Nodes: make([]string, 0, len(m.Nodes)), Distance: m.Distance,
+		Context:   r.Context(m.Context),
+		Score:     Number(m.Score),
+		Nodes:     make([]string, 0, len(m.Nodes)),
+		Distance:  m.Distance,
 		RunnersUp: make([]contract.DecisionRunnerUp, 0, len(m.RunnersUp)),
 	}
 	for _, n := range m.Nodes {
 		x.Nodes = append(x.Nodes, Hex16(n))
 	}
 	for _, n := range m.RunnersUp {
-		x.RunnersUp = append(x.RunnersUp, contract.DecisionRunnerUp{Context: r.Context(n.Context), Distance: n.Distance})
+		x.RunnersUp = append(x.RunnersUp,
+			contract.DecisionRunnerUp{Context: r.Context(n.Context), Distance: n.Distance})
 	}
 	return x
 }
@@ -313,8 +367,14 @@ func (r Renderer) picks(t *cct.Tree, picks []search.Pick) []contract.Pick {
 	for i := range picks {
 		p := &picks[i]
 		all = append(all, contract.Pick{
-			Tracepoint: Hex16(p.Tracepoint), TracepointName: r.Tracepoint(p.Tracepoint), Operation: r.Op(p.Op), Context: r.Path(t, p.Context),
-			Score: Number(p.Score), Arms: armNames(p.Arms), Cost: Usage(p.Cost), Reason: p.Reason,
+			Tracepoint:     Hex16(p.Tracepoint),
+			TracepointName: r.Tracepoint(p.Tracepoint),
+			Operation:      r.Op(p.Op),
+			Context:        r.Path(t, p.Context),
+			Score:          Number(p.Score),
+			Arms:           armNames(p.Arms),
+			Cost:           Usage(p.Cost),
+			Reason:         p.Reason,
 		})
 	}
 	return all
@@ -370,5 +430,7 @@ func Remaining(d time.Duration) *int64 {
 
 // Wholes translates the quantities that shares of problems refer to into the type of the contract.
 var Wholes = [...]contract.ProblemShareOf{
-	detect.WholeSlowdown: contract.ProblemShareOfSlowdown, detect.WholeVariance: contract.ProblemShareOfVariance, detect.WholeMean: contract.ProblemShareOfMean,
+	detect.WholeSlowdown: contract.ProblemShareOfSlowdown,
+	detect.WholeVariance: contract.ProblemShareOfVariance,
+	detect.WholeMean:     contract.ProblemShareOfMean,
 }

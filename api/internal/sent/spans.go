@@ -87,7 +87,8 @@ func (v *Spans) request(data []byte) {
 			return
 		}
 		v.service, v.resource = "", nil
-		fields(resource, func(number int32, b []byte, _ uint64) { // in a first pass, because the resource may come after its spans
+		// The first pass looks for the resource, because it may come after its spans.
+		fields(resource, func(number int32, b []byte, _ uint64) {
 			if number == resourceResource {
 				fields(b, func(number int32, b []byte, _ uint64) {
 					if number != resourceAttrs {
