@@ -40,12 +40,15 @@ type agent struct {
 // Reasons to refuse an agent. Except after ErrPages and ErrServices, the agent should try again. Over HTTP, the answer
 // contains the delay, except for these two.
 var (
-	ErrConflict = refusal.New(refusal.Conflict, "another agent has this ID", "choose another ID, or wait until that agent is gone")
+	ErrConflict = refusal.New(refusal.Conflict, "another agent has this ID",
+		"choose another ID, or wait until that agent is gone")
 	ErrUnknown  = refusal.New(refusal.NotFound, "unknown agent", "register again")
 	ErrFull     = refusal.New(refusal.Overloaded, "too many agents or tracepoints", "")
 	ErrStarting = refusal.New(refusal.Overloaded, "the service is starting", "")
-	ErrServices = refusal.New(refusal.Forbidden, "the token is limited to other services", "the service, and those of all tracepoints, must be among the services of the token; an ID begins with its service and a slash")
-	ErrPages    = refusal.New(refusal.Invalid, "the pages do not add up to the announced catalogue", "")
+	ErrServices = refusal.New(refusal.Forbidden, "the token is limited to other services",
+		"the service, and those of all tracepoints, must be among the services of the token; "+
+			"an ID begins with its service and a slash")
+	ErrPages = refusal.New(refusal.Invalid, "the pages do not add up to the announced catalogue", "")
 )
 
 // overHTTP is the transport of agents that send statuses at regular intervals.
@@ -79,6 +82,11 @@ func (c *Caller) owns(t *protocol.Tracepoint) bool {
 	return len(c.Services) == 0 || c.speaksFor(t.Service) && strings.HasPrefix(t.ID, t.Service+"/")
 }
 
+// ownsEach reports whether c may speak for each tracepoint in all.
+func (c *Caller) ownsEach(all []protocol.Tracepoint) bool {
+	return !slices.ContainsFunc(all, func(t protocol.Tracepoint) bool { return !c.owns(&t) })
+}
+
 // ownsAll reports whether c may speak for all tracepoints in list. An incomplete catalogue is allowed, because no
 // tracepoint in it is enabled yet. The caller holds mu of the plane.
 func (c *Caller) ownsAll(list *catalogue) bool {
@@ -99,7 +107,7 @@ func (p *Plane) lookup(c Caller) (*agent, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
 	}
-	a := p.agents[c.ID]
+	a := p.agents.byID[c.ID]
 	switch {
 	case a == nil:
 		return nil, ErrUnknown
@@ -126,47 +134,51 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	if err := p.ready(); err != nil {
 		return nil, err
 	}
-	if !c.speaksFor(r.Resource["service.name"]) || r.Page != nil && slices.ContainsFunc(r.Page.Tracepoints, func(t protocol.Tracepoint) bool { return !c.owns(&t) }) {
+	if !c.speaksFor(r.Resource["service.name"]) || r.Page != nil && !c.ownsEach(r.Page.Tracepoints) {
 		return nil, ErrServices
 	}
 	now := p.options.Clock()
-	a := p.agents[c.ID]
+	a := p.agents.byID[c.ID]
+	var former, displaced *agent // agents to remove when r is accepted
 	if a != nil && (a.session != r.Session || a.principal != c.Principal) {
 		if !a.released && (a.polls > 0 || now.Sub(a.seen) < idTimeout) {
 			a.conflicts++
 			p.counts.Conflicts.Add(1)
 			return nil, ErrConflict
 		}
-		p.remove(a)
-		a = nil
+		former, a = a, nil
+	} else if a == nil && len(p.agents.byID) >= p.options.MaxAgents {
+		if displaced = p.agents.dispensable(c.Principal); displaced == nil {
+			return nil, ErrFull
+		}
 	}
-	if a == nil && len(p.agents) >= p.options.MaxAgents && !p.makeRoom(c.Principal) {
-		return nil, ErrFull
-	}
-	list, err := p.catalogue(r.Catalogue)
+	list, err := p.acceptCatalogue(&c, r, now)
 	if err != nil {
 		return nil, err
 	}
-	if r.Page != nil && !list.complete() {
-		if err := list.add(r.Page); err != nil {
-			p.dropUnused(list)
-			return nil, err
-		}
+	if former != nil {
+		p.agents.remove(former, now)
 	}
-	if !c.ownsAll(list) {
-		return nil, ErrServices
+	if displaced != nil { // if it is still running, it registers again
+		p.agents.remove(displaced, now)
+		p.counts.Displaced.Add(1)
 	}
 	if a == nil {
-		a = &agent{id: c.ID, session: r.Session, principal: c.Principal, since: now, catalogueChanged: make(chan struct{})}
-		p.agents[c.ID] = a
-		p.perPrincipal[c.Principal]++
+		a = &agent{
+			id:               c.ID,
+			session:          r.Session,
+			principal:        c.Principal,
+			since:            now,
+			catalogueChanged: make(chan struct{}),
+		}
+		p.agents.add(a)
 	}
 	a.transport, a.resource, a.capabilities, a.seen = c.Transport, shownAttributes(r.Resource), r.Capabilities, now
 	if a.catalogue != list {
-		p.detachCatalogue(a)
+		a.leaveCatalogue(now)
 		close(a.catalogueChanged)
 		a.catalogueChanged = make(chan struct{})
-		p.setOutcomes(a, nil) // the old outcomes are from another program
+		p.agents.setOutcomes(a, nil) // the old outcomes are from another program
 		a.catalogue, a.usage, a.on, a.failed = list, search.Usage{}, 0, 0
 		list.agents++
 	}
@@ -174,32 +186,30 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	return list.missing(now), nil
 }
 
-// makeRoom removes the agent that has been silent for longest among the agents of the token that has the most. Agents
-// with one token thus can't keep out agents with another. It does nothing and returns false if one more agent would
-// give the token principal as many. A removed agent that is still running registers again. The caller holds mu.
-func (p *Plane) makeRoom(principal string) bool {
-	most := 0
-	for _, n := range p.perPrincipal {
-		most = max(most, n)
+// acceptCatalogue returns the catalogue that c announces in r, with the page in r. If it returns an error, it drops the
+// catalogue unless it is complete or has agents. The caller holds mu.
+func (p *Plane) acceptCatalogue(c *Caller, r *protocol.Registration, now time.Time) (*catalogue, error) {
+	list, err := p.catalogues.get(r.Catalogue, now)
+	if err != nil {
+		return nil, err
 	}
-	if p.perPrincipal[principal]+1 >= most {
-		return false
+	if r.Page != nil && !list.complete() {
+		err = list.add(r.Page)
 	}
-	var silent *agent
-	for _, a := range p.agents {
-		if p.perPrincipal[a.principal] == most && (silent == nil || a.seen.Before(silent.seen)) {
-			silent = a
-		}
+	if err == nil && !c.ownsAll(list) {
+		err = ErrServices
 	}
-	p.remove(silent)
-	p.counts.Displaced.Add(1)
-	return true
+	if err != nil {
+		p.catalogues.dropUnused(list)
+		return nil, err
+	}
+	return list, nil
 }
 
 // shownPrefixes are the prefixes of the resource attributes that are kept, for display.
 var shownPrefixes = []string{
-	"service.", "host.name", "process.pid", "process.executable.name", "telemetry.sdk.", "telemetry.distro.", "deployment.environment",
-	"k8s.pod.name", "k8s.namespace.name", "container.id", "os.type",
+	"service.", "host.name", "process.pid", "process.executable.name", "telemetry.sdk.", "telemetry.distro.",
+	"deployment.environment", "k8s.pod.name", "k8s.namespace.name", "container.id", "os.type",
 }
 
 // maxAttributes limits the number of attributes kept for an agent.
@@ -209,7 +219,8 @@ const maxAttributes = 24
 func shownAttributes(resource map[string]string) map[string]string {
 	shown := make(map[string]string)
 	for k, v := range resource {
-		if len(shown) < maxAttributes && slices.ContainsFunc(shownPrefixes, func(prefix string) bool { return strings.HasPrefix(k, prefix) }) {
+		wanted := slices.ContainsFunc(shownPrefixes, func(prefix string) bool { return strings.HasPrefix(k, prefix) })
+		if wanted && len(shown) < maxAttributes {
 			shown[k] = v
 		}
 	}
@@ -221,9 +232,9 @@ func (p *Plane) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.options.Clock()
-	for _, a := range p.agents {
+	for _, a := range p.agents.byID {
 		if a.polls == 0 && now.Sub(a.seen) > 2*p.options.Lease {
-			p.remove(a)
+			p.agents.remove(a, now)
 			p.counts.Expired.Add(1)
 		}
 	}
@@ -234,7 +245,7 @@ func (p *Plane) Leave(c Caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a, err := p.lookup(c); err == nil {
-		p.remove(a)
+		p.agents.remove(a, a.seen)
 	}
 }
 
@@ -243,31 +254,18 @@ func (p *Plane) Leave(c Caller) {
 func (p *Plane) Release(c Caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a := p.agents[c.ID]; a != nil && a.session == c.Session {
+	if a := p.agents.byID[c.ID]; a != nil && a.session == c.Session {
 		a.released = true
 	}
 }
 
-// remove removes a, after ending its poll. The caller holds mu.
-func (p *Plane) remove(a *agent) {
-	if a.cancelPoll != nil {
-		a.cancelPoll()
-	}
-	p.detachCatalogue(a)
-	p.setOutcomes(a, nil)
-	delete(p.agents, a.id)
-	if p.perPrincipal[a.principal]--; p.perPrincipal[a.principal] == 0 {
-		delete(p.perPrincipal, a.principal)
-	}
-}
-
-// detachCatalogue removes a from its catalogue. The caller holds mu.
-func (p *Plane) detachCatalogue(a *agent) {
+// leaveCatalogue removes a from its catalogue, if it has one.
+func (a *agent) leaveCatalogue(now time.Time) {
 	if a.catalogue == nil {
 		return
 	}
 	if a.catalogue.agents--; a.catalogue.agents == 0 {
-		a.catalogue.idle = p.options.Clock()
+		a.catalogue.idle = now
 	}
 	a.catalogue = nil
 }

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -22,21 +24,32 @@ const (
 // errBusy refuses a message because the messages in memory are too large, or too many wait to be decoded.
 var errBusy = refusal.New(refusal.Overloaded, "too many messages are being processed", "try again")
 
+// Messages limits the memory for messages, and how many of them are decoded at a time. It is safe for concurrent use.
+type Messages struct {
+	most     int64 // bytes in memory
+	buffered atomic.Int64
+	decoders chan struct{} // semaphore: half of the cores decode messages, the others send plans
+}
+
+func newMessages(most int64) *Messages {
+	return &Messages{most: most, decoders: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+}
+
 // Meter counts the bytes of a message while it is read and processed. It is not safe for concurrent use.
 type Meter struct {
-	plane *Plane
-	bytes int64
+	messages *Messages
+	bytes    int64
 }
 
 // Meter returns a Meter at zero. The caller calls Done at the end.
-func (p *Plane) Meter() *Meter { return &Meter{plane: p} }
+func (x *Messages) Meter() *Meter { return &Meter{messages: x} }
 
 // Add adds n bytes. It returns errBusy if all messages together exceed [Options.MaxBuffered], unless this message has
 // at most freeBytes. The bytes are counted even then.
 func (m *Meter) Add(n int) error {
 	before := m.counted()
 	m.bytes += int64(n)
-	if m.plane.buffered.Add(m.counted()-before) > m.plane.options.MaxBuffered && m.counted() > 0 {
+	if m.messages.buffered.Add(m.counted()-before) > m.messages.most && m.counted() > 0 {
 		return errBusy
 	}
 	return nil
@@ -47,7 +60,7 @@ func (m *Meter) Bytes() int64 { return m.bytes }
 
 // Done resets m to zero, so that it can be used for another message.
 func (m *Meter) Done() {
-	m.plane.buffered.Add(-m.counted())
+	m.messages.buffered.Add(-m.counted())
 	m.bytes = 0
 }
 
@@ -70,10 +83,12 @@ func (m meteredReader) Read(b []byte) (int, error) {
 
 // Body returns the decompressed body of r, at most limit bytes, and a function to call when the caller no longer uses
 // it. The client has [bodyTimeout] to send the body. The error is a [*refusal.Error].
-func (p *Plane) Body(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func(), err error) {
+func (x *Messages) Body(
+	w http.ResponseWriter, r *http.Request, limit int64,
+) (body []byte, done func(), err error) {
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only in tests without a network
-	m := p.Meter()
+	m := x.Meter()
 	if body, err = readBody(w, r, limit, m); err != nil {
 		m.Done()
 		return nil, nil, err
@@ -94,7 +109,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, m *Meter) ([]
 		from = z
 	default:
 		return nil, &refusal.Error{
-			Reason: refusal.UnknownEncoding, Detail: "the encoding of the body is unknown", Hint: "send it without one, or with gzip",
+			Reason: refusal.UnknownEncoding,
+			Detail: "the encoding of the body is unknown",
+			Hint:   "send it without one, or with gzip",
 			Header: http.Header{"Accept-Encoding": {"gzip"}},
 		}
 	}
@@ -127,12 +144,12 @@ func refuseBody(err error) error {
 // acquireDecoder waits until the body of r may be decoded. The caller must call release afterwards. Few bodies are
 // decoded at a time, so that plans aren't delayed. The error is errBusy after bodyTimeout, or the error of the
 // request's context.
-func (p *Plane) acquireDecoder(r *http.Request) (release func(), err error) {
+func (x *Messages) acquireDecoder(r *http.Request) (release func(), err error) {
 	timer := time.NewTimer(bodyTimeout)
 	defer timer.Stop()
 	select {
-	case p.decoders <- struct{}{}:
-		return func() { <-p.decoders }, nil
+	case x.decoders <- struct{}{}:
+		return func() { <-x.decoders }, nil
 	case <-timer.C:
 		return nil, errBusy
 	case <-r.Context().Done():

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -31,41 +33,82 @@ type catalogue struct {
 // the agents with the same catalogue send it.
 const pageTimeout = 5 * time.Second
 
-// catalogue returns the catalogue with the hash of c, and adds it if it is new. It returns ErrPages if the known
-// catalogue has another size, and ErrFull if there are too many tracepoints. The caller holds mu.
-func (p *Plane) catalogue(c protocol.Catalogue) (*catalogue, error) {
-	list := p.catalogues[c.Hash]
+// catalogues are the known catalogues. The mutex of the plane guards them.
+type catalogues struct {
+	byHash      map[string]*catalogue
+	tracepoints int // of all catalogues
+}
+
+// get returns the catalogue with the hash of c, and adds it if it is new. It returns ErrPages if the known catalogue
+// has another size, and ErrFull if there are too many tracepoints.
+func (s *catalogues) get(c protocol.Catalogue, now time.Time) (*catalogue, error) {
+	list := s.byHash[c.Hash]
 	switch {
 	case list != nil && list.Size != c.Size:
 		return nil, ErrPages
 	case list != nil:
 		return list, nil
-	case p.tracepoints+c.Size > maxTracepoints:
+	case s.tracepoints+c.Size > maxTracepoints:
 		return nil, ErrFull
 	}
 	list = &catalogue{
-		Catalogue: c, pages: make([][]protocol.Tracepoint, c.Pages()), requested: make([]time.Time, c.Pages()), idle: p.options.Clock(), done: make(chan struct{}),
+		Catalogue: c,
+		pages:     make([][]protocol.Tracepoint, c.Pages()),
+		requested: make([]time.Time, c.Pages()),
+		idle:      now,
+		done:      make(chan struct{}),
 	}
 	if c.Size == 0 {
 		list.pages = nil
 		close(list.done)
 	}
-	p.catalogues[c.Hash] = list
-	p.tracepoints += c.Size
+	s.byHash[c.Hash] = list
+	s.tracepoints += c.Size
 	return list, nil
 }
 
-// dropUnused removes c if it is incomplete and has no agents. The caller holds mu.
-func (p *Plane) dropUnused(c *catalogue) {
+// dropUnused removes c if it is incomplete and has no agents.
+func (s *catalogues) dropUnused(c *catalogue) {
 	if c.agents == 0 && !c.complete() {
-		p.drop(c)
+		s.drop(c)
 	}
 }
 
-// drop removes c. The caller holds mu.
-func (p *Plane) drop(c *catalogue) {
-	delete(p.catalogues, c.Hash)
-	p.tracepoints -= c.Size
+func (s *catalogues) drop(c *catalogue) {
+	delete(s.byHash, c.Hash)
+	s.tracepoints -= c.Size
+}
+
+// dropReplaced drops catalogues without agents: at once if all their services have other catalogues, otherwise after
+// ttl, because agents may return after an interrupted connection or a restart.
+func (s *catalogues) dropReplaced(now time.Time, ttl time.Duration) {
+	alive := make(map[string]bool)
+	for _, c := range s.byHash {
+		if c.agents > 0 && c.complete() {
+			for service := range c.services {
+				alive[service] = true
+			}
+		}
+	}
+	for _, c := range s.byHash {
+		if c.agents > 0 {
+			continue
+		}
+		replaced := true
+		for service := range c.services {
+			replaced = replaced && alive[service]
+		}
+		if replaced || now.Sub(c.idle) > ttl {
+			s.drop(c)
+		}
+	}
+}
+
+// complete returns the complete catalogues, ascending by hash.
+func (s *catalogues) complete() []*catalogue {
+	all := slices.DeleteFunc(slices.Collect(maps.Values(s.byHash)), func(c *catalogue) bool { return !c.complete() })
+	slices.SortFunc(all, func(a, b *catalogue) int { return cmp.Compare(a.Hash, b.Hash) })
+	return all
 }
 
 // complete reports whether all pages were received.
@@ -120,7 +163,16 @@ func intern(all []protocol.Tracepoint) {
 	for i := range all {
 		t := &all[i]
 		one(&t.ID) // often the parent of other tracepoints
-		for _, s := range []*string{(*string)(&t.Layer), (*string)(&t.Kind), (*string)(&t.SpanKind), (*string)(&t.OwnerKind), &t.Service, &t.Scope, &t.Parent, &t.Owner} {
+		for _, s := range []*string{
+			(*string)(&t.Layer),
+			(*string)(&t.Kind),
+			(*string)(&t.SpanKind),
+			(*string)(&t.OwnerKind),
+			&t.Service,
+			&t.Scope,
+			&t.Parent,
+			&t.Owner,
+		} {
 			one(s)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -56,21 +55,18 @@ const (
 
 // Plane is the control plane. Call New, Begin, Run and Close, in this order. It is safe for concurrent use.
 type Plane struct {
+	Messages *Messages // limits those being read or processed
+
 	options   Options
 	engine    Engine
 	published atomic.Pointer[published]
-	buffered  atomic.Int64  // bytes of messages being read or processed
-	decoders  chan struct{} // semaphore: half of the cores decode messages, the others send plans
 	begun     chan struct{} // closed by Begin
 	closing   chan struct{} // closed by Close
 	counts    Counts
 
-	mu           sync.Mutex // guards the fields below, agents, and the fields of catalogues that have no mutex of their own
-	agents       map[string]*agent
-	perPrincipal map[string]int        // agents by token
-	catalogues   map[string]*catalogue // by hash
-	tracepoints  int                   // of all catalogues
-	numOutcomes  int                   // of all agents
+	mu           sync.Mutex // guards the fields below, except the fields of catalogues that have a mutex of their own
+	agents       agents
+	catalogues   catalogues
 	lastReported lastReported
 }
 
@@ -91,8 +87,13 @@ func New(engine Engine, o Options) *Plane {
 		o.Clock = time.Now
 	}
 	p := &Plane{
-		options: o, engine: engine, decoders: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), begun: make(chan struct{}), closing: make(chan struct{}),
-		agents: make(map[string]*agent), perPrincipal: make(map[string]int), catalogues: make(map[string]*catalogue),
+		Messages:   newMessages(o.MaxBuffered),
+		options:    o,
+		engine:     engine,
+		begun:      make(chan struct{}),
+		closing:    make(chan struct{}),
+		agents:     agents{byID: make(map[string]*agent), perPrincipal: make(map[string]int)},
+		catalogues: catalogues{byHash: make(map[string]*catalogue)},
 	}
 	p.published.Store(newPublished(p.newPlan(0), nil))
 	return p
@@ -138,7 +139,13 @@ type published struct {
 }
 
 func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
-	b := &published{plan: plan, enabled: make(map[string]bool), next: make(chan struct{}), delivered: delivered, drained: make(chan struct{})}
+	b := &published{
+		plan:      plan,
+		enabled:   make(map[string]bool),
+		next:      make(chan struct{}),
+		delivered: delivered,
+		drained:   make(chan struct{}),
+	}
 	for i := range plan.Arms {
 		if plan.Arms[i].Everything {
 			b.enabled = nil
@@ -169,7 +176,12 @@ func (b *published) removeWaiting(agents int64) {
 
 // newPlan returns a plan with the given version and no arms.
 func (p *Plane) newPlan(version int64) *protocol.Plan {
-	return &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: int(p.options.Lease.Seconds()), Arms: []protocol.Arm{}}
+	return &protocol.Plan{
+		Protocol:     protocol.Version,
+		Version:      version,
+		LeaseSeconds: int(p.options.Lease.Seconds()),
+		Arms:         []protocol.Arm{},
+	}
 }
 
 // Publish sends plan to all agents. table has the names of its symbols. A plan with the current version is ignored.
@@ -181,7 +193,12 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	next := p.newPlan(plan.Version)
 	for i := range plan.Arms {
 		a := &plan.Arms[i]
-		next.Arms = append(next.Arms, protocol.Arm{Name: search.ArmName(a.Name), Share: a.Share, Everything: a.Everything, Tracepoints: []protocol.Enabled{}})
+		next.Arms = append(next.Arms, protocol.Arm{
+			Name:        search.ArmName(a.Name),
+			Share:       a.Share,
+			Everything:  a.Everything,
+			Tracepoints: []protocol.Enabled{},
+		})
 	}
 	for i := range plan.Leases {
 		l := &plan.Leases[i]
@@ -217,7 +234,8 @@ func (p *Plane) Run(ctx context.Context) error {
 		if err == nil {
 			accepted()
 		} else if ctx.Err() == nil {
-			p.options.Log.WarnContext(ctx, "reports of agents could not be recorded and will be repeated", slog.Any("error", err))
+			p.options.Log.WarnContext(ctx, "reports of agents could not be recorded and will be repeated",
+				slog.Any("error", err))
 		}
 	}
 }

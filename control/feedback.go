@@ -25,7 +25,12 @@ type lastReported struct {
 }
 
 func newLastReported(known []string, now time.Time) lastReported {
-	t := lastReported{services: make(map[string]string), began: now, costs: make(map[string]search.Cost), unavailable: make(map[string]time.Time)}
+	t := lastReported{
+		services:    make(map[string]string),
+		began:       now,
+		costs:       make(map[string]search.Cost),
+		unavailable: make(map[string]time.Time),
+	}
 	for _, service := range known {
 		t.services[service] = ""
 	}
@@ -39,10 +44,11 @@ func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 	defer p.mu.Unlock()
 	f, now := &search.Feedback{}, p.options.Clock()
 	after := p.lastReported
-	p.dropReplaced(now)
-	p.reportCatalogues(f, &after, now)
+	p.catalogues.dropReplaced(now, p.options.CatalogueTTL)
+	after.reportCatalogues(f, &p.catalogues, now.Sub(after.began) > p.options.CatalogueTTL)
 	if measured {
-		p.reportMeasured(f, &after, now)
+		outcomes, total := p.agents.sums(p.published.Load().plan.Version, now)
+		after.reportMeasured(f, outcomes, total, now)
 	}
 	if len(f.Catalogues) == 0 && len(f.Costs) == 0 && len(f.Unavailable) == 0 && f.Measured == nil {
 		p.lastReported = after
@@ -55,67 +61,45 @@ func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 	}
 }
 
-// dropReplaced drops catalogues without agents: at once if all their services have other catalogues, otherwise after
-// CatalogueTTL, because agents may return after an interrupted connection or a restart. The caller holds mu.
-func (p *Plane) dropReplaced(now time.Time) {
-	alive := make(map[string]bool)
-	for _, c := range p.catalogues {
-		if c.agents > 0 && c.complete() {
-			for service := range c.services {
-				alive[service] = true
-			}
-		}
+// reportCatalogues adds the services whose catalogues changed to f and t. The catalogue of a service is the union of
+// its agents' catalogues. settled means that agents have had the time to register since the start.
+func (t *lastReported) reportCatalogues(f *search.Feedback, known *catalogues, settled bool) {
+	complete := known.complete()
+	var hashes strings.Builder
+	for _, c := range complete {
+		hashes.WriteString(c.Hash + " ")
 	}
-	for _, c := range p.catalogues {
-		if c.agents > 0 {
-			continue
-		}
-		replaced := true
-		for service := range c.services {
-			replaced = replaced && alive[service]
-		}
-		if replaced || now.Sub(c.idle) > p.options.CatalogueTTL {
-			p.drop(c)
-		}
-	}
-}
-
-// reportCatalogues adds the services whose catalogues changed to f and `after`. The catalogue of a service is the union
-// of its agents' catalogues. The caller holds mu.
-func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now time.Time) {
-	hashes := slices.DeleteFunc(slices.Sorted(maps.Keys(p.catalogues)), func(hash string) bool { return !p.catalogues[hash].complete() })
-	settled := now.Sub(p.lastReported.began) > p.options.CatalogueTTL
-	catalogues := strings.Join(hashes, " ")
 	if settled {
-		catalogues += " all"
+		hashes.WriteString("all")
 	}
-	if catalogues == after.catalogues {
+	if hashes.String() == t.catalogues {
 		return
 	}
-	after.catalogues = catalogues
+	t.catalogues = hashes.String()
 	services := make(map[string][]protocol.Tracepoint)
-	for _, hash := range hashes {
-		for _, t := range p.catalogues[hash].content() {
-			services[t.Service] = append(services[t.Service], t)
+	for _, c := range complete {
+		for _, x := range c.content() {
+			services[x.Service] = append(services[x.Service], x)
 		}
 	}
-	after.services = maps.Clone(p.lastReported.services)
+	before := t.services
+	t.services = maps.Clone(before)
 	for service, list := range services {
 		slices.SortStableFunc(list, func(a, b protocol.Tracepoint) int { return cmp.Compare(a.ID, b.ID) })
 		list = unite(list)
-		if hash := protocol.HashCatalogue(list); after.services[service] != hash {
-			after.services[service] = hash
+		if hash := protocol.HashCatalogue(list); before[service] != hash {
+			t.services[service] = hash
 			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service, Tracepoints: announced(list)})
 		}
 	}
-	for service, hash := range p.lastReported.services {
+	for service, hash := range before {
 		if services[service] == nil && (hash != "" || settled) {
-			delete(after.services, service)
+			delete(t.services, service)
 			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service})
 		}
 	}
 	slices.SortFunc(f.Catalogues, func(a, b search.Catalogue) int { return cmp.Compare(a.Service, b.Service) })
-	p.retryUnavailable(f, after)
+	t.retryUnavailable(f)
 }
 
 // unite removes repeated IDs from list, which must be ascending by ID. If agents report different owners or parents for
@@ -139,24 +123,25 @@ func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 	return list[:n]
 }
 
-// retryUnavailable re-enables tracepoints marked unavailable in services whose catalogue has changed. The caller holds
-// mu.
-func (p *Plane) retryUnavailable(f *search.Feedback, after *lastReported) {
-	if len(after.unavailable) == 0 {
+// retryUnavailable re-enables tracepoints marked unavailable in services whose catalogue has changed.
+func (t *lastReported) retryUnavailable(f *search.Feedback) {
+	if len(t.unavailable) == 0 {
 		return
 	}
-	after.unavailable = maps.Clone(after.unavailable)
+	t.unavailable = maps.Clone(t.unavailable)
 	for i := range f.Catalogues {
-		for _, t := range f.Catalogues[i].Tracepoints {
-			if _, found := after.unavailable[t.ID]; found {
-				delete(after.unavailable, t.ID)
-				f.Unavailable = append(f.Unavailable, search.Unavailable{ID: t.ID})
+		for _, x := range f.Catalogues[i].Tracepoints {
+			if _, found := t.unavailable[x.ID]; found {
+				delete(t.unavailable, x.ID)
+				f.Unavailable = append(f.Unavailable, search.Unavailable{ID: x.ID})
 			}
 		}
 	}
 }
 
-var layers = map[protocol.Layer]cct.Layer{protocol.App: cct.App, protocol.Runtime: cct.Runtime, protocol.Kernel: cct.Kernel}
+var layers = map[protocol.Layer]cct.Layer{
+	protocol.App: cct.App, protocol.Runtime: cct.Runtime, protocol.Kernel: cct.Kernel,
+}
 
 var kinds = map[protocol.Kind]cct.TracepointKind{
 	protocol.SpanPoint: cct.SpanPoint, protocol.VariablePoint: cct.VariablePoint, protocol.ProbePoint: cct.ProbePoint,
@@ -173,36 +158,47 @@ func announced(list []protocol.Tracepoint) []search.Announced {
 	for i := range list {
 		t := &list[i]
 		all[i] = search.Announced{
-			ID: t.ID, Name: t.Operation, Span: spanKinds[t.SpanKind], Parent: t.Parent, Owner: t.Owner, OwnerSpan: spanKinds[t.OwnerKind],
-			Layer: layers[t.Layer], Kind: kinds[t.Kind], Cost: time.Duration(t.CostNanos), Bytes: int32(t.Bytes), Baseline: t.Baseline,
+			ID:        t.ID,
+			Name:      t.Operation,
+			Span:      spanKinds[t.SpanKind],
+			Parent:    t.Parent,
+			Owner:     t.Owner,
+			OwnerSpan: spanKinds[t.OwnerKind],
+			Layer:     layers[t.Layer],
+			Kind:      kinds[t.Kind],
+			Cost:      time.Duration(t.CostNanos),
+			Bytes:     int32(t.Bytes),
+			Baseline:  t.Baseline,
 		}
 	}
 	return all
 }
 
-// reportMeasured adds to f and `after` the usage of the plan, the costs that changed, and the tracepoints that most
-// agents couldn't enable or for which an agent missed many records. The caller holds mu.
-func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time.Time) {
-	outcomes, measured := p.outcomes(p.published.Load().plan.Version)
-	if measured.Hits > 0 || measured != p.lastReported.measured && p.lastReported.measured.Hits > 0 {
-		f.Measured, after.measured = &measured, measured
+// reportMeasured adds to f and t the usage of the plan, the costs that changed, and the tracepoints that most agents
+// couldn't enable or for which an agent missed many records.
+func (t *lastReported) reportMeasured(
+	f *search.Feedback, outcomes map[string]*outcome, measured search.Measured, now time.Time,
+) {
+	if measured.Hits > 0 || measured != t.measured && t.measured.Hits > 0 {
+		f.Measured, t.measured = &measured, measured
 	}
-	after.costs, after.unavailable = maps.Clone(after.costs), maps.Clone(after.unavailable)
-	maps.DeleteFunc(after.costs, func(id string, _ search.Cost) bool { return outcomes[id] == nil })
-	maps.DeleteFunc(after.unavailable, func(_ string, until time.Time) bool { return !now.Before(until) })
+	t.costs, t.unavailable = maps.Clone(t.costs), maps.Clone(t.unavailable)
+	maps.DeleteFunc(t.costs, func(id string, _ search.Cost) bool { return outcomes[id] == nil })
+	maps.DeleteFunc(t.unavailable, func(_ string, until time.Time) bool { return !now.Before(until) })
 	for _, id := range slices.Sorted(maps.Keys(outcomes)) {
 		o := outcomes[id]
-		if _, known := after.unavailable[id]; !known && o.unavailable() > 0 {
-			after.unavailable[id] = now.Add(o.unavailable())
+		if _, known := t.unavailable[id]; !known && o.unavailable() > 0 {
+			t.unavailable[id] = now.Add(o.unavailable())
 			f.Unavailable = append(f.Unavailable, search.Unavailable{ID: id, For: o.unavailable()})
 		}
 		if o.costed < minHits {
 			continue
 		}
 		cost := search.Cost{ID: id, CPU: time.Duration(o.nanos / o.costed), Bytes: int32(o.bytes / o.costed)}
-		before, known := after.costs[id]
-		if !known || differ(float64(before.CPU), float64(cost.CPU)) || differ(float64(before.Bytes), float64(cost.Bytes)) {
-			after.costs[id] = cost
+		before, known := t.costs[id]
+		changed := differ(float64(before.CPU), float64(cost.CPU)) || differ(float64(before.Bytes), float64(cost.Bytes))
+		if !known || changed {
+			t.costs[id] = cost
 			f.Costs = append(f.Costs, cost)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -52,9 +53,15 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		who, err := h.identify(r)
 		if err == nil {
-			c := Caller{ID: r.PathValue("id"), Session: r.URL.Query().Get("session"), Principal: who.Token, Services: who.Services, Transport: overHTTP}
+			c := Caller{
+				ID:        r.PathValue("id"),
+				Session:   r.URL.Query().Get("session"),
+				Principal: who.Token,
+				Services:  who.Services,
+				Transport: overHTTP,
+			}
 			if c.ID != protocol.Printable(c.ID, protocol.MaxText) || len(c.Session) > protocol.MaxText {
-				err = refusal.New(refusal.NotFound, "an ID is printable text of at most "+strconv.Itoa(protocol.MaxText)+" bytes", "")
+				err = errID
 			} else {
 				err = f(w, r, c)
 			}
@@ -64,6 +71,9 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 		}
 	}
 }
+
+var errID = refusal.New(refusal.NotFound,
+	fmt.Sprintf("an ID is printable text of at most %d bytes", protocol.MaxText), "")
 
 // problem is the body of a refusal. It is also a [protocol.Problem].
 type problem struct {
@@ -75,7 +85,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.plane.counts.Refused.Add(1)
 	refused := refusalOf(err, r.PathValue("id"))
 	if refused.Reason == refusal.Failed {
-		h.plane.options.Log.LogAttrs(r.Context(), slog.LevelError, "a request of an agent failed", slog.String("path", r.URL.Path), slog.Any("error", err))
+		h.plane.options.Log.LogAttrs(r.Context(), slog.LevelError, "a request of an agent failed",
+			slog.String("path", r.URL.Path), slog.Any("error", err))
 	}
 	refused.Write(w, problem{refused.Problem(), refused.Error()})
 }
@@ -103,21 +114,23 @@ func refusalOf(err error, id string) *refusal.Error {
 }
 
 func notFound(http.ResponseWriter, *http.Request, Caller) error {
-	return refusal.New(refusal.NotFound, "no such resource", "agents PUT "+protocol.Path+"{id}, GET "+protocol.Path+"{id}"+protocol.PlanPath+
-		" and POST "+protocol.Path+"{id}"+protocol.StatusPath)
+	const agent = protocol.Path + "{id}"
+	return refusal.New(refusal.NotFound, "no such resource",
+		"agents PUT "+agent+", GET "+agent+protocol.PlanPath+" and POST "+agent+protocol.StatusPath)
 }
 
 // read reads the body of r, which must be JSON, and passes it to decode. Few bodies are decoded at a time.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byte) error) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON", "send Content-Type: application/json")
+		return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON",
+			"send Content-Type: application/json")
 	}
-	body, done, err := h.plane.Body(w, r, protocol.MaxBody)
+	body, done, err := h.plane.Messages.Body(w, r, protocol.MaxBody)
 	if err != nil {
 		return err
 	}
 	defer done()
-	release, err := h.plane.acquireDecoder(r)
+	release, err := h.plane.Messages.acquireDecoder(r)
 	if err != nil {
 		return err
 	}
@@ -156,7 +169,7 @@ func BadJSON(err error) error {
 func (p *Plane) HasCatalogue(c protocol.Catalogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := p.catalogues[c.Hash]
+	list := p.catalogues.byHash[c.Hash]
 	return list != nil && list.complete()
 }
 
@@ -174,7 +187,8 @@ func (h *handler) plan(w http.ResponseWriter, r *http.Request, c Caller) error {
 	if err != nil {
 		return err
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests without a network
+	deadline := time.Now().Add(writeTimeout)
+	_ = http.NewResponseController(w).SetWriteDeadline(deadline) // fails only in tests without a network
 	w.Header().Set("ETag", `"`+answer.Hash+`"`)
 	if answer.Unchanged {
 		h.plane.counts.Unchanged.Add(1)

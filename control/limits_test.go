@@ -82,6 +82,63 @@ func TestMaxAgentsOfToken(t *testing.T) {
 	}
 }
 
+// An agent that is refused displaces no agent, neither the former one with its ID nor one of another token.
+func TestRefusedAgentDisplacesNone(t *testing.T) {
+	var now time.Time
+	p := control.New(&recorder{}, control.Options{
+		Lease:     90 * time.Second,
+		MaxAgents: 3,
+		Log:       slog.New(slog.DiscardHandler),
+		Clock:     func() time.Time { return now },
+	})
+	p.Begin(nil)
+	for _, id := range []string{"a", "b", "c"} {
+		_, err := p.Register(control.Caller{ID: id, Principal: "many"}, registration("shop", "1", points("shop", 1), 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(time.Minute) // any session may take an ID
+	limited := []string{"shop"}
+	otherHash := registration("shop", "2", points("shop", 2), 0)
+	otherHash.Catalogue.Hash = points("shop", 1)[0].ID
+	otherSize := registration("shop", "2", points("shop", 1), 0)
+	otherSize.Catalogue.Size++
+	foreign := registration("shop", "2", points("cart", 1), 0)
+	known := registration("shop", "2", points("shop", 1), 0)
+	known.Page = nil
+	for _, id := range []string{"a", "d"} {
+		for _, x := range []struct {
+			name string
+			r    *protocol.Registration
+			want error
+		}{
+			{"the hash of its tracepoints differs", otherHash, control.ErrPages},
+			{"its catalogue has another size", otherSize, control.ErrPages},
+			{"it speaks for another service", foreign, control.ErrServices},
+		} {
+			_, err := p.Register(control.Caller{ID: id, Principal: "for " + id, Services: limited}, x.r)
+			if !errors.Is(err, x.want) {
+				t.Errorf("%s: error %v, want %v", x.name, err, x.want)
+			}
+			if n := len(p.Agents()); n != 3 || p.Counts().Displaced.Load() != 0 || p.Agents()[0].Seen == now {
+				t.Fatalf("%s, ID %s: %d agents are left, want all 3", x.name, id, n)
+			}
+		}
+	}
+	if s := p.Summary(); s.Catalogues != 1 || s.Tracepoints != 1 {
+		t.Errorf("%d catalogues with %d tracepoints are left, want 1 with 1", s.Catalogues, s.Tracepoints)
+	}
+	for _, id := range []string{"a", "d"} {
+		if _, err := p.Register(control.Caller{ID: id, Principal: "for " + id, Services: limited}, known); err != nil {
+			t.Errorf("agent %s: %v", id, err)
+		}
+	}
+	if n := len(p.Agents()); n != 3 || p.Counts().Displaced.Load() != 1 {
+		t.Errorf("%d agents, %d displaced, want 3 and 1", n, p.Counts().Displaced.Load())
+	}
+}
+
 // The failure of a tracepoint that isn't in the agent's catalogue isn't shown.
 func TestForeignFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

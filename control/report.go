@@ -22,7 +22,7 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	}
 	all := a.catalogue.content()
 	outcomes := known(s.Tracepoints, all)
-	if p.numOutcomes-len(a.outcomes)+len(outcomes) > maxOutcomes {
+	if !p.agents.fit(a, len(outcomes)) {
 		return ErrFull
 	}
 	plan := p.published.Load()
@@ -30,8 +30,9 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	if a.version == s.Version && s.Version > 0 {
 		a.usage = usageBetween(plan, all, a.outcomes, outcomes, a.seen.Sub(a.reported))
 	}
-	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, firstFailure(s.Tracepoints, all)), a.seen
-	p.setOutcomes(a, outcomes)
+	a.version, a.hash, a.reported = s.Version, s.Hash, a.seen
+	a.problem = cmp.Or(s.Error, firstFailure(s.Tracepoints, all))
+	p.agents.setOutcomes(a, outcomes)
 	a.on, a.failed = 0, 0
 	if s.Version > 0 {
 		a.on, a.failed = count(plan, outcomes)
@@ -82,12 +83,6 @@ func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string
 	return ""
 }
 
-// setOutcomes replaces the outcomes of a. The caller holds mu.
-func (p *Plane) setOutcomes(a *agent, outcomes []protocol.Outcome) {
-	p.numOutcomes += len(outcomes) - len(a.outcomes)
-	a.outcomes = outcomes
-}
-
 // ReportOutcomes processes outcomes from the agent identified by c, which does not measure costs. Tracepoints that are
 // not in outcomes count as applied. The errors are those of [Plane.Report].
 func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
@@ -99,11 +94,11 @@ func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
 	}
 	all := a.catalogue.content()
 	list := known(outcomes, all)
-	if p.numOutcomes-len(a.outcomes)+len(list) > maxOutcomes {
+	if !p.agents.fit(a, len(list)) {
 		return ErrFull
 	}
 	a.problem = cmp.Or(firstFailure(outcomes, all), a.problem)
-	p.setOutcomes(a, list)
+	p.agents.setOutcomes(a, list)
 	_, failed := count(p.published.Load(), list)
 	a.on, a.failed = a.on+a.failed-failed, failed // tracepoints that it doesn't list are on
 	p.counts.Statuses.Add(1)
@@ -137,7 +132,7 @@ func (p *Plane) ReportApplied(c Caller, hash, failure string) error {
 func (p *Plane) AppliedHash(c Caller) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a := p.agents[c.ID]; a != nil {
+	if a := p.agents.byID[c.ID]; a != nil {
 		return a.hash
 	}
 	return ""
@@ -145,7 +140,9 @@ func (p *Plane) AppliedHash(c Caller) string {
 
 // usageBetween returns the cost per second of the tracepoints of plan between the reports before and `after`. It
 // ignores tracepoints of the baseline and of other plans.
-func usageBetween(plan *published, all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {
+func usageBetween(
+	plan *published, all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration,
+) search.Usage {
 	var u search.Usage
 	if elapsed <= 0 {
 		return u
@@ -156,7 +153,9 @@ func usageBetween(plan *published, all []protocol.Tracepoint, before, after []pr
 		if x == nil || x.Baseline || !plan.enables(o.ID) {
 			continue
 		}
-		k, found := slices.BinarySearchFunc(before, o.ID, func(b protocol.Outcome, id string) int { return cmp.Compare(b.ID, id) })
+		k, found := slices.BinarySearchFunc(before, o.ID, func(b protocol.Outcome, id string) int {
+			return cmp.Compare(b.ID, id)
+		})
 		if !found {
 			continue // its hits may be older than before
 		}
@@ -174,88 +173,16 @@ const (
 	costFactor     = 1.25             // a cost is reported again if it has changed by more than this factor
 	unavailableFor = 30 * time.Minute // after most agents could not enable a tracepoint
 	incompleteFor  = 2 * time.Minute  // after an agent missed many records of a tracepoint
-	silence        = 35 * time.Second // age of an agent's last status at which it counts as silent; agents send one every ten seconds
+	silence        = 35 * time.Second // since the last status of a silent agent; agents send one every ten seconds
 )
-
-// outcome sums up the reports of all agents about one tracepoint.
-type outcome struct {
-	costed          float64 // hits with known costs
-	nanos, bytes    float64 // totals of these hits
-	applied, failed int     // agents
-	incomplete      int     // agents that missed many records of the tracepoint
-}
-
-// outcomes sums up the outcomes of all agents by tracepoint ID, and the usage of the agents that applied the plan with
-// the given version. The caller holds mu.
-func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured search.Measured) {
-	all, measured.Plan = make(map[string]*outcome), version
-	now := p.options.Clock()
-	here := p.present(now)
-	for _, a := range p.agents {
-		silent := a.silent(now) && !here[a.place()]
-		if a.version == version {
-			measured.Hits += a.usage.Hits
-			measured.Bytes += a.usage.Bytes
-			measured.CPU += a.usage.CPU
-		}
-		for i := range a.outcomes {
-			o := &a.outcomes[i]
-			x := all[o.ID]
-			if x == nil {
-				x = &outcome{}
-				all[o.ID] = x
-			}
-			switch {
-			case o.Incomplete || silent && a.observesOthers(o.ID):
-				x.incomplete++
-			case o.State == protocol.Applied:
-				x.applied++
-			default:
-				x.failed++
-			}
-			if o.Nanos > 0 {
-				x.costed += float64(o.Hits)
-				x.nanos += float64(o.Hits) * o.Nanos
-				x.bytes += float64(o.Hits) * o.Bytes
-			}
-		}
-	}
-	return all, measured
-}
-
-// unavailable returns how long the tracepoint shouldn't be enabled, or 0 if it may be. One incomplete agent is enough,
-// because the slow requests may be on its machine.
-func (o *outcome) unavailable() time.Duration {
-	switch {
-	case o.incomplete > 0:
-		return incompleteFor
-	case o.failed > o.applied:
-		return unavailableFor
-	}
-	return 0
-}
 
 // silent reports whether a has stopped polling or sending statuses. OpAMP agents are never silent, because they don't
 // send them at intervals.
 func (a *agent) silent(now time.Time) bool {
-	return a.transport == overHTTP && (a.polls == 0 && now.Sub(a.seen) > idTimeout || !a.reported.IsZero() && now.Sub(a.reported) > silence)
-}
-
-// place identifies an agent that observes other processes by its service and its machine.
-type place struct{ service, host string }
-
-func (a *agent) place() place { return place{a.resource["service.name"], a.resource["host.name"]} }
-
-// present returns the places of the agents that aren't silent. A silent agent with one of these places has been
-// replaced. The caller holds mu.
-func (p *Plane) present(now time.Time) map[place]bool {
-	all := make(map[place]bool)
-	for _, a := range p.agents {
-		if at := a.place(); at.host != "" && !a.silent(now) {
-			all[at] = true
-		}
+	if a.transport != overHTTP {
+		return false
 	}
-	return all
+	return a.polls == 0 && now.Sub(a.seen) > idTimeout || !a.reported.IsZero() && now.Sub(a.reported) > silence
 }
 
 // observesOthers reports whether the tracepoint id of a is in another process, whose requests continue without the

@@ -42,13 +42,25 @@ func (p *Plane) Agents() []Agent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, version := p.options.Clock(), p.published.Load().plan.Version
-	all := make([]Agent, 0, len(p.agents))
-	for _, a := range p.agents {
+	all := make([]Agent, 0, len(p.agents.byID))
+	for _, a := range p.agents.byID {
 		x := Agent{
-			ID: a.id, Service: a.resource["service.name"], Transport: a.transport, State: a.state(version, now, p.options.Lease),
-			Resource: maps.Clone(a.resource), Capabilities: slices.Clone(a.capabilities), Since: a.since, Seen: a.seen,
-			Tracepoints: a.catalogue.Size, Incomplete: !a.catalogue.complete(), Version: a.version, Problem: a.problem, Conflicts: a.conflicts, Usage: a.usage,
-			Applied: a.on, Failed: a.failed,
+			ID:           a.id,
+			Service:      a.resource["service.name"],
+			Transport:    a.transport,
+			State:        a.state(version, now, p.options.Lease),
+			Resource:     maps.Clone(a.resource),
+			Capabilities: slices.Clone(a.capabilities),
+			Since:        a.since,
+			Seen:         a.seen,
+			Tracepoints:  a.catalogue.Size,
+			Incomplete:   !a.catalogue.complete(),
+			Version:      a.version,
+			Problem:      a.problem,
+			Applied:      a.on,
+			Failed:       a.failed,
+			Conflicts:    a.conflicts,
+			Usage:        a.usage,
 		}
 		for i := range a.outcomes {
 			o := &a.outcomes[i]
@@ -57,7 +69,9 @@ func (p *Plane) Agents() []Agent {
 		}
 		all = append(all, x)
 	}
-	slices.SortFunc(all, func(a, b Agent) int { return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(all, func(a, b Agent) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ID, b.ID))
+	})
 	return all
 }
 
@@ -83,9 +97,14 @@ type Summary struct {
 func (p *Plane) Summary() Summary {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Summary{Agents: len(p.agents), Catalogues: len(p.catalogues), Tracepoints: p.tracepoints, Measured: p.lastReported.measured}
+	s := Summary{
+		Agents:      len(p.agents.byID),
+		Catalogues:  len(p.catalogues.byHash),
+		Tracepoints: p.catalogues.tracepoints,
+		Measured:    p.lastReported.measured,
+	}
 	now, version := p.options.Clock(), p.published.Load().plan.Version
-	for _, a := range p.agents {
+	for _, a := range p.agents.byID {
 		s.Polls += a.polls
 		switch a.state(version, now, p.options.Lease) {
 		case Lost:

@@ -63,12 +63,15 @@ type Server struct {
 
 // New returns a Server for the agents of plane. identify must return the token that a request carries, or a
 // [*refusal.Error].
-func New(plane *control.Plane, identify func(*http.Request) (control.Identity, error), log *slog.Logger) (*Server, error) {
+func New(
+	plane *control.Plane, identify func(*http.Request) (control.Identity, error), log *slog.Logger,
+) (*Server, error) {
 	s := &Server{plane: plane, identify: identify, log: log}
 	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
 	var err error
 	s.handle, s.context, err = server.New(debugLog{log}).Attach(server.Settings{
-		Callbacks: types.Callbacks{OnConnecting: s.connecting}, // no compression: the library doesn't bound decompressed messages
+		// without compression, because the library doesn't bound decompressed messages
+		Callbacks: types.Callbacks{OnConnecting: s.connecting},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("attach OpAMP: %w", err)
@@ -101,7 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("Content-Type") == "application/x-protobuf" {
-		body, done, err := s.plane.Body(w, r, MaxMessage)
+		body, done, err := s.plane.Messages.Body(w, r, MaxMessage)
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -160,7 +163,8 @@ func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
 	if err != nil {
 		return types.ConnectionResponse{HTTPStatusCode: s.refusalOf(r.Context(), err).Code()}
 	}
-	c := &connection{server: s, plane: s.plane, caller: control.Caller{Principal: who.Token, Services: who.Services, Transport: "opamp", Session: "http"}}
+	caller := control.Caller{Principal: who.Token, Services: who.Services, Transport: "opamp", Session: "http"}
+	c := &connection{server: s, plane: s.plane, caller: caller}
 	if r.Header.Get("Upgrade") != "" {
 		c.caller.Session = rand.Text() // a connection is a session
 		c.isSocket = true
@@ -190,30 +194,27 @@ func (c *connection) setID(id string) {
 	c.caller.ID = id
 }
 
-const capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus | protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig |
+const capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
+	protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig |
 	protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
 
 // message processes m and returns the answer.
-func (c *connection) message(_ context.Context, conn types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+func (c *connection) message(
+	_ context.Context, conn types.Connection, m *protobufs.AgentToServer,
+) *protobufs.ServerToAgent {
 	defer endMessage(conn)
 	answer := &protobufs.ServerToAgent{InstanceUid: m.InstanceUid, Capabilities: capabilities}
 	c.setID(hex.EncodeToString(m.InstanceUid))
 	if len(m.InstanceUid) != 16 {
-		return refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, "instance_uid: want 16 bytes")
+		return refused(answer, badRequest, "instance_uid: want 16 bytes")
 	}
 	if m.AgentDisconnect != nil {
 		c.plane.Leave(c.caller)
 		return answer
 	}
 	err := c.register(m)
-	if status := m.RemoteConfigStatus; err == nil && status != nil {
-		switch status.Status {
-		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
-			err = c.plane.ReportApplied(c.caller, string(status.LastRemoteConfigHash), "")
-		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
-			err = c.plane.ReportApplied(c.caller, string(status.LastRemoteConfigHash), "the agent reports: "+protocol.Printable(status.ErrorMessage, protocol.MaxReason))
-		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING, protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET:
-		}
+	if err == nil && m.RemoteConfigStatus != nil {
+		err = c.applied(m.RemoteConfigStatus)
 	}
 	if err == nil && m.Health != nil {
 		err = c.health(m.Health)
@@ -237,11 +238,27 @@ func (c *connection) message(_ context.Context, conn types.Connection, m *protob
 	return answer
 }
 
+// applied reports to the plane whether the agent applied a plan.
+func (c *connection) applied(status *protobufs.RemoteConfigStatus) error {
+	hash := string(status.LastRemoteConfigHash)
+	switch status.Status {
+	case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
+		return c.plane.ReportApplied(c.caller, hash, "")
+	case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
+		why := "the agent reports: " + protocol.Printable(status.ErrorMessage, protocol.MaxReason)
+		return c.plane.ReportApplied(c.caller, hash, why)
+	case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING,
+		protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET:
+	}
+	return nil
+}
+
 // health reports the outcomes of tracepoints, which are an agent's components, to the plane.
 func (c *connection) health(health *protobufs.ComponentHealth) error {
 	s := protocol.Status{Protocol: protocol.Version, Session: c.caller.Session}
 	for id, h := range health.ComponentHealthMap {
-		o := protocol.Outcome{ID: id, State: protocol.Applied, Reason: protocol.Printable(h.GetLastError(), protocol.MaxReason)}
+		reason := protocol.Printable(h.GetLastError(), protocol.MaxReason)
+		o := protocol.Outcome{ID: id, State: protocol.Applied, Reason: reason}
 		switch {
 		case h.GetHealthy():
 		case h.GetStatus() == string(protocol.Unsupported):
@@ -270,14 +287,22 @@ func (c *connection) refuse(answer *protobufs.ServerToAgent, err error) *protobu
 		answer.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) // registers at once
 		return answer
 	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrStarting):
-		answer = refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err.Error())
-		answer.ErrorResponse.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}}
+		answer = refused(answer, unavailable, err.Error())
+		retry := &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}
+		answer.ErrorResponse.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: retry}
 		return answer
 	}
-	return refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, err.Error())
+	return refused(answer, badRequest, err.Error())
 }
 
-func refused(answer *protobufs.ServerToAgent, kind protobufs.ServerErrorResponseType, why string) *protobufs.ServerToAgent {
+const (
+	badRequest  = protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest
+	unavailable = protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable
+)
+
+func refused(
+	answer *protobufs.ServerToAgent, kind protobufs.ServerErrorResponseType, why string,
+) *protobufs.ServerToAgent {
 	answer.ErrorResponse = &protobufs.ServerErrorResponse{Type: kind, ErrorMessage: why}
 	return answer
 }
@@ -291,7 +316,12 @@ func (c *connection) register(m *protobufs.AgentToServer) error {
 	if err != nil {
 		return err
 	}
-	r := &protocol.Registration{Protocol: protocol.Version, Session: c.caller.Session, Resource: resource(m.AgentDescription), Catalogue: list.Catalogue}
+	r := &protocol.Registration{
+		Protocol:  protocol.Version,
+		Session:   c.caller.Session,
+		Resource:  resource(m.AgentDescription),
+		Catalogue: list.Catalogue,
+	}
 	for page := range max(1, (len(list.Tracepoints)+protocol.PageSize-1)/protocol.PageSize) {
 		if len(list.Tracepoints) > 0 {
 			from, to := list.Page(page)
@@ -332,7 +362,8 @@ func (c *connection) catalogue(m *protobufs.AgentToServer) (list Catalogue, err 
 		}
 	}
 	if len(list.Tracepoints) != list.Size {
-		return list, fmt.Errorf("%s: %d tracepoints, want %d", protocol.ConfigCatalogue, len(list.Tracepoints), list.Size)
+		n := len(list.Tracepoints)
+		return list, fmt.Errorf("%s: %d tracepoints, want %d", protocol.ConfigCatalogue, n, list.Size)
 	}
 	return list, nil
 }
@@ -365,9 +396,13 @@ func textOf(v *protobufs.AnyValue) string {
 
 // remoteConfig returns plan as a remote configuration.
 func remoteConfig(plan control.PlanAnswer) *protobufs.AgentRemoteConfig {
-	return &protobufs.AgentRemoteConfig{ConfigHash: []byte(plan.Hash), Config: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
+	files := map[string]*protobufs.AgentConfigFile{
 		protocol.ConfigPlan: {Body: plan.JSON, ContentType: "application/json"},
-	}}}
+	}
+	return &protobufs.AgentRemoteConfig{
+		ConfigHash: []byte(plan.Hash),
+		Config:     &protobufs.AgentConfigMap{ConfigMap: files},
+	}
 }
 
 // follow starts a goroutine that sends plans to the agent, starting with plan, until the connection ends.

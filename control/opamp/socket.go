@@ -34,7 +34,7 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &socket{Conn: c, meter: h.plane.Meter()}, rw, nil // the library makes rw read from the socket
+	return &socket{Conn: c, meter: h.plane.Messages.Meter()}, rw, nil // the library makes rw read from the socket
 }
 
 // socket is a connection that limits the size of a message and the time to read it. Only the goroutine that reads

@@ -18,7 +18,7 @@ func TestMessageTimeout(t *testing.T) {
 		plane := control.New(nil, control.Options{})
 		open := func() (*socket, net.Conn) {
 			here, there := net.Pipe()
-			return &socket{Conn: here, meter: plane.Meter()}, there
+			return &socket{Conn: here, meter: plane.Messages.Meter()}, there
 		}
 		expectTimeout := func(s *socket) {
 			t.Helper()

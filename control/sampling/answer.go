@@ -100,7 +100,9 @@ func (s *Strategies) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 }
 
 // GetSamplingStrategy implements api_v2.SamplingManagerServer.
-func (s *Strategies) GetSamplingStrategy(_ context.Context, q *api_v2.SamplingStrategyParameters) (*api_v2.SamplingStrategyResponse, error) {
+func (s *Strategies) GetSamplingStrategy(
+	_ context.Context, q *api_v2.SamplingStrategyParameters,
+) (*api_v2.SamplingStrategyResponse, error) {
 	if q.ServiceName == "" || len(q.ServiceName) > maxService {
 		return nil, status.Error(codes.InvalidArgument, "want the name of a service")
 	}

@@ -1,0 +1,136 @@
+package control
+
+import (
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// agents are the registered agents. The mutex of the plane guards them.
+type agents struct {
+	byID         map[string]*agent
+	perPrincipal map[string]int // agents by token
+	outcomes     int            // of all agents
+}
+
+func (s *agents) add(a *agent) {
+	s.byID[a.id] = a
+	s.perPrincipal[a.principal]++
+}
+
+// remove removes a, after ending its poll.
+func (s *agents) remove(a *agent, now time.Time) {
+	if a.cancelPoll != nil {
+		a.cancelPoll()
+	}
+	a.leaveCatalogue(now)
+	s.setOutcomes(a, nil)
+	delete(s.byID, a.id)
+	if s.perPrincipal[a.principal]--; s.perPrincipal[a.principal] == 0 {
+		delete(s.perPrincipal, a.principal)
+	}
+}
+
+// dispensable returns the agent to remove so that there is room for one of the token principal: the agent that has been
+// silent for longest among the agents of the token that has the most. Agents with one token thus can't keep out agents
+// with another. It returns nil if one more agent would give principal as many.
+func (s *agents) dispensable(principal string) *agent {
+	most := 0
+	for _, n := range s.perPrincipal {
+		most = max(most, n)
+	}
+	if s.perPrincipal[principal]+1 >= most {
+		return nil
+	}
+	var silent *agent
+	for _, a := range s.byID {
+		if s.perPrincipal[a.principal] == most && (silent == nil || a.seen.Before(silent.seen)) {
+			silent = a
+		}
+	}
+	return silent
+}
+
+// fit reports whether there is room for n outcomes of a instead of its current ones.
+func (s *agents) fit(a *agent, n int) bool { return s.outcomes-len(a.outcomes)+n <= maxOutcomes }
+
+// setOutcomes replaces the outcomes of a.
+func (s *agents) setOutcomes(a *agent, outcomes []protocol.Outcome) {
+	s.outcomes += len(outcomes) - len(a.outcomes)
+	a.outcomes = outcomes
+}
+
+// outcome sums up the reports of all agents about one tracepoint.
+type outcome struct {
+	costed          float64 // hits with known costs
+	nanos, bytes    float64 // totals of these hits
+	applied, failed int     // agents
+	incomplete      int     // agents that missed many records of the tracepoint
+}
+
+// sums sums up the outcomes of all agents by tracepoint ID, and the usage of the agents that applied the plan with the
+// given version.
+func (s *agents) sums(version int64, now time.Time) (all map[string]*outcome, measured search.Measured) {
+	all, measured.Plan = make(map[string]*outcome), version
+	here := s.present(now)
+	for _, a := range s.byID {
+		silent := a.silent(now) && !here[a.place()]
+		if a.version == version {
+			measured.Hits += a.usage.Hits
+			measured.Bytes += a.usage.Bytes
+			measured.CPU += a.usage.CPU
+		}
+		for i := range a.outcomes {
+			o := &a.outcomes[i]
+			x := all[o.ID]
+			if x == nil {
+				x = &outcome{}
+				all[o.ID] = x
+			}
+			switch {
+			case o.Incomplete || silent && a.observesOthers(o.ID):
+				x.incomplete++
+			case o.State == protocol.Applied:
+				x.applied++
+			default:
+				x.failed++
+			}
+			if o.Nanos > 0 {
+				x.costed += float64(o.Hits)
+				x.nanos += float64(o.Hits) * o.Nanos
+				x.bytes += float64(o.Hits) * o.Bytes
+			}
+		}
+	}
+	return all, measured
+}
+
+// unavailable returns how long the tracepoint shouldn't be enabled, or 0 if it may be. One incomplete agent is enough,
+// because the slow requests may be on its machine.
+func (o *outcome) unavailable() time.Duration {
+	switch {
+	case o.incomplete > 0:
+		return incompleteFor
+	case o.failed > o.applied:
+		return unavailableFor
+	}
+	return 0
+}
+
+// place identifies an agent that observes other processes by its service and its machine.
+type place struct{ service, host string }
+
+func (a *agent) place() place { return place{a.resource["service.name"], a.resource["host.name"]} }
+
+// present returns the places of the agents that aren't silent. A silent agent with one of these places has been
+// replaced.
+func (s *agents) present(now time.Time) map[place]bool {
+	all := make(map[place]bool)
+	for _, a := range s.byID {
+		if at := a.place(); at.host != "" && !a.silent(now) {
+			all[at] = true
+		}
+	}
+	return all
+}
