@@ -22,29 +22,25 @@ import (
 	"iter"
 
 	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/ingest/internal/jsonwalk"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Decoder decodes requests. It keeps buffers and caches between requests. It is not safe for concurrent use.
 type Decoder struct {
-	build *ingest.Builder
-	keys  *ingest.Keys
-	data  []byte // the request being decoded
-
-	scoped    bool   // scope names are requested
-	scopeName []byte // name of the current scope
-
-	walk    jsonwalk.Walker
-	traceID [16]byte // buffers for the identifiers of a span in JSON
-	spanID  [8]byte
-	parent  [8]byte
+	build    *ingest.Builder
+	protobuf protobufDecoder
+	json     jsonDecoder
 }
 
 // NewDecoder returns a decoder that keeps the attributes in keys and adds names to table. Nothing else may use table
 // while the decoder runs.
 func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
-	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys, scoped: keys.Find(scopeKey) != ingest.Unwanted}
+	o := output{build: ingest.NewBuilder(table, keys), keys: keys}
+	return &Decoder{
+		build:    o.build,
+		protobuf: protobufDecoder{output: o, scoped: keys.Find(scopeKey) != ingest.Unwanted},
+		json:     jsonDecoder{output: o},
+	}
 }
 
 // Forget empties the decoder's table. Names that appear again are then added again.
@@ -52,6 +48,3 @@ func (d *Decoder) Forget() { d.build.Forget() }
 
 // Unnamed calls [ingest.Builder.Unnamed].
 func (d *Decoder) Unnamed() iter.Seq2[string, uint64] { return d.build.Unnamed() }
-
-// scopeKey is the key of the attribute that holds the name of a span's instrumentation scope.
-var scopeKey = []byte("otel.scope.name")

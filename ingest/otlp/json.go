@@ -47,15 +47,25 @@ func unknownField(key []byte, want string) error {
 // protobuf's JSON, whose length differs. An attribute value of another type is converted, or ignored if this is
 // impossible. The offset of an error points to the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
-	return d.document(data, into, d.requestJSON)
+	return d.json.document(data, into, d.json.request)
 }
 
 // ResourceSpansJSON is like [Decoder.JSON] for one element of the array "resourceSpans".
 func (d *Decoder) ResourceSpansJSON(data []byte, into *ingest.Batch) error {
-	return d.document(data, into, d.resourceSpansJSON)
+	return d.json.document(data, into, d.json.resourceSpans)
 }
 
-func (d *Decoder) document(data []byte, into *ingest.Batch, read func(*jx.Decoder) error) error {
+// jsonDecoder decodes requests in JSON.
+type jsonDecoder struct {
+	output
+
+	walk    jsonwalk.Walker
+	traceID [16]byte // buffers for the identifiers of a span
+	spanID  [8]byte
+	parent  [8]byte
+}
+
+func (d *jsonDecoder) document(data []byte, into *ingest.Batch, read func(*jx.Decoder) error) error {
 	mark := into.Mark()
 	d.build.Begin(into)
 	err := d.walk.Record(data, read)
@@ -66,8 +76,8 @@ func (d *Decoder) document(data []byte, into *ingest.Batch, read func(*jx.Decode
 	return err
 }
 
-func (d *Decoder) requestJSON(j *jx.Decoder) error {
-	return requestFields(&d.walk, j, d.resourceSpansJSON)
+func (d *jsonDecoder) request(j *jx.Decoder) error {
+	return requestFields(&d.walk, j, d.resourceSpans)
 }
 
 // requestFields reads a request and calls read for each element of its resourceSpans. The request may be in an envelope
@@ -107,14 +117,14 @@ func envelopeFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) er
 	})
 }
 
-func (d *Decoder) resourceSpansJSON(j *jx.Decoder) error {
+func (d *jsonDecoder) resourceSpans(j *jx.Decoder) error {
 	d.build.NewResource()
-	return d.prefixed(j, &resourceSpansLevel, d.resourceJSON, d.scopeSpansJSON)
+	return d.prefixed(j, &resourceSpansLevel, d.resource, d.scopeSpans)
 }
 
-func (d *Decoder) scopeSpansJSON(j *jx.Decoder) error {
+func (d *jsonDecoder) scopeSpans(j *jx.Decoder) error {
 	defer d.build.Unshare(d.build.Shared())
-	return d.prefixed(j, &scopeSpansLevel, d.scopeJSON, d.spanJSON)
+	return d.prefixed(j, &scopeSpansLevel, d.scope, d.span)
 }
 
 // level describes a message with a head, such as a resource, and a list of elements that the head applies to.
@@ -138,7 +148,7 @@ var (
 
 // prefixed reads a message of the level l. If its list comes before its head, prefixed reads the list last. A message
 // with an unknown field in place of the list is an error.
-func (d *Decoder) prefixed(j *jx.Decoder, l *level, readHead, readElement func(*jx.Decoder) error) error {
+func (d *jsonDecoder) prefixed(j *jx.Decoder, l *level, readHead, readElement func(*jx.Decoder) error) error {
 	known, listed := false, false
 	var later []jx.Raw
 	var unknown []byte
@@ -174,13 +184,13 @@ func (d *Decoder) prefixed(j *jx.Decoder, l *level, readHead, readElement func(*
 	return err
 }
 
-func (d *Decoder) resourceJSON(j *jx.Decoder) error {
+func (d *jsonDecoder) resource(j *jx.Decoder) error {
 	return d.walk.Fields(j, func(key []byte) error {
 		if string(key) != "attributes" {
 			return j.Skip()
 		}
 		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
-			key, v, kind, err := d.pairJSON(j, nil)
+			key, v, kind, err := d.pair(j, nil)
 			if err != nil {
 				return err
 			}
@@ -195,7 +205,7 @@ func (d *Decoder) resourceJSON(j *jx.Decoder) error {
 	})
 }
 
-func (d *Decoder) scopeJSON(j *jx.Decoder) error {
+func (d *jsonDecoder) scope(j *jx.Decoder) error {
 	d.scopeName = nil
 	err := d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
@@ -205,7 +215,7 @@ func (d *Decoder) scopeJSON(j *jx.Decoder) error {
 			return err
 		case "attributes":
 			return jsonwalk.Elements(j, func(j *jx.Decoder) error {
-				key, v, kind, err := d.pairJSON(j, d.keys)
+				key, v, kind, err := d.pair(j, d.keys)
 				if err == nil && kind >= isScalar {
 					d.build.SharedAttr(d.keys.Find(key), key, v)
 				}
@@ -218,7 +228,7 @@ func (d *Decoder) scopeJSON(j *jx.Decoder) error {
 	return err
 }
 
-func (d *Decoder) spanJSON(j *jx.Decoder) error {
+func (d *jsonDecoder) span(j *jx.Decoder) error {
 	s := d.build
 	s.Span()
 	err := d.walk.Fields(j, func(key []byte) error {
@@ -237,21 +247,21 @@ func (d *Decoder) spanJSON(j *jx.Decoder) error {
 			kind, err = enumJSON(j, kinds)
 			s.Kind = kindOf(kind)
 		case "startTimeUnixNano", "start_time_unix_nano":
-			s.Start, err = d.timeJSON(j)
+			s.Start, err = d.time(j)
 		case "endTimeUnixNano", "end_time_unix_nano":
-			s.End, err = d.timeJSON(j)
+			s.End, err = d.time(j)
 		case "flags":
 			var v uint32
 			v, err = flagsJSON(j)
 			d.flags(v)
 		case "status":
-			err = d.statusJSON(j)
+			err = d.status(j)
 		case "attributes":
-			err = jsonwalk.Elements(j, d.attrJSON)
+			err = jsonwalk.Elements(j, d.attr)
 		case "links":
-			err = jsonwalk.Elements(j, d.linkJSON)
+			err = jsonwalk.Elements(j, d.link)
 		case "events":
-			err = jsonwalk.Elements(j, d.eventJSON)
+			err = jsonwalk.Elements(j, d.event)
 		default:
 			err = j.Skip()
 		}
@@ -273,7 +283,7 @@ var (
 
 // identifier reads an identifier into buf and returns buf, or nil if it is empty. If it is invalid, it returns the text
 // itself and adds defect to the current span.
-func (d *Decoder) identifier(j *jx.Decoder, buf []byte, defect ingest.Defect) ([]byte, error) {
+func (d *jsonDecoder) identifier(j *jx.Decoder, buf []byte, defect ingest.Defect) ([]byte, error) {
 	id, err := idJSON(j, buf)
 	if len(id) != 0 && &id[0] != &buf[0] {
 		d.build.Cause |= defect
@@ -290,8 +300,8 @@ func flagsJSON(j *jx.Decoder) (uint32, error) {
 	return uint32(v), err
 }
 
-// timeJSON reads a time. An invalid time is a defect of the current span, not an error.
-func (d *Decoder) timeJSON(j *jx.Decoder) (uint64, error) {
+// time reads a time. An invalid time is a defect of the current span, not an error.
+func (d *jsonDecoder) time(j *jx.Decoder) (uint64, error) {
 	v, ok, err := uintJSON(j)
 	if !ok {
 		d.build.Cause |= ingest.TimeDefect
@@ -299,7 +309,7 @@ func (d *Decoder) timeJSON(j *jx.Decoder) (uint64, error) {
 	return v, err
 }
 
-func (d *Decoder) statusJSON(j *jx.Decoder) error {
+func (d *jsonDecoder) status(j *jx.Decoder) error {
 	return d.walk.Fields(j, func(key []byte) error {
 		if string(key) != "code" {
 			return j.Skip()
@@ -310,17 +320,17 @@ func (d *Decoder) statusJSON(j *jx.Decoder) error {
 	})
 }
 
-func (d *Decoder) attrJSON(j *jx.Decoder) error {
-	key, v, kind, err := d.pairJSON(j, d.keys)
+func (d *jsonDecoder) attr(j *jx.Decoder) error {
+	key, v, kind, err := d.pair(j, d.keys)
 	if err == nil && kind >= isScalar {
 		d.build.Attr(d.keys.Find(key), key, v)
 	}
 	return err
 }
 
-// eventJSON reads an event of the current span. It decodes only the value of exception.escaped, because a span is
+// event reads an event of the current span. It decodes only the value of exception.escaped, because a span is
 // usable even if its events have malformed values.
-func (d *Decoder) eventJSON(j *jx.Decoder) error {
+func (d *jsonDecoder) event(j *jx.Decoder) error {
 	exception, escape := false, ingest.EscapeUnknown
 	err := d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
@@ -330,9 +340,9 @@ func (d *Decoder) eventJSON(j *jx.Decoder) error {
 			return err
 		case "attributes":
 			return jsonwalk.Elements(j, func(j *jx.Decoder) error {
-				key, raw, err := d.rawPairJSON(j)
+				key, raw, err := d.rawPair(j)
 				if err == nil && raw != nil && string(key) == ingest.ExceptionEscaped {
-					v, _, _ := d.valueJSON(jx.DecodeBytes(raw))
+					v, _, _ := d.value(jx.DecodeBytes(raw))
 					escape = ingest.EscapeOf(v)
 				}
 				return err
@@ -346,8 +356,8 @@ func (d *Decoder) eventJSON(j *jx.Decoder) error {
 	return err
 }
 
-// rawPairJSON reads a KeyValue without decoding its value.
-func (d *Decoder) rawPairJSON(j *jx.Decoder) (key []byte, value jx.Raw, err error) {
+// rawPair reads a KeyValue without decoding its value.
+func (d *jsonDecoder) rawPair(j *jx.Decoder) (key []byte, value jx.Raw, err error) {
 	err = d.walk.Fields(j, func(field []byte) error {
 		var err error
 		switch string(field) {
@@ -363,7 +373,7 @@ func (d *Decoder) rawPairJSON(j *jx.Decoder) (key []byte, value jx.Raw, err erro
 	return key, value, err
 }
 
-func (d *Decoder) linkJSON(j *jx.Decoder) error {
+func (d *jsonDecoder) link(j *jx.Decoder) error {
 	var traceID [16]byte
 	var spanID [8]byte
 	var t, s []byte
@@ -377,7 +387,7 @@ func (d *Decoder) linkJSON(j *jx.Decoder) error {
 			s, err = idJSON(j, spanID[:])
 		case "attributes":
 			err = jsonwalk.Elements(j, func(j *jx.Decoder) error {
-				key, v, kind, err := d.pairJSON(j, d.keys)
+				key, v, kind, err := d.pair(j, d.keys)
 				join = join || kind >= isScalar && string(key) == trace.KeyJoin && v.True()
 				return err
 			})
@@ -392,9 +402,9 @@ func (d *Decoder) linkJSON(j *jx.Decoder) error {
 	return err
 }
 
-// pairJSON reads a KeyValue. It skips values of keys outside wanted and returns isNothing for them; a nil wanted
+// pair reads a KeyValue. It skips values of keys outside wanted and returns isNothing for them; a nil wanted
 // contains all keys.
-func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v ingest.Value, kind valueKind, err error) {
+func (d *jsonDecoder) pair(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v ingest.Value, kind valueKind, err error) {
 	var later jx.Raw
 	known := false
 	err = d.walk.Fields(j, func(field []byte) error {
@@ -411,7 +421,7 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 				err = j.Skip()
 			default:
 				later = nil // the last value counts
-				v, kind, err = d.valueJSON(j)
+				v, kind, err = d.value(j)
 			}
 		default:
 			err = j.Skip()
@@ -419,13 +429,13 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 		return err
 	})
 	if err == nil && later != nil && (wanted == nil || wanted.Find(key) != ingest.Unwanted) {
-		v, kind, err = d.valueJSON(jx.DecodeBytes(later))
+		v, kind, err = d.value(jx.DecodeBytes(later))
 	}
 	return key, v, kind, err
 }
 
-// valueJSON reads an AnyValue. For a list it returns isArray, and the first element if that is a string.
-func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err error) {
+// value reads an AnyValue. For a list it returns isArray, and the first element if that is a string.
+func (d *jsonDecoder) value(j *jx.Decoder) (v ingest.Value, kind valueKind, err error) {
 	if j.Next() != jx.Object {
 		return v, isNothing, j.Skip()
 	}
@@ -453,7 +463,7 @@ func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err 
 			read.Number, ok, err = lenientFloat(j)
 		case "arrayValue", "array_value":
 			ok, readKind = j.Next() == jx.Object, isArray
-			read.Text, err = d.firstTextJSON(j)
+			read.Text, err = d.firstText(j)
 		case "kvlistValue", "kvlist_value", "bytesValue", "bytes_value", "stringValueStrindex", "string_value_strindex":
 			ok, readKind = true, isNothing
 			err = j.Skip()
@@ -468,8 +478,8 @@ func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err 
 	return v, kind, err
 }
 
-// firstTextJSON reads an ArrayValue and returns its first element if that is a string, or nil.
-func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
+// firstText reads an ArrayValue and returns its first element if that is a string, or nil.
+func (d *jsonDecoder) firstText(j *jx.Decoder) (text []byte, err error) {
 	if j.Next() != jx.Object {
 		return nil, j.Skip()
 	}

@@ -1,0 +1,507 @@
+package otlp
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/sibyl-trace/sibyl/ingest"
+)
+
+// Protobuf decodes one request and appends its spans to into, where it also counts invalid spans. If data is not a
+// request, Protobuf returns an *[ingest.RecordError] and leaves into unchanged. The batch keeps no reference to data.
+// Time is linear in len(data); memory beyond the batch is bounded.
+func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
+	mark := into.Mark()
+	p := &d.protobuf
+	p.data = slices.Clip(data)
+	p.build.Begin(into)
+	err := p.request(p.data)
+	p.data = nil
+	if err != nil {
+		into.Rollback(mark)
+	}
+	return err
+}
+
+// protobufDecoder decodes requests in protobuf.
+type protobufDecoder struct {
+	wire
+	output
+
+	scoped bool // scope names are requested
+}
+
+func (d *protobufDecoder) request(b []byte) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		if tag != requestResourceSpans {
+			if b, err = d.skip(b, rest, tag, 1); err != nil {
+				return err
+			}
+			continue
+		}
+		message, rest, ok := bytesField(rest)
+		if !ok {
+			return d.failure(b, errTruncated)
+		}
+		if err := d.resourceSpans(message); err != nil {
+			return err
+		}
+		b = rest
+	}
+	return nil
+}
+
+// resourceSpans reads all data of the resource first, because it may follow its spans. Encoders of OTLP 0.15 to 0.19
+// write scope spans under their former number, some under both.
+func (d *protobufDecoder) resourceSpans(message []byte) error {
+	d.build.NewResource()
+	scopes, libraries := 0, 0
+	for b := message; len(b) > 0; {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		switch tag {
+		case resourceSpansResource, resourceSpansScope, resourceSpansURL, resourceSpansLibrary:
+			field, rest, ok := bytesField(rest)
+			if !ok {
+				return d.failure(b, errTruncated)
+			}
+			switch tag {
+			case resourceSpansResource:
+				if err := d.resource(field); err != nil {
+					return err
+				}
+			case resourceSpansScope:
+				scopes++
+			case resourceSpansLibrary:
+				libraries++
+			}
+			b = rest
+		default:
+			if b, err = d.skip(b, rest, tag, 3); err != nil {
+				return err
+			}
+		}
+	}
+	list := resourceSpansScope
+	if scopes == 0 {
+		list, scopes = resourceSpansLibrary, libraries
+	}
+	for b := message; scopes > 0; {
+		tag, rest, _ := d.tag(b) // the first pass checked that all fields are complete
+		if tag == list {
+			var field []byte
+			field, b, _ = bytesField(rest)
+			if err := d.scopeSpans(field); err != nil {
+				return err
+			}
+			scopes--
+			continue
+		}
+		b, _ = d.skip(b, rest, tag, 0)
+	}
+	return nil
+}
+
+func (d *protobufDecoder) resource(b []byte) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		if tag == resourceAttributes {
+			pair, rest, ok := bytesField(rest)
+			if !ok {
+				return d.failure(b, errTruncated)
+			}
+			if err := d.resourceAttr(pair); err != nil {
+				return err
+			}
+			b = rest
+			continue
+		}
+		if tag == resourceDropped || tag == resourceEntities {
+			b, err = d.pass(b, rest, tag)
+		} else {
+			b, err = d.skip(b, rest, tag, 3)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *protobufDecoder) resourceAttr(pair []byte) error {
+	key, raw, err := d.pair(pair)
+	if err != nil {
+		return err
+	}
+	v, kind, err := d.value(raw)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case isString:
+		d.build.ResourceText(key, v.Text)
+	case isArray: // host.ip is a list
+		text, err := d.firstText(v.Text)
+		if err != nil {
+			return err
+		}
+		d.build.ResourceText(key, text)
+	case isNothing, isScalar:
+	}
+	if found := d.keys.Find(key); found != ingest.Unwanted && kind >= isScalar {
+		d.build.SharedAttr(found, key, v)
+	}
+	return nil
+}
+
+// scopeSpans reads spans and their scope. The scope may follow its spans, as pdata writes it. If it contains requested
+// data, the spans are then read again. Every scope has a name, so if scope names are requested, the scope is read first
+// instead.
+func (d *protobufDecoder) scopeSpans(message []byte) error {
+	shared, mark := d.build.Shared(), d.build.Mark()
+	defer d.build.Unshare(shared)
+	d.scopeName = nil
+	if d.scoped {
+		if err := d.scopeFields(message, true, false); err != nil {
+			return err
+		}
+		d.shareScopeName()
+		return d.scopeFields(message, false, true)
+	}
+	if err := d.scopeFields(message, true, true); err != nil || d.build.Shared() == shared {
+		return err
+	}
+	d.build.Rollback(mark)
+	return d.scopeFields(message, false, true)
+}
+
+// scopeFields reads the scope in b if scope is set, and the spans if spans is set.
+func (d *protobufDecoder) scopeFields(b []byte, scope, spans bool) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		switch tag {
+		case scopeSpansScope, scopeSpansSpans, scopeSpansURL:
+			field, rest, ok := bytesField(rest)
+			if !ok {
+				return d.failure(b, errTruncated)
+			}
+			if spans && tag == scopeSpansSpans {
+				err = d.span(field)
+			} else if scope && tag == scopeSpansScope {
+				err = d.scope(field)
+			}
+			b = rest
+		default:
+			b, err = d.skip(b, rest, tag, 3)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *protobufDecoder) scope(b []byte) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		switch tag {
+		case scopeName, scopeAttributes:
+			field, rest, ok := bytesField(rest)
+			if !ok {
+				return d.failure(b, errTruncated)
+			}
+			if tag == scopeName {
+				d.scopeName = field
+			} else if err := d.scopeAttr(field); err != nil {
+				return err
+			}
+			b = rest
+		case scopeVersion, scopeDropped:
+			b, err = d.pass(b, rest, tag)
+		default:
+			b, err = d.skip(b, rest, tag, 4)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *protobufDecoder) scopeAttr(pair []byte) error {
+	key, raw, err := d.pair(pair)
+	if err != nil {
+		return err
+	}
+	found := d.keys.Find(key)
+	if found == ingest.Unwanted {
+		return nil
+	}
+	v, kind, err := d.value(raw)
+	if err == nil && kind >= isScalar {
+		d.build.SharedAttr(found, key, v)
+	}
+	return err
+}
+
+// span reads one span, whose fields may be in any order. This is the hot loop, so it makes only one pass.
+func (d *protobufDecoder) span(b []byte) error {
+	s := d.build
+	s.Span()
+	for i := 0; i < len(b); {
+		tag, at := uint64(b[i]), i
+		if i++; tag >= 0x80 {
+			v, n := protowire.ConsumeVarint(b[at:])
+			if tag, i = v, at+n; n < 0 {
+				return d.failure(b[at:], errTruncated)
+			}
+		}
+		if tag&7 != length {
+			n, err := d.spanScalar(b[at:], b[i:], tag)
+			if err != nil {
+				return err
+			}
+			i += n
+			continue
+		}
+		var n, from int
+		if i < len(b) && b[i] < 0x80 {
+			n, from = int(b[i]), i+1
+		} else {
+			n, from = longSize(b, i)
+		}
+		if n > len(b)-from {
+			return d.failure(b[at:], errTruncated)
+		}
+		i = from + n
+		field := b[from:i]
+		var err error
+		switch tag {
+		case spanAttributes:
+			err = d.attr(field)
+		case spanTraceID:
+			s.Trace = field
+		case spanID:
+			s.ID = field
+		case spanParent:
+			s.Parent = field
+		case spanName:
+			s.Name = field
+		case spanLinks:
+			err = d.link(field)
+		case spanStatus:
+			err = d.status(field)
+		case spanEvents:
+			d.event(field)
+		case spanState:
+		default:
+			err = d.unknown(b[at:], tag, spanFlags>>3)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.EndSpan()
+	return nil
+}
+
+// spanScalar reads a field of the current span that isn't length-delimited, and returns the size of its value at the
+// start of rest. The field itself starts at b.
+func (d *protobufDecoder) spanScalar(b, rest []byte, tag uint64) (size int, err error) {
+	s := d.build
+	switch tag {
+	case spanStart:
+		if len(rest) >= 8 {
+			s.Start = binary.LittleEndian.Uint64(rest)
+			return 8, nil
+		}
+	case spanEnd:
+		if len(rest) >= 8 {
+			s.End = binary.LittleEndian.Uint64(rest)
+			return 8, nil
+		}
+	case spanFlags:
+		if len(rest) >= 4 {
+			d.flags(binary.LittleEndian.Uint32(rest))
+			return 4, nil
+		}
+	case spanKind:
+		v, n := protowire.ConsumeVarint(rest)
+		if n > 0 {
+			s.Kind = kindOf(int32(v))
+			return n, nil
+		}
+	default:
+		if tag != spanDropped && tag != spanDroppedEv && tag != spanDroppedLi {
+			if err := d.unknown(b, tag, spanFlags>>3); err != nil {
+				return 0, err
+			}
+		}
+		after, err := d.pass(b, rest, tag)
+		return len(rest) - len(after), err
+	}
+	return 0, d.failure(b, errTruncated)
+}
+
+// attr reads an attribute of the current span if its key is requested.
+func (d *protobufDecoder) attr(pair []byte) error {
+	var key, value []byte
+	// Fast path: a key and a value of less than 128 bytes each, in either order (pdata writes fields backwards).
+	if n := len(pair); n >= 4 && n < 0x80 && int(pair[1]) < n-3 {
+		if k := 2 + int(pair[1]); int(pair[k+1]) == n-k-2 {
+			if tags := uint64(pair[0])<<8 | uint64(pair[k]); tags == pairValue<<8|pairKey {
+				key, value = pair[k+2:], pair[2:k]
+			} else if tags == pairKey<<8|pairValue {
+				key, value = pair[2:k], pair[k+2:]
+			}
+		}
+	}
+	if len(key) == 0 {
+		var err error
+		if key, value, err = d.pair(pair); err != nil {
+			return err
+		}
+	}
+	found := d.keys.Find(key)
+	if found == ingest.Unwanted {
+		return nil
+	}
+	if d.keys.Identifies(found) {
+		switch n := len(value) - 2; {
+		case 0 <= n && n < 0x80 && uint64(value[0]) == valueString && int(value[1]) == n:
+			d.build.Identify(found, value[2:])
+			return nil
+		case n == 1 && uint64(value[0]) == valueInt && value[1] >= 0x80 && value[2] < 0x80:
+			d.build.IdentifyNumber(found, uint16(value[1])&0x7f|uint16(value[2])<<7)
+			return nil
+		}
+	}
+	v, kind, err := d.value(value)
+	if err == nil && kind >= isScalar {
+		d.build.Attr(found, key, v)
+	}
+	return err
+}
+
+func (d *protobufDecoder) status(b []byte) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		switch tag {
+		case statusCode:
+			var code uint64
+			code, rest, ok = varintField(rest)
+			d.statusCode(int32(code))
+		case statusMessage:
+			_, rest, ok = bytesField(rest)
+		default:
+			if tag>>3 == 1 { // formerly a deprecated code
+				rest, err = d.skip(b, rest, tag, 0)
+			} else {
+				rest, err = d.skip(b, rest, tag, 3)
+			}
+			if err != nil {
+				return err
+			}
+			ok = true
+		}
+		if !ok {
+			return d.failure(b, errTruncated)
+		}
+		b = rest
+	}
+	return nil
+}
+
+// event reads an event of the current span. It ignores a malformed event, because the span is usable without it.
+func (d *protobufDecoder) event(b []byte) {
+	exception, escape := false, ingest.EscapeUnknown
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return
+		}
+		if tag != eventName && tag != eventAttributes {
+			if b, err = d.pass(b, rest, tag); err != nil {
+				return
+			}
+			continue
+		}
+		field, rest, ok := bytesField(rest)
+		if !ok {
+			return
+		}
+		if tag == eventName {
+			exception = string(field) == ingest.ExceptionEvent
+		} else if key, raw, err := d.pair(field); err == nil && string(key) == ingest.ExceptionEscaped {
+			v, _, _ := d.value(raw)
+			escape = ingest.EscapeOf(v)
+		}
+		b = rest
+	}
+	if exception {
+		d.build.Exception(escape)
+	}
+}
+
+func (d *protobufDecoder) link(b []byte) error {
+	var traceID, spanID []byte
+	join := false
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		switch tag {
+		case linkTraceID:
+			traceID, rest, ok = bytesField(rest)
+		case linkSpanID:
+			spanID, rest, ok = bytesField(rest)
+		case linkAttributes:
+			var pair []byte
+			if pair, rest, ok = bytesField(rest); ok {
+				joins, err := d.joins(pair)
+				if err != nil {
+					return err
+				}
+				join = join || joins
+			}
+		case linkState, linkDropped, linkFlags:
+			rest, err = d.pass(b, rest, tag)
+			ok = true
+		default:
+			rest, err = d.skip(b, rest, tag, 6)
+			ok = true
+		}
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return d.failure(b, errTruncated)
+		}
+		b = rest
+	}
+	d.build.Link(traceID, spanID, join)
+	return nil
+}
