@@ -35,7 +35,10 @@ type decoder struct {
 
 // newDecoder returns a decoder of values of type T, which encode appends and walk reads. exact means that each value
 // has only one encoding that decode accepts.
-func newDecoder[T any](name string, exact bool, decode func([]byte) (T, []byte, error), encode func([]byte, *T) []byte, walk func(*T), values ...T) decoder {
+func newDecoder[T any](
+	name string, exact bool,
+	decode func([]byte) (T, []byte, error), encode func([]byte, *T) []byte, walk func(*T), values ...T,
+) decoder {
 	d := decoder{name: name}
 	for i := range values {
 		d.seeds = append(d.seeds, encode(nil, &values[i]))
@@ -118,7 +121,9 @@ func statisticsDecoders() []decoder {
 	var mix stats.Mix
 	mix.Step(&mixes, []uint64{3, 9})
 
-	decodeSample := func(b []byte) (stats.Sample[stats.Row], []byte, error) { return stats.DecodeSample(b, stats.DecodeRow) }
+	decodeSample := func(b []byte) (stats.Sample[stats.Row], []byte, error) {
+		return stats.DecodeSample(b, stats.DecodeRow)
+	}
 	appendSample := func(b []byte, s *stats.Sample[stats.Row]) []byte {
 		return s.AppendBinary(b, func(b []byte, r stats.Row) []byte { return r.AppendBinary(b) })
 	}
@@ -129,11 +134,15 @@ func statisticsDecoders() []decoder {
 		return s.AppendBinary(b, func(b []byte, m *stats.Moments) []byte { return m.AppendBinary(b) })
 	}
 	return []decoder{
-		newDecoder("moments", true, stats.DecodeMoments, appendBinary, func(m *stats.Moments) { m.CoV() }, stats.Moments{}, moments),
-		newDecoder("co-moments", true, stats.DecodeCoMoments, appendBinary, func(c *stats.CoMoments) { c.Share(moments) }, stats.CoMoments{}, co),
-		newDecoder("moments of pairs", true, stats.DecodePairMoments, appendBinary, walkPairMoments, stats.PairMoments{}, pairs),
+		newDecoder("moments", true, stats.DecodeMoments, appendBinary, func(m *stats.Moments) { m.CoV() },
+			stats.Moments{}, moments),
+		newDecoder("co-moments", true, stats.DecodeCoMoments, appendBinary,
+			func(c *stats.CoMoments) { c.Share(moments) }, stats.CoMoments{}, co),
+		newDecoder("moments of pairs", true, stats.DecodePairMoments, appendBinary, walkPairMoments,
+			stats.PairMoments{}, pairs),
 		newDecoder("sketch", true, stats.DecodeSketch, appendPointer[stats.Sketch], walkSketch, stats.Sketch{}, sketch),
-		newDecoder("ranks", true, stats.DecodeRanks, appendPointer[stats.Ranks], func(r *stats.Ranks) { r.Below(1e6) }, stats.Ranks{}, ranks),
+		newDecoder("ranks", true, stats.DecodeRanks, appendPointer[stats.Ranks], func(r *stats.Ranks) { r.Below(1e6) },
+			stats.Ranks{}, ranks),
 		newDecoder("row", true, stats.DecodeRow, appendBinary, walkRow, stats.NewRow(5, []int32{1, 7}, []int64{2, 3})),
 		newDecoder("sample", true, decodeSample, appendSample, walkSample, stats.NewSample[stats.Row](3), sample),
 		newDecoder("series", true, decodeSeries, appendSeries, func(s *stats.Series[stats.Moments, *stats.Moments]) {
@@ -142,7 +151,8 @@ func statisticsDecoders() []decoder {
 			}
 			s.Advance(1e18)
 		}, series),
-		newDecoder("change", true, stats.DecodeChange, appendBinary, func(c *stats.Change) { c.Step(&reference, counts) }, stats.Change{}, change),
+		newDecoder("change", true, stats.DecodeChange, appendBinary,
+			func(c *stats.Change) { c.Step(&reference, counts) }, stats.Change{}, change),
 		newDecoder("reference", true, stats.DecodeReference, appendBinary, func(r *stats.Reference) {
 			var n stats.Counts
 			n.Add(r, 1e6)
@@ -217,7 +227,8 @@ func analysisDecoders(t testing.TB) []decoder {
 		types.Learn(o)
 		refinement.Observe(o, false)
 	}
-	learning, _, err := group.DecodeRequestTypes(types.AppendBinary(nil), nil) // Freeze changes the entries that a copy would share
+	// Freeze changes the entries that a copy would share.
+	learning, _, err := group.DecodeRequestTypes(types.AppendBinary(nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +239,10 @@ func analysisDecoders(t testing.TB) []decoder {
 	detector := detect.New(grouper)
 	grouper.Close(now)
 	detector.Learn(now, detect.DefaultWatchOptions())
-	pairs := detect.NewPairs(&detect.Problem{Level: group.LevelGroup, Edges: []group.EdgeShare{{Edge: seeds[0].Edges[0].Edge}, {Edge: seeds[0].Edges[1].Edge}}})
+	pairs := detect.NewPairs(&detect.Problem{
+		Level: group.LevelGroup,
+		Edges: []group.EdgeShare{{Edge: seeds[0].Edges[0].Edge}, {Edge: seeds[0].Edges[1].Edge}},
+	})
 	for _, o := range seeds {
 		pairs.Observe(o, false)
 	}
@@ -238,7 +252,9 @@ func analysisDecoders(t testing.TB) []decoder {
 		return detect.Decode(b, types, table, group.Options{})
 	}
 	decodeTable := func(b []byte) (*trace.Table, []byte, error) { return trace.DecodeTable(b, 1000) }
-	appendObservation := func(b []byte, o **observation.Observation) []byte { return observation.AppendObservation(b, *o) }
+	appendObservation := func(b []byte, o **observation.Observation) []byte {
+		return observation.AppendObservation(b, *o)
+	}
 	var simulation critpath.Simulation
 	simulation.Capture(path, 0)
 	sample, load := explain.NewSample(8, 100), &explain.RecentLoad{}
@@ -257,22 +273,25 @@ func analysisDecoders(t testing.TB) []decoder {
 
 	return []decoder{
 		newDecoder("table", true, decodeTable, appendBinary, walkTable, &trace.Table{}, table),
-		newDecoder("observation", true, observation.DecodeObservation, appendObservation, walkObservation, seeds[:2]...),
+		newDecoder("observation", true, observation.DecodeObservation, appendObservation, walkObservation,
+			seeds[:2]...),
 		newDecoder("packer", true, observation.DecodePacker, appendBinary, func(p **observation.Packer) {
 			(*p).Append(nil, seeds[0])
 		}, &observation.Packer{}, &packer),
-		newDecoder("recent spans", true, observation.DecodeRecentSpans, appendPointer[observation.RecentSpans], func(r *observation.RecentSpans) {
-			r.Latest(5)
-			r.Usual(5)
-			r.Dropped()
-			r.Rotate(now, allHealthy)
-		}, observation.RecentSpans{}, spans),
+		newDecoder("recent spans", true, observation.DecodeRecentSpans, appendPointer[observation.RecentSpans],
+			func(r *observation.RecentSpans) {
+				r.Latest(5)
+				r.Usual(5)
+				r.Dropped()
+				r.Rotate(now, allHealthy)
+			}, observation.RecentSpans{}, spans),
 		newDecoder("request types", true, decodeTypes, appendBinary, func(r **group.RequestTypes) {
 			(*r).Learn(seeds[0])
 			(*r).Freeze()
 			(*r).Distinct(seeds[0].Entry, (*r).Of(seeds[0]), 3)
 		}, &group.RequestTypes{}, learning, types),
-		newDecoder("size model", true, group.DecodeSizeModel, func(b []byte, m **group.SizeModel) []byte { return group.AppendSizeModel(b, *m) },
+		newDecoder("size model", true, group.DecodeSizeModel,
+			func(b []byte, m **group.SizeModel) []byte { return group.AppendSizeModel(b, *m) },
 			func(m **group.SizeModel) {
 				if *m != nil {
 					(*m).Adjusted(group.Transfer{Bytes: 1000, Nanos: 1000})
@@ -371,8 +390,10 @@ func coreDecoders(t testing.TB) []decoder {
 			states = append(states, core.AppendState(nil))
 		}
 	}
-	if len(core.View().Problems.Open()) == 0 || len(core.View().Searches.State().Investigations) == 0 || len(core.View().Searches.Plan().Leases) == 0 {
-		t.Fatalf("%d problems, %d investigations, %d leases: want some of each", len(core.View().Problems.Open()), len(core.View().Searches.State().Investigations), len(core.View().Searches.Plan().Leases))
+	if len(core.View().Problems.Open()) == 0 || len(core.View().Searches.State().Investigations) == 0 ||
+		len(core.View().Searches.Plan().Leases) == 0 {
+		t.Fatalf("%d problems, %d investigations, %d leases: want some of each", len(core.View().Problems.Open()),
+			len(core.View().Searches.State().Investigations), len(core.View().Searches.Plan().Leases))
 	}
 	decodeCore := whole(func(b []byte) (*engine.Core, error) {
 		c := engine.NewCore(&trace.Table{}, options)
@@ -385,7 +406,10 @@ func coreDecoders(t testing.TB) []decoder {
 		}
 		return c, nil
 	})
-	cores := newDecoder("core", false, decodeCore, func(b []byte, c **engine.Core) []byte { return (*c).AppendState(b) }, func(c **engine.Core) { walkCore(*c, now) })
+	cores := newDecoder("core", false, decodeCore,
+		func(b []byte, c **engine.Core) []byte { return (*c).AppendState(b) }, func(c **engine.Core) {
+			walkCore(*c, now)
+		})
 	cores.seeds = states
 
 	random := rand.New(rand.NewPCG(1, 1))
@@ -395,7 +419,9 @@ func coreDecoders(t testing.TB) []decoder {
 		seen := cct.Observation{Seen: now, On: []trace.Symbol{trace.Symbol(1 + i%3)}}
 		for k := range o.Contexts {
 			c := &o.Contexts[k]
-			seen.Contexts = append(seen.Contexts, cct.ContextCount{Context: c.Context, Parent: c.Parent, Op: c.Op, Count: c.Count})
+			seen.Contexts = append(seen.Contexts, cct.ContextCount{
+				Context: c.Context, Parent: c.Parent, Op: c.Op, Count: c.Count,
+			})
 		}
 		tree.Observe(seen)
 	}
@@ -403,13 +429,20 @@ func coreDecoders(t testing.TB) []decoder {
 	return []decoder{
 		cores,
 		newDecoder("tree", true, whole(cct.Decode), appendBinary, walkTree, &cct.Builder{}, &tree),
-		newDecoder("state of the search", false, whole(engine.DecodeSearchState), engine.AppendSearchState, walkState, search.State{}, *core.View().Searches.State()),
-		newDecoder("change", false, whole(engine.DecodeChange), func(b []byte, x *engine.Change) []byte { return x.Append(b) }, func(x *engine.Change) {
-			engine.NewCore(&trace.Table{}, options).Apply(x)
-		}, engine.Change{Settings: &settings}, engine.Change{Withdraw: 7, By: "someone"}, engine.Change{Override: &search.Override{Tracepoint: 7, Kind: search.Pin}},
+		newDecoder("state of the search", false, whole(engine.DecodeSearchState), engine.AppendSearchState, walkState,
+			search.State{}, *core.View().Searches.State()),
+		newDecoder("change", false, whole(engine.DecodeChange),
+			func(b []byte, x *engine.Change) []byte { return x.Append(b) }, func(x *engine.Change) {
+				engine.NewCore(&trace.Table{}, options).Apply(x)
+			}, engine.Change{Settings: &settings}, engine.Change{Withdraw: 7, By: "someone"},
+			engine.Change{Override: &search.Override{Tracepoint: 7, Kind: search.Pin}},
 			engine.Change{Feedback: &search.Feedback{
-				Catalogues:  []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{{ID: "a", Layer: cct.Kernel}}}},
-				Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}}, Costs: []search.Cost{{ID: "a"}}, Measured: &search.Measured{CPU: 1},
+				Catalogues: []search.Catalogue{{
+					Service: "shop", Tracepoints: []search.Announced{{ID: "a", Layer: cct.Kernel}},
+				}},
+				Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}},
+				Costs:       []search.Cost{{ID: "a"}},
+				Measured:    &search.Measured{CPU: 1},
 			}}),
 	}
 }
@@ -466,18 +499,26 @@ func walkState(s *search.State) {
 func storeDecoders() []decoder {
 	decisions := []search.Decision{{Reason: "a", Subject: search.OfProblem(analysis.Hash{Hi: 1})}}
 	exemplars := Exemplars{Slow: []Exemplar{{Trace: trace.ID{1}, Duration: 5, Records: []uint64{7, 8}}}}
-	message := Message{Number: 7, ID: "x", Subject: search.OfProblem(analysis.Hash{Hi: 1, Lo: 1 << 63}), Body: []byte{0, 1, 2}}
+	message := Message{
+		Number: 7, ID: "x", Subject: search.OfProblem(analysis.Hash{Hi: 1, Lo: 1 << 63}), Body: []byte{0, 1, 2},
+	}
 	closed := closedKey(5, 1)
 	return []decoder{
-		newDecoder("decisions", false, whole(decodeValue[[]search.Decision]), func(_ []byte, v *[]search.Decision) []byte { return appendValue(*v) }, func(*[]search.Decision) {}, nil, decisions),
-		newDecoder("exemplars", false, whole(decodeExemplars), func(_ []byte, v **Exemplars) []byte { return appendValue(*v) }, func(v **Exemplars) {
-			for range (*v).All() {
-			}
-		}, &Exemplars{}, &exemplars),
-		newDecoder("message", false, whole(decodeMessage), func(_ []byte, m *Message) []byte { return encodeMessage(m) }, func(*Message) {}, Message{}, message),
-		newDecoder("head", true, whole(decodeHead), func(b []byte, h *head) []byte { return h.append(b) }, func(*head) {}, head{}, head{1, 2, 3, 4, 5}),
+		newDecoder("decisions", false, whole(decodeValue[[]search.Decision]),
+			func(_ []byte, v *[]search.Decision) []byte { return appendValue(*v) },
+			func(*[]search.Decision) {}, nil, decisions),
+		newDecoder("exemplars", false, whole(decodeExemplars),
+			func(_ []byte, v **Exemplars) []byte { return appendValue(*v) }, func(v **Exemplars) {
+				for range (*v).All() {
+				}
+			}, &Exemplars{}, &exemplars),
+		newDecoder("message", false, whole(decodeMessage),
+			func(_ []byte, m *Message) []byte { return encodeMessage(m) }, func(*Message) {}, Message{}, message),
+		newDecoder("head", true, whole(decodeHead), func(b []byte, h *head) []byte { return h.append(b) },
+			func(*head) {}, head{}, head{1, 2, 3, 4, 5}),
 		newDecoder("closed traces", true, whole(func(b []byte) (Closed, error) { return decodeClosed(closed, b) }),
-			func(b []byte, c *Closed) []byte { return codec.AppendWords(b, c.Hashes...) }, func(*Closed) {}, Closed{Hashes: []uint64{1, 1 << 60}}),
+			func(b []byte, c *Closed) []byte { return codec.AppendWords(b, c.Hashes...) },
+			func(*Closed) {}, Closed{Hashes: []uint64{1, 1 << 60}}),
 	}
 }
 

@@ -73,7 +73,9 @@ func TestTicks(t *testing.T) {
 	one, other := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
 	begin := trace.Nanos(1_800_000_000 * int64(time.Second)) // a whole minute
 	at := func(tick int) trace.Nanos { return begin.Add(time.Duration(tick) * stats.Tick) }
-	must(t, s.Ticks.Add(map[Tick]*group.Past{{one, at(0)}: pastOf(1), {one, at(5)}: pastOf(2, 3), {one, at(6)}: pastOf(4), {other, at(5)}: pastOf(9)}))
+	must(t, s.Ticks.Add(map[Tick]*group.Past{
+		{one, at(0)}: pastOf(1), {one, at(5)}: pastOf(2, 3), {one, at(6)}: pastOf(4), {other, at(5)}: pastOf(9),
+	}))
 	must(t, s.Ticks.Add(map[Tick]*group.Past{{one, at(5)}: pastOf(5), {one, at(2)}: pastOf(6)}))
 	counts := func(from, to int) (all []int64) {
 		windows, err := s.Ticks.Windows(one, at(from), at(to))
@@ -116,7 +118,8 @@ func TestPackTicks(t *testing.T) {
 		return begin.Add(time.Duration(minute)*time.Minute + time.Duration(tick)*stats.Tick)
 	}
 	must(t, s.Ticks.Add(map[Tick]*group.Past{
-		{one, at(0, 0)}: pastOf(1), {one, at(0, 5)}: pastOf(2, 3), {one, at(59, 1)}: pastOf(4), {other, at(59, 2)}: pastOf(9), {one, at(60, 1)}: pastOf(5),
+		{one, at(0, 0)}: pastOf(1), {one, at(0, 5)}: pastOf(2, 3), {one, at(59, 1)}: pastOf(4),
+		{other, at(59, 2)}: pastOf(9), {one, at(60, 1)}: pastOf(5),
 	}))
 	counts := func(id analysis.Hash, from, to trace.Nanos) (all []string) {
 		windows, err := s.Ticks.Windows(id, from, to)
@@ -137,7 +140,8 @@ func TestPackTicks(t *testing.T) {
 	expect("an hour that goes on", counts(one, at(0, 0), at(60, 0)), "0s 10s 1", "50s 10s 2", "59m10s 10s 1")
 	must(t, s.Ticks.Pack(at(60, 0)))
 	must(t, s.Ticks.Add(map[Tick]*group.Past{{one, at(0, 1)}: pastOf(6), {one, at(30, 0)}: pastOf(7)}))
-	expect("with later ticks", counts(one, at(0, 0), at(90, 0)), "0s 1m0s 3", "10s 10s 1", "30m0s 10s 1", "59m0s 1m0s 1", "1h0m10s 10s 1")
+	expect("with later ticks", counts(one, at(0, 0), at(90, 0)), "0s 1m0s 3", "10s 10s 1", "30m0s 10s 1",
+		"59m0s 1m0s 1", "1h0m10s 10s 1")
 	must(t, s.Ticks.Pack(at(60, 0)))
 	must(t, s.Ticks.Pack(at(60, 0)))
 	expect("packed", counts(one, at(0, 0), at(90, 0)), "0s 1m0s 4", "30m0s 1m0s 1", "59m0s 1m0s 1", "1h0m10s 10s 1")

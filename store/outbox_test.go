@@ -59,7 +59,13 @@ func put(t *testing.T, o *Outbox, at int, id string, incident uint64, endpoints 
 	}
 	for _, e := range endpoints {
 		messages = append(messages, Message{
-			ID: id, Endpoint: e, Event: "decision", Format: "sibyl", Subject: subject, At: seconds(at), Body: []byte("body of " + id),
+			ID:       id,
+			Endpoint: e,
+			Event:    "decision",
+			Format:   "sibyl",
+			Subject:  subject,
+			At:       seconds(at),
+			Body:     []byte("body of " + id),
 		})
 	}
 	added, err := o.Put(seconds(at), messages)
@@ -278,7 +284,8 @@ func TestOutboxExpires(t *testing.T) {
 	}
 	check(t, "waiting", ids(o.List(false, 0, 9)), "taken new")
 	dead := o.List(true, 0, 9)
-	if i := slices.IndexFunc(dead, func(m Message) bool { return m.Endpoint == "gone" }); i < 0 || !strings.Contains(dead[i].Error, "no webhook") {
+	i := slices.IndexFunc(dead, func(m Message) bool { return m.Endpoint == "gone" })
+	if i < 0 || !strings.Contains(dead[i].Error, "no webhook") {
 		t.Errorf("%+v", dead)
 	}
 	if page := o.List(true, dead[0].Number, 1); len(page) != 1 || page[0].Number != dead[1].Number {
@@ -287,13 +294,22 @@ func TestOutboxExpires(t *testing.T) {
 }
 
 func TestDecodeMessage(t *testing.T) {
-	m := Message{Number: 7, ID: "x", Subject: search.OfProblem(analysis.Hash{Hi: 1, Lo: 1 << 63}), At: 5, Size: 3, Body: []byte{0, 1, 2}}
+	m := Message{
+		Number:  7,
+		ID:      "x",
+		Subject: search.OfProblem(analysis.Hash{Hi: 1, Lo: 1 << 63}),
+		At:      5,
+		Size:    3,
+		Body:    []byte{0, 1, 2},
+	}
 	encoded := encodeMessage(&m)
 	got, err := decodeMessage(encoded)
 	if diff := cmp.Diff(m, got); err != nil || diff != "" {
 		t.Errorf("error %v, %s", err, diff)
 	}
-	for _, value := range [][]byte{nil, {9}, {2, '{'}, {2, '[', ']'}, bytes.Repeat([]byte{255}, 12), encoded[:1], encoded[:20]} {
+	for _, value := range [][]byte{
+		nil, {9}, {2, '{'}, {2, '[', ']'}, bytes.Repeat([]byte{255}, 12), encoded[:1], encoded[:20],
+	} {
 		if got, err := decodeMessage(value); !errors.Is(err, codec.ErrCorrupt) || !reflect.DeepEqual(got, Message{}) {
 			t.Errorf("%q: %+v, error %v, want %v", value, got, err, codec.ErrCorrupt)
 		}

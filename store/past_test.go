@@ -116,11 +116,18 @@ func TestWindowsAreRestored(t *testing.T) {
 				{max(packed, deleted), end, true, group.LongPeriod, exact},
 				{deleted, packed, false, group.LongPeriod, nearly},
 				{deleted, end, true, group.LongPeriod, nearly},
-				{firstDay.Add(3*group.Day + group.Period + 1), firstDay.Add(3*group.Day + 3*group.Period), false, group.Period, exact},
+				{
+					firstDay.Add(3*group.Day + group.Period + 1),
+					firstDay.Add(3*group.Day + 3*group.Period),
+					false,
+					group.Period,
+					exact,
+				},
 			} {
 				got, err := s.Past.Windows(id, c.from, c.to, c.long)
 				must(t, err)
-				if diff := cmp.Diff(w.numbers(id, c.from, c.to, c.length), got, c.equal, cmpopts.EquateEmpty()); diff != "" {
+				diff := cmp.Diff(w.numbers(id, c.from, c.to, c.length), got, c.equal, cmpopts.EquateEmpty())
+				if diff != "" {
 					t.Errorf("seed %d, group %v in [%d, %d), long %t:\n%s", seed, id, c.from, c.to, c.long, diff)
 				}
 			}
@@ -201,7 +208,8 @@ func TestClosedProblems(t *testing.T) {
 	}
 	must(t, s.Closed.Put(many))
 	must(t, s.Closed.Trim(0))
-	if all, err = s.Closed.All(); err != nil || len(all) != MaxClosed || all[0].At != 30+MaxClosed+4 || all[MaxClosed-1].At != 35 {
+	all, err = s.Closed.All()
+	if err != nil || len(all) != MaxClosed || all[0].At != 30+MaxClosed+4 || all[MaxClosed-1].At != 35 {
 		t.Errorf("%d problems are left, error %v", len(all), err)
 	}
 	if p, err := s.Closed.Get(id(0)); p != nil || err != nil {

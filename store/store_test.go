@@ -38,12 +38,24 @@ func TestCheckpointIsReplaced(t *testing.T) {
 	if _, err := rand.NewChaCha8([32]byte{}).Read(state); err != nil {
 		t.Fatal(err)
 	}
-	first := &Checkpoint{Seq: 300, At: 10, Oldest: 200, State: state, Closed: []Closed{{At: 4, Hashes: []uint64{1}}, {At: 5}, {At: 6, Hashes: []uint64{2, 1 << 60}}}}
+	first := &Checkpoint{
+		Seq:    300,
+		At:     10,
+		Oldest: 200,
+		State:  state,
+		Closed: []Closed{{At: 4, Hashes: []uint64{1}}, {At: 5}, {At: 6, Hashes: []uint64{2, 1 << 60}}},
+	}
 	must(t, s.Checkpoints.Save(first, 0))
 	first.Closed = slices.Delete(first.Closed, 1, 2) // it has no traces
 	loaded(t, s, first)
 
-	second := &Checkpoint{Seq: 400, At: 20, Oldest: 300, State: []byte("small"), Closed: []Closed{{At: 16, Hashes: []uint64{3}}}}
+	second := &Checkpoint{
+		Seq:    400,
+		At:     20,
+		Oldest: 300,
+		State:  []byte("small"),
+		Closed: []Closed{{At: 16, Hashes: []uint64{3}}},
+	}
 	must(t, s.Checkpoints.Save(second, 6))
 	second.Closed = []Closed{first.Closed[1], second.Closed[0]}
 	loaded(t, s, second)
@@ -158,7 +170,8 @@ func TestDecisions(t *testing.T) {
 	check(t, "without those before the last epoch", summarized(t, s, 100), "30:2")
 
 	must(t, s.db.Set(numbered(keyDecisions, 40), []byte("damaged"), pebble.Sync))
-	if _, err := s.Decisions.Between(0, 100, 100, false); err == nil || !strings.Contains(err.Error(), "decisions of 40:") {
+	if _, err := s.Decisions.Between(0, 100, 100, false); err == nil ||
+		!strings.Contains(err.Error(), "decisions of 40:") {
 		t.Errorf("damaged decisions: %v", err)
 	}
 	var last error
@@ -207,7 +220,10 @@ func TestExemplars(t *testing.T) {
 	s := opened(t)
 	a, b := analysis.Hash{Hi: 1, Lo: 2}, analysis.Hash{Hi: 2, Lo: 1}
 	of := func(root byte) *Exemplars {
-		return &Exemplars{Slow: []Exemplar{{Trace: trace.ID{root}, Duration: 5, Records: []uint64{7, 8}}}, Fast: []Exemplar{{Trace: trace.ID{root, 1}, Duration: 1}}}
+		return &Exemplars{
+			Slow: []Exemplar{{Trace: trace.ID{root}, Duration: 5, Records: []uint64{7, 8}}},
+			Fast: []Exemplar{{Trace: trace.ID{root, 1}, Duration: 1}},
+		}
 	}
 	must(t, s.Exemplars.Put(a, of(1)))
 	must(t, s.Exemplars.Put(b, of(2)))

@@ -69,7 +69,8 @@ func BenchmarkTicks(b *testing.B) {
 	b.ReportMetric(size()/(groups*hours*60), "B/minute")
 	for hour := hours; hour < 2*day; hour++ {
 		for k := range 60 {
-			must(s.Ticks.Add(map[Tick]*group.Past{{id(7), firstDay.Add(time.Duration(hour*60+k) * time.Minute)}: past[7]}))
+			at := firstDay.Add(time.Duration(hour*60+k) * time.Minute)
+			must(s.Ticks.Add(map[Tick]*group.Past{{id(7), at}: past[7]}))
 		}
 	}
 	must(s.Ticks.Pack(firstDay.Add(2 * group.Day)))

@@ -191,11 +191,13 @@ func scalarType(of pcommon.ValueType) bool {
 // Times may have an exponent or a fraction of zero, as in protobuf's JSON.
 func TestDecimalTimes(t *testing.T) {
 	for text, want := range map[string]trace.Nanos{
-		"1.76e18": 1760000000000000000, `"1.760000000123456789E+18"`: 1760000000123456789, "5.000": 5, "50e-1": 5, "0e300": 0, "0.0e-300": 0, `"007"`: 7,
+		"1.76e18": 1760000000000000000, `"1.760000000123456789E+18"`: 1760000000123456789, "5.000": 5, "50e-1": 5,
+		"0e300": 0, "0.0e-300": 0, `"007"`: 7,
 		"100000000000000000000e-2": 1000000000000000000,
 	} {
 		var b ingest.Batch
-		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+goodIDs+`,"startTimeUnixNano":`+text+`}]}]}]}`), &b)
+		span := goodIDs + `,"startTimeUnixNano":` + text
+		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON(requestJSON(span), &b)
 		if err != nil || len(b.Spans) != 1 || b.Spans[0].Start != want {
 			t.Errorf("%s: error %v, spans %+v, want %d", text, err, b.Spans, want)
 		}
@@ -205,7 +207,8 @@ func TestDecimalTimes(t *testing.T) {
 		`"."`, `"1.2.3"`, `"0x1"`, `" 1"`, "-1e3", "184467440737095516160e-1",
 	} {
 		var b ingest.Batch
-		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+goodIDs+`,"startTimeUnixNano":`+text+`}]}]}]}`), &b)
+		span := goodIDs + `,"startTimeUnixNano":` + text
+		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON(requestJSON(span), &b)
 		if err != nil || len(b.Spans) != 0 || len(b.Rejected) != 1 || b.Rejected[0].Reason != trace.BadTime {
 			t.Errorf("%s: error %v, spans %+v, rejected %+v", text, err, b.Spans, b.Rejected)
 		}
@@ -217,7 +220,7 @@ func TestNesting(t *testing.T) {
 	for depth, kept := range map[int]bool{10: true, 99: true, 101: false, 3000: false} {
 		value := strings.Repeat(`{"arrayValue":{"values":[`, depth) +
 			`{"stringValue":"x"}` + strings.Repeat("]}}", depth)
-		s := fromJSON(t, []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+goodIDs+`,"attributes":[{"key":"a","value":`+value+`}]}]}]}]}`)).
+		s := fromJSON(t, requestJSON(goodIDs+`,"attributes":[{"key":"a","value":`+value+`}]`)).
 			ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
 		v, _ := s.Attributes().Get("a")
 		if got := v.Type() == pcommon.ValueTypeSlice; got != kept {

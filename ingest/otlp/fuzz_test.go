@@ -69,7 +69,10 @@ func seed() ptrace.Traces {
 
 // decodeBoth decodes data with the decoder and with pdata, into batches that already contain a span, and checks the
 // decoder's invariants.
-func decodeBoth(t *testing.T, all bool, decode func(*otlp.Decoder, *ingest.Batch) error, oracle func(*reference, *ingest.Batch) error) (got, want ingest.Batch, err, wantErr error) {
+func decodeBoth(
+	t *testing.T, all bool,
+	decode func(*otlp.Decoder, *ingest.Batch) error, oracle func(*reference, *ingest.Batch) error,
+) (got, want ingest.Batch, err, wantErr error) {
 	keys := wanted(t, fuzzKeys...)
 	if all {
 		keys = ingest.AllKeys()
@@ -77,7 +80,8 @@ func decodeBoth(t *testing.T, all bool, decode func(*otlp.Decoder, *ingest.Batch
 	got = ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}}
 	want = ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}}
 	err = decode(otlp.NewDecoder(&trace.Table{}, keys), &got)
-	if err != nil && (len(got.Spans) != 1 || len(got.Traces) != 1 || len(got.Attrs)+len(got.Joins)+len(got.Rejected)+len(got.Versions) != 0) {
+	more := len(got.Attrs) + len(got.Joins) + len(got.Rejected) + len(got.Versions)
+	if err != nil && (len(got.Spans) != 1 || len(got.Traces) != 1 || more != 0) {
 		t.Fatalf("error %v, but the batch holds %+v", err, got)
 	}
 	for i, s := range got.Spans {
@@ -164,7 +168,8 @@ func odd(data []byte) bool {
 		}
 		top := stack[len(stack)-1]
 		if key, ok := token.(string); ok && top.seen != nil && !top.value {
-			if key == "" || top.seen[key] || key == "result" || key == "deprecatedScopeSpans" || key == "deprecated_scope_spans" {
+			if key == "" || top.seen[key] || key == "result" || key == "deprecatedScopeSpans" ||
+				key == "deprecated_scope_spans" {
 				return true
 			}
 			top.seen[key], top.seen[camel(key)], top.value = true, true, true

@@ -44,10 +44,25 @@ func TestRejected(t *testing.T) {
 		want     trace.Reason
 		rejected int
 	}{
-		{"trace id", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetTraceID(pcommon.TraceID{}) }, trace.BadTraceID, 1},
+		{
+			"trace id",
+			func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetTraceID(pcommon.TraceID{}) },
+			trace.BadTraceID,
+			1,
+		},
 		{"span id", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetSpanID(pcommon.SpanID{}) }, trace.BadSpanID, 1},
-		{"start in 2262", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetStartTimestamp(1<<63 - 1) }, trace.BadTime, 1},
-		{"end before 1970", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetEndTimestamp(1<<64 - 1) }, trace.BadTime, 1},
+		{
+			"start in 2262",
+			func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetStartTimestamp(1<<63 - 1) },
+			trace.BadTime,
+			1,
+		},
+		{
+			"end before 1970",
+			func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetEndTimestamp(1<<64 - 1) },
+			trace.BadTime,
+			1,
+		},
 		{"start in year 1", func(_ ptrace.ResourceSpans, s ptrace.Span) {
 			s.SetStartTimestamp(pcommon.NewTimestampFromTime(time.Time{}))
 		}, trace.BadTime, 1},
@@ -66,8 +81,10 @@ func TestRejected(t *testing.T) {
 				if err := decode(&b); err != nil {
 					t.Fatalf("%s: %v", encoding, err)
 				}
-				if len(b.Spans) != 2-test.rejected || len(b.Rejected) != 1 || b.Rejected[0].Reason != test.want || b.RejectedSpans() != test.rejected {
-					t.Fatalf("%s: %d spans, rejected %+v, want %d for %s", encoding, len(b.Spans), b.Rejected, test.rejected, test.want)
+				if len(b.Spans) != 2-test.rejected || len(b.Rejected) != 1 || b.Rejected[0].Reason != test.want ||
+					b.RejectedSpans() != test.rejected {
+					t.Fatalf("%s: %d spans, rejected %+v, want %d for %s",
+						encoding, len(b.Spans), b.Rejected, test.rejected, test.want)
 				}
 				if n := len(b.Rejected[0].Detail); n == 0 || n > 200 {
 					t.Errorf("%s: detail of %d bytes", encoding, n)
@@ -84,7 +101,8 @@ func TestOddTimes(t *testing.T) {
 		s.SetEndTimestamp(0)
 	}))
 	var b ingest.Batch
-	if err := otlp.NewDecoder(&trace.Table{}, wanted(t)).Protobuf(wire, &b); err != nil || len(b.Spans) != 2 || b.Spans[0].Start != trace.MaxNanos {
+	err := otlp.NewDecoder(&trace.Table{}, wanted(t)).Protobuf(wire, &b)
+	if err != nil || len(b.Spans) != 2 || b.Spans[0].Start != trace.MaxNanos {
 		t.Errorf("error %v, spans %+v", err, b.Spans)
 	}
 }
@@ -95,7 +113,7 @@ func TestRejectedJSON(t *testing.T) {
 	for span, want := range map[string]trace.Reason{
 		`"traceId":"0100","spanId":"0100000000000000"`:                             trace.BadTraceID,
 		`"traceId":"0100000000000000000000000000000x","spanId":"0100000000000000"`: trace.BadTraceID,
-		`"traceId":"0123456789abcdef","spanId":"0100000000000000"`:                 trace.BadTraceID, // 16 digits, not 16 bytes
+		`"traceId":"0123456789abcdef","spanId":"0100000000000000"`:                 trace.BadTraceID, // 16 digits
 		`"spanId":"0100000000000000"`:                                              trace.BadTraceID,
 		`"traceId":"01000000000000000000000000000000","spanId":"abcdefgh"`:         trace.BadSpanID,
 		`"traceId":"01000000000000000000000000000000"`:                             trace.BadSpanID,
@@ -122,16 +140,18 @@ func TestRejectedJSON(t *testing.T) {
 
 // The detail of a rejected span names its defect, even if there are several.
 func TestDetails(t *testing.T) {
+	const want32 = "want 32 hexadecimal digits, or the base64 of 16 bytes"
+	const badTime = "a time of span 0100000000000000 is negative, too large, fractional, or not a number"
 	for span, want := range map[string]string{
-		`"traceId":"0100","spanId":"01"`:                   `trace id "0100": want 32 hexadecimal digits, or the base64 of 16 bytes`,
-		`"traceId":"F+XTKM0Z5gz9f8pFKHWG1A=","spanId":"1"`: `trace id "F+XTKM0Z5gz9f8pFKHWG1A=": want 32 hexadecimal digits, or the base64 of 16 bytes`,
-		goodIDs + `,"parentSpanId":"x"`:                    `parent span id "x": want 16 hexadecimal digits, or the base64 of 8 bytes`,
-		goodIDs + `,"startTimeUnixNano":"1.76e-3"`:         "a time of span 0100000000000000 is negative, too large, fractional, or not a number",
+		`"traceId":"0100","spanId":"01"`:                   `trace id "0100": ` + want32,
+		`"traceId":"F+XTKM0Z5gz9f8pFKHWG1A=","spanId":"1"`: `trace id "F+XTKM0Z5gz9f8pFKHWG1A=": ` + want32,
+		goodIDs + `,"startTimeUnixNano":"1.76e-3"`:         badTime,
 		`"traceId":"00000000000000000000000000000000"`:     "trace id is all zero",
+
+		goodIDs + `,"parentSpanId":"x"`: `parent span id "x": want 16 hexadecimal digits, or the base64 of 8 bytes`,
 	} {
 		var b ingest.Batch
-		err := otlp.NewDecoder(&trace.Table{},
-			wanted(t)).JSON([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+span+`}]}]}]}`), &b)
+		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON(requestJSON(span), &b)
 		if err != nil || len(b.Rejected) != 1 || b.Rejected[0].Detail != want {
 			t.Errorf("%s: error %v, rejected %+v, want %q", span, err, b.Rejected, want)
 		}
@@ -140,15 +160,25 @@ func TestDetails(t *testing.T) {
 
 const goodIDs = `"traceId":"01000000000000000000000000000000","spanId":"0100000000000000"`
 
+// requestJSON returns a request with one span, which has the given fields.
+func requestJSON(span string) []byte {
+	return []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{` + span + `}]}]}]}`)
+}
+
 // A list with an unknown name in place of the spans is an error that contains the name. Next to a known name it is
 // ignored.
 func TestUnknownNames(t *testing.T) {
 	const spans = `"scopeSpans":[{"spans":[{` + goodIDs + `}]}]`
+	unknown := func(name, names string) string {
+		return fmt.Sprintf("unknown field %q, and none of %s: are these traces in OTLP/JSON?", name, names)
+	}
 	for data, want := range map[string]string{
-		`{"resourceLogs":[{}]}`: `unknown field "resourceLogs", and none of resourceSpans, batches: are these traces in OTLP/JSON?`,
-		`{"a":1}`:               `unknown field "a", and none of resourceSpans, batches: are these traces in OTLP/JSON?`,
-		`{"resourceSpans":[{"resource":{},"scopespans":[]}]}`: `unknown field "scopespans", and none of scopeSpans, instrumentationLibrarySpans: are these traces in OTLP/JSON?`,
-		`{"resourceSpans":[{"scopeSpans":[{"Spans":[]}]}]}`:   `unknown field "Spans", and none of spans: are these traces in OTLP/JSON?`,
+		`{"resourceLogs":[{}]}`: unknown("resourceLogs", "resourceSpans, batches"),
+		`{"a":1}`:               unknown("a", "resourceSpans, batches"),
+		`{"resourceSpans":[{"resource":{},"scopespans":[]}]}`: unknown(
+			"scopespans", "scopeSpans, instrumentationLibrarySpans"),
+		`{"resourceSpans":[{"scopeSpans":[{"Spans":[]}]}]}`: unknown("Spans", "spans"),
+
 		`{}`:                     "",
 		`{"result":{}}`:          "",
 		`{"resourceSpans":[{}]}`: "",
@@ -157,8 +187,8 @@ func TestUnknownNames(t *testing.T) {
 	} {
 		var b ingest.Batch
 		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON([]byte(data), &b)
-		unknown, ok := errors.AsType[*otlp.UnknownError](err)
-		if err == nil && want != "" || err != nil && (!ok || unknown.Error() != want) {
+		got, ok := errors.AsType[*otlp.UnknownError](err)
+		if err == nil && want != "" || err != nil && (!ok || got.Error() != want) {
 			t.Errorf("%s: error %v, want %q", data, err, want)
 		}
 		if _, err := otlp.FromJSON([]byte(data)); err != nil && want == "" {
@@ -170,20 +200,21 @@ func TestUnknownNames(t *testing.T) {
 // Malformed requests give an error with the position and add nothing.
 func TestMalformedJSON(t *testing.T) {
 	deep := string(bytes.Repeat([]byte(`{"arrayValue":{"values":[`), 1<<16))
+	const span = `{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{`
 	for data, offset := range map[string]int64{
-		``:                                -1,
-		`[]`:                              -1,
-		`{"resourceSpans":{}}`:            2,
-		`{"resourceSpans":[{}]}x`:         2,
-		`{"resourceSpans":[{}]}{}`:        2,
-		`{"resourceSpans":[{"resource":5`: 20,
-		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"name":5}]}]}]}`:                          70,
-		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"kind":"SPAN_KIND_X"}]}]}]}`:              70,
-		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"flags":-1}]}]}]}`:                        70,
-		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"flags":""}]}]}]}`:                        70,
-		`{"resourceSpans":[{"resource":{},"resource":{}}]}`:                                                             34,
-		`{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":` + deep:                            -2,
-		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"attributes":[{"key":"x","value":` + deep: -2,
+		``:                                   -1,
+		`[]`:                                 -1,
+		`{"resourceSpans":{}}`:               2,
+		`{"resourceSpans":[{}]}x`:            2,
+		`{"resourceSpans":[{}]}{}`:           2,
+		`{"resourceSpans":[{"resource":5`:    20,
+		span + `"name":5}]}]}]}`:             70,
+		span + `"kind":"SPAN_KIND_X"}]}]}]}`: 70,
+		span + `"flags":-1}]}]}]}`:           70,
+		span + `"flags":""}]}]}]}`:           70,
+		`{"resourceSpans":[{"resource":{},"resource":{}}]}`:                                  34,
+		`{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":` + deep: -2,
+		span + `"attributes":[{"key":"x","value":` + deep:                                    -2,
 	} {
 		b := ingest.Batch{Rejected: []ingest.Rejection{{Reason: trace.BadTime, Spans: 1}}}
 		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON([]byte(data), &b)

@@ -39,7 +39,8 @@ func TestLengthsOfAttributes(t *testing.T) {
 			for order, wire := range map[string][]byte{"value first": backwards, "key first": ascending(backwards)} {
 				var want, got ingest.Batch
 				if err := errors.Join(
-					newReference(&trace.Table{}, true).Protobuf(wire, &want), otlp.NewDecoder(&trace.Table{}, ingest.AllKeys()).Protobuf(wire, &got),
+					newReference(&trace.Table{}, true).Protobuf(wire, &want),
+					otlp.NewDecoder(&trace.Table{}, ingest.AllKeys()).Protobuf(wire, &got),
 				); err != nil {
 					t.Fatal(err)
 				}

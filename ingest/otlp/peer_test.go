@@ -71,17 +71,65 @@ func TestPeers(t *testing.T) {
 		attrs []string
 		want  string
 	}{
-		{"HTTP", ptrace.SpanKindClient, []string{"server.address", "Cart.example.com", "server.port", "8080"}, "cart.example.com:8080|"},
-		{"HTTP with a template", ptrace.SpanKindClient, []string{"server.address", "cart", "server.port", "80", "url.template", "/items/{id}"}, "cart|/items/{id}"},
-		{"a URL", ptrace.SpanKindClient, []string{"url.full", "https://user:secret@pay.example.com:443/charge?card=4111"}, "pay.example.com|"},
+		{
+			"HTTP",
+			ptrace.SpanKindClient,
+			[]string{"server.address", "Cart.example.com", "server.port", "8080"},
+			"cart.example.com:8080|",
+		},
+		{
+			"HTTP with a template",
+			ptrace.SpanKindClient,
+			[]string{"server.address", "cart", "server.port", "80", "url.template", "/items/{id}"},
+			"cart|/items/{id}",
+		},
+		{
+			"a URL",
+			ptrace.SpanKindClient,
+			[]string{"url.full", "https://user:secret@pay.example.com:443/charge?card=4111"},
+			"pay.example.com|",
+		},
 		{"a former name", ptrace.SpanKindClient, []string{"net.peer.name", "cart"}, "cart|"},
-		{"a service before its address", ptrace.SpanKindClient, []string{"server.address", "10.0.0.7", "peer.service", "cart"}, "cart|"},
-		{"RPC", ptrace.SpanKindClient, []string{"rpc.service", "shop.Cart", "server.address", "cart", "server.port", "7070"}, "cart:7070|shop.cart"},
+		{
+			"a service before its address",
+			ptrace.SpanKindClient,
+			[]string{"server.address", "10.0.0.7", "peer.service", "cart"},
+			"cart|",
+		},
+		{
+			"RPC",
+			ptrace.SpanKindClient,
+			[]string{"rpc.service", "shop.Cart", "server.address", "cart", "server.port", "7070"},
+			"cart:7070|shop.cart",
+		},
 		{"RPC without an address", ptrace.SpanKindClient, []string{"rpc.service", "shop.Cart"}, "shop.cart|"},
-		{"a database", ptrace.SpanKindClient, []string{"db.system", "postgresql", "db.name", "shop", "db.sql.table", "orders", "server.address", "orders-db", "server.port", "5432"}, "postgresql orders-db:5432|shop.orders"},
-		{"a database called by an INTERNAL span", ptrace.SpanKindInternal, []string{"db.system.name", "mysql", "db.namespace", "shop"}, "mysql|shop"},
-		{"a queue", ptrace.SpanKindProducer, []string{"messaging.destination.name", "orders.17", "server.address", "kafka-2"}, "kafka-{}|orders.{}"},
-		{"a template of a queue", ptrace.SpanKindProducer, []string{"messaging.destination.name", "orders.eu", "messaging.destination.template", "orders.{region}"}, "|orders.{region}"},
+		{
+			"a database",
+			ptrace.SpanKindClient,
+			[]string{
+				"db.system", "postgresql", "db.name", "shop", "db.sql.table", "orders", "server.address", "orders-db",
+				"server.port", "5432",
+			},
+			"postgresql orders-db:5432|shop.orders",
+		},
+		{
+			"a database called by an INTERNAL span",
+			ptrace.SpanKindInternal,
+			[]string{"db.system.name", "mysql", "db.namespace", "shop"},
+			"mysql|shop",
+		},
+		{
+			"a queue",
+			ptrace.SpanKindProducer,
+			[]string{"messaging.destination.name", "orders.17", "server.address", "kafka-2"},
+			"kafka-{}|orders.{}",
+		},
+		{
+			"a template of a queue",
+			ptrace.SpanKindProducer,
+			[]string{"messaging.destination.name", "orders.eu", "messaging.destination.template", "orders.{region}"},
+			"|orders.{region}",
+		},
 		{"an INTERNAL span calls nobody", ptrace.SpanKindInternal, []string{"server.address", "cart"}, ""},
 		{"the attributes of a SERVER name itself", ptrace.SpanKindServer, []string{"server.address", "cart"}, ""},
 		{"no attributes", ptrace.SpanKindClient, nil, ""},
@@ -131,8 +179,16 @@ func TestAddresses(t *testing.T) {
 		return decodePeers(t, traces, &trace.Table{}).Spans[0].Address
 	}
 	for _, same := range [][][]string{
-		{{"server.address", "10.0.0.7", "server.port", "8080"}, {"server.address", "10.0.0.7:8080"}, {"url.full", "http://10.0.0.7:8080/x"}},
-		{{"server.address", "10.0.0.7", "server.port", "80"}, {"url.full", "http://10.0.0.7/x"}, {"net.peer.name", "10.0.0.7"}},
+		{
+			{"server.address", "10.0.0.7", "server.port", "8080"},
+			{"server.address", "10.0.0.7:8080"},
+			{"url.full", "http://10.0.0.7:8080/x"},
+		},
+		{
+			{"server.address", "10.0.0.7", "server.port", "80"},
+			{"url.full", "http://10.0.0.7/x"},
+			{"net.peer.name", "10.0.0.7"},
+		},
 		{{"server.address", "2001:db8::1", "server.port", "8080"}, {"http.host", "[2001:db8::1]:8080"}},
 	} {
 		for _, attrs := range same {
@@ -162,9 +218,12 @@ func TestAddresses(t *testing.T) {
 // The decoder names the same callees as the reference, whatever the attributes.
 func TestPeersEqualReference(t *testing.T) {
 	keys := []string{
-		"service.peer.name", "peer.service", "rpc.service", "messaging.destination.template", "messaging.destination.name", "messaging.destination",
-		"db.system.name", "db.system", "db.namespace", "db.name", "db.collection.name", "db.sql.table", "server.address", "net.peer.name",
-		"http.host", "server.port", "net.peer.port", "url.full", "http.url", "url.template", "http.route", "url.path", "http.target", "other",
+		"service.peer.name", "peer.service", "rpc.service", "messaging.destination.template",
+		"messaging.destination.name", "messaging.destination",
+		"db.system.name", "db.system", "db.namespace", "db.name", "db.collection.name", "db.sql.table",
+		"server.address", "net.peer.name",
+		"http.host", "server.port", "net.peer.port", "url.full", "http.url", "url.template", "http.route", "url.path",
+		"http.target", "other",
 	}
 	text := rapid.OneOf(
 		rapid.StringMatching(`[a-z0-9]{1,5}(-[a-z0-9]{1,6}){0,3}(\.[a-z]{1,3}){0,2}(:[0-9]{1,5})?`),
@@ -211,16 +270,64 @@ func TestCompletedNames(t *testing.T) {
 		want        string
 	}{
 		{"the method", "GET", ptrace.SpanKindServer, []string{"http.route", "/cart/{id}"}, "GET /cart/{id}"},
-		{"a name for all routes", "handle", ptrace.SpanKindServer, []string{"http.route", "/cart/{id}"}, "handle /cart/{id}"},
-		{"a name with the route", "GET users/<id>", ptrace.SpanKindServer, []string{"http.route", "/users/<id>"}, "GET users/<id>"},
-		{"the method, no route", "HTTP GET", ptrace.SpanKindServer, []string{"url.path", "/api/v1/cart/17/items/3"}, "HTTP GET /api/v1/cart/{}"},
-		{"a former name of the path", "POST", ptrace.SpanKindServer, []string{"http.target", "/cart/17?user=4"}, "POST /cart/{}"},
-		{"a URL", "POST", ptrace.SpanKindServer, []string{"http.url", "http://shop:8080/cart/17?user=4"}, "POST /cart/{}"},
+		{
+			"a name for all routes",
+			"handle",
+			ptrace.SpanKindServer,
+			[]string{"http.route", "/cart/{id}"},
+			"handle /cart/{id}",
+		},
+		{
+			"a name with the route",
+			"GET users/<id>",
+			ptrace.SpanKindServer,
+			[]string{"http.route", "/users/<id>"},
+			"GET users/<id>",
+		},
+		{
+			"the method, no route",
+			"HTTP GET",
+			ptrace.SpanKindServer,
+			[]string{"url.path", "/api/v1/cart/17/items/3"},
+			"HTTP GET /api/v1/cart/{}",
+		},
+		{
+			"a former name of the path",
+			"POST",
+			ptrace.SpanKindServer,
+			[]string{"http.target", "/cart/17?user=4"},
+			"POST /cart/{}",
+		},
+		{
+			"a URL",
+			"POST",
+			ptrace.SpanKindServer,
+			[]string{"http.url", "http://shop:8080/cart/17?user=4"},
+			"POST /cart/{}",
+		},
 		{"another name, no route", "handle", ptrace.SpanKindServer, []string{"url.path", "/cart"}, "handle"},
 		{"a client", "GET", ptrace.SpanKindClient, []string{"http.route", "/cart"}, "GET"},
-		{"a consumer", "process", ptrace.SpanKindConsumer, []string{"messaging.destination.name", "orders-7"}, "process orders-7"},
-		{"a template of a queue", "process", ptrace.SpanKindConsumer, []string{"messaging.destination.name", "a", "messaging.destination.template", "b/{}"}, "process b/{}"},
-		{"a consumer with its queue", "orders process", ptrace.SpanKindConsumer, []string{"messaging.destination", "orders"}, "orders process"},
+		{
+			"a consumer",
+			"process",
+			ptrace.SpanKindConsumer,
+			[]string{"messaging.destination.name", "orders-7"},
+			"process orders-7",
+		},
+		{
+			"a template of a queue",
+			"process",
+			ptrace.SpanKindConsumer,
+			[]string{"messaging.destination.name", "a", "messaging.destination.template", "b/{}"},
+			"process b/{}",
+		},
+		{
+			"a consumer with its queue",
+			"orders process",
+			ptrace.SpanKindConsumer,
+			[]string{"messaging.destination", "orders"},
+			"orders process",
+		},
 	} {
 		traces := ptrace.NewTraces()
 		s := addSpan(traces, c.kind)

@@ -218,7 +218,8 @@ func (r *reference) host(resource pcommon.Map) trace.Symbol {
 func (r *reference) joins(s ptrace.Span, into *ingest.Batch) {
 	messages := 0
 	for _, l := range s.Links().All() {
-		if l.TraceID() != s.TraceID() && !l.TraceID().IsEmpty() && !l.SpanID().IsEmpty() && takesMessages(s) && messages < 8 {
+		if l.TraceID() != s.TraceID() && !l.TraceID().IsEmpty() && !l.SpanID().IsEmpty() && takesMessages(s) &&
+			messages < 8 {
 			messages++
 			id := trace.MessageID(trace.ID(l.TraceID()), spanIDOf(l.SpanID()))
 			into.Joins = append(into.Joins, trace.Join{Span: int32(len(into.Spans)), Message: true, Linked: id})
@@ -232,7 +233,9 @@ func (r *reference) joins(s ptrace.Span, into *ingest.Batch) {
 func takesMessages(s ptrace.Span) bool {
 	named := false
 	for k, v := range s.Attributes().All() {
-		named = named || slices.Contains([]string{"messaging.destination.name", "messaging.destination.template", "messaging.destination"}, k) &&
+		named = named || slices.Contains([]string{
+			"messaging.destination.name", "messaging.destination.template", "messaging.destination",
+		}, k) &&
 			(v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) && v.AsString() != ""
 	}
 	return s.Kind() == ptrace.SpanKindConsumer || named && s.Kind() != ptrace.SpanKindProducer
@@ -293,7 +296,8 @@ func plainText(v pcommon.Value) string {
 // tracepoint returns the first non-empty text or bool under the key of tracepoints.
 func tracepoint(attrs pcommon.Map) string {
 	for k, v := range attrs.All() {
-		if k == trace.KeyTracepoint && (v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) && v.AsString() != "" {
+		if k == trace.KeyTracepoint && (v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) &&
+			v.AsString() != "" {
 			return v.AsString()
 		}
 	}
@@ -303,7 +307,8 @@ func tracepoint(attrs pcommon.Map) string {
 // marked reports whether attrs contain sibyl.join=true.
 func marked(attrs pcommon.Map) bool {
 	for k, v := range attrs.All() {
-		if k == trace.KeyJoin && (v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) && v.AsString() == "true" {
+		if k == trace.KeyJoin && (v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) &&
+			v.AsString() == "true" {
 			return true
 		}
 	}
@@ -318,12 +323,14 @@ func completeName(name string, kind trace.Kind, attrs pcommon.Map) string {
 	switch kind {
 	case trace.Server:
 		detail = firstText(attrs, nil, "http.route")
-		if detail == "" && regexp.MustCompile(`^(HTTP )?(GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS|QUERY|TRACE|CONNECT|HTTP)$`).MatchString(name) {
+		method := regexp.MustCompile(`^(HTTP )?(GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS|QUERY|TRACE|CONNECT|HTTP)$`)
+		if detail == "" && method.MatchString(name) {
 			path := regexp.MustCompile(`(?s)^(?:.*?://[^/?#]*)?((?:/[^/?#]*){1,4})`)
 			detail = withoutItems(firstText(attrs, path, "url.full", "http.url", "url.path", "http.target"))
 		}
 	case trace.Consumer:
-		detail = firstText(attrs, nil, "messaging.destination.template", "messaging.destination.name", "messaging.destination")
+		detail = firstText(attrs, nil, "messaging.destination.template", "messaging.destination.name",
+			"messaging.destination")
 	}
 	if strings.Contains(name, strings.TrimLeft(detail, "/")) {
 		return name
@@ -372,7 +379,8 @@ func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
 	first := func(keys ...string) string { return firstText(attrs, nil, keys...) }
 	name := func(keys ...string) string { return peerPart(first(keys...)) }
 	system := name("db.system.name", "db.system")
-	if kind != trace.Client && kind != trace.Producer && (kind != trace.Internal || first("db.system.name", "db.system") == "") {
+	if kind != trace.Client && kind != trace.Producer &&
+		(kind != trace.Internal || first("db.system.name", "db.system") == "") {
 		return 0
 	}
 	host := r.peerHost(attrs, first("server.address", "net.peer.name", "http.host"))
@@ -384,7 +392,8 @@ func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
 		who, what = what[0], nil
 	}
 	called := joined(".", append(what, name("db.namespace", "db.name"), name("db.collection.name", "db.sql.table"))...)
-	called = joined(" ", called, name("messaging.destination.template", "messaging.destination.name", "messaging.destination"), name("url.template"))
+	called = joined(" ", called, name("messaging.destination.template", "messaging.destination.name",
+		"messaging.destination"), name("url.template"))
 	if who == "" && called == "" {
 		return 0
 	}
@@ -440,7 +449,8 @@ func (*reference) peerHost(attrs pcommon.Map, address string) string {
 		name = "{ip}"
 	} else {
 		label, domain, _ := strings.Cut(address, ".")
-		if m := regexp.MustCompile(`(?s)^(.*?)(-[^-]*[0-9][^-]*)+(-[a-z0-9]{5})?$`).FindStringSubmatch(label); m != nil {
+		m := regexp.MustCompile(`(?s)^(.*?)(-[^-]*[0-9][^-]*)+(-[a-z0-9]{5})?$`).FindStringSubmatch(label)
+		if m != nil {
 			name = joined(".", m[1]+"-{}", domain)
 		}
 		name = peerPart(name)

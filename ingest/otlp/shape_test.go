@@ -16,20 +16,37 @@ import (
 
 // scalars holds the wire types of the fields of messages that aren't messages themselves.
 var scalars = map[string]map[protowire.Number]protowire.Type{
-	"resourceSpans": {3: protowire.BytesType}, "scopeSpans": {3: protowire.BytesType}, "resource": {2: protowire.VarintType},
-	"scope": {1: protowire.BytesType, 2: protowire.BytesType, 4: protowire.VarintType},
+	"resourceSpans": {3: protowire.BytesType}, "scopeSpans": {3: protowire.BytesType},
+	"resource": {2: protowire.VarintType},
+	"scope":    {1: protowire.BytesType, 2: protowire.BytesType, 4: protowire.VarintType},
 	"span": {
-		1: protowire.BytesType, 2: protowire.BytesType, 3: protowire.BytesType, 4: protowire.BytesType, 5: protowire.BytesType,
-		6: protowire.VarintType, 7: protowire.Fixed64Type, 8: protowire.Fixed64Type, 10: protowire.VarintType, 12: protowire.VarintType,
+		1:  protowire.BytesType,
+		2:  protowire.BytesType,
+		3:  protowire.BytesType,
+		4:  protowire.BytesType,
+		5:  protowire.BytesType,
+		6:  protowire.VarintType,
+		7:  protowire.Fixed64Type,
+		8:  protowire.Fixed64Type,
+		10: protowire.VarintType,
+		12: protowire.VarintType,
 		14: protowire.VarintType, 16: protowire.Fixed32Type,
 	},
 	"link": {
-		1: protowire.BytesType, 2: protowire.BytesType, 3: protowire.BytesType, 5: protowire.VarintType, 6: protowire.Fixed32Type,
+		1: protowire.BytesType,
+		2: protowire.BytesType,
+		3: protowire.BytesType,
+		5: protowire.VarintType,
+		6: protowire.Fixed32Type,
 	},
 	"status": {2: protowire.BytesType, 3: protowire.VarintType},
 	"pair":   {1: protowire.BytesType, 3: protowire.VarintType},
 	"value": {
-		1: protowire.BytesType, 2: protowire.VarintType, 3: protowire.VarintType, 4: protowire.Fixed64Type, 7: protowire.BytesType,
+		1: protowire.BytesType,
+		2: protowire.VarintType,
+		3: protowire.VarintType,
+		4: protowire.Fixed64Type,
+		7: protowire.BytesType,
 		8: protowire.VarintType,
 	},
 	"event": {1: protowire.Fixed64Type, 2: protowire.BytesType, 4: protowire.VarintType},
@@ -37,9 +54,12 @@ var scalars = map[string]map[protowire.Number]protowire.Type{
 
 // texts lists values that have a meaning in some field.
 var texts = []string{
-	"", "a", "b", "service.name", "host.ip", "host.id", "true", "otel.scope.name", trace.KeyJoin, trace.KeyTracepoint, trace.KeyPlan,
-	"error", "error.type", "http.status_code", "grpc.status_code", "otel.status_code", "OK", "404", "503", "14", "false", "exception",
-	"exception.escaped", "127.0.0.1", "GET /users/12", "\xff\xfe", "0123456789abcdef", "\x01\x02\x03\x04\x05\x06\x07\x08",
+	"", "a", "b", "service.name", "host.ip", "host.id", "true", "otel.scope.name", trace.KeyJoin, trace.KeyTracepoint,
+	trace.KeyPlan,
+	"error", "error.type", "http.status_code", "grpc.status_code", "otel.status_code", "OK", "404", "503", "14",
+	"false", "exception",
+	"exception.escaped", "127.0.0.1", "GET /users/12", "\xff\xfe", "0123456789abcdef",
+	"\x01\x02\x03\x04\x05\x06\x07\x08",
 }
 
 // shape draws the given message with fields in any order and number, sometimes with an unknown field or a wrong wire
@@ -52,14 +72,16 @@ func shape(t *rapid.T, message string, depth int) []byte {
 	switch { // otherwise few requests would have valid spans
 	case depth == 0:
 	case message == "resourceSpans" || message == "scopeSpans":
-		inner := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), shape(t, messages[message][2], depth-1))
+		inner := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType),
+			shape(t, messages[message][2], depth-1))
 		if rapid.Bool().Draw(t, "first") {
 			return append(inner, out...)
 		}
 		return append(out, inner...)
 	case message == "span":
 		out = protowire.AppendBytes(protowire.AppendTag(out, 1, protowire.BytesType), []byte("0123456789abcdef"))
-		out = protowire.AppendBytes(protowire.AppendTag(out, 2, protowire.BytesType), []byte("\x01\x02\x03\x04\x05\x06\x07\x08"))
+		out = protowire.AppendBytes(protowire.AppendTag(out, 2, protowire.BytesType),
+			[]byte("\x01\x02\x03\x04\x05\x06\x07\x08"))
 	}
 	return out
 }
@@ -89,10 +111,13 @@ func shapeField(t *rapid.T, message string, depth int) []byte {
 		v := rapid.SampledFrom([]uint64{0, 1, 2, 3, 5, 6, 300, 1 << 32, 1<<32 + 2, 1<<64 - 1}).Draw(t, "varint")
 		return protowire.AppendVarint(protowire.AppendTag(nil, number, kind), v)
 	case kind == protowire.Fixed64Type:
-		v := rapid.SampledFrom([]uint64{0, 1, 1e18, uint64(trace.MaxNanos), uint64(trace.MaxNanos) + 1, 1 << 63}).Draw(t, "fixed64")
+		v := rapid.SampledFrom([]uint64{
+			0, 1, 1e18, uint64(trace.MaxNanos), uint64(trace.MaxNanos) + 1, 1 << 63,
+		}).Draw(t, "fixed64")
 		return protowire.AppendFixed64(protowire.AppendTag(nil, number, kind), v)
 	case kind == protowire.Fixed32Type:
-		return protowire.AppendFixed32(protowire.AppendTag(nil, number, kind), rapid.SampledFrom([]uint32{0, 0x100, 0x200, 0x300}).Draw(t, "fixed32"))
+		return protowire.AppendFixed32(protowire.AppendTag(nil, number, kind),
+			rapid.SampledFrom([]uint32{0, 0x100, 0x200, 0x300}).Draw(t, "fixed32"))
 	}
 	text := rapid.SampledFrom(texts).Draw(t, "text")
 	if message == "span" && number < 5 && number != 3 || message == "link" && number < 3 { // identifiers
@@ -111,7 +136,12 @@ func TestRepeatedStatus(t *testing.T) {
 		codes  []int // of one status each
 		failed bool
 	}{
-		{[]int{2}, true}, {[]int{2, 1}, false}, {[]int{2, 0}, false}, {[]int{1, 2}, true}, {[]int{2, none}, true}, {[]int{2, 1, 2}, true},
+		{[]int{2}, true},
+		{[]int{2, 1}, false},
+		{[]int{2, 0}, false},
+		{[]int{1, 2}, true},
+		{[]int{2, none}, true},
+		{[]int{2, 1, 2}, true},
 	} {
 		span := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte("0123456789abcdef"))
 		span = protowire.AppendBytes(protowire.AppendTag(span, 2, protowire.BytesType), []byte("01234567"))
@@ -133,7 +163,8 @@ func TestRepeatedStatus(t *testing.T) {
 		var protobuf, json, reference ingest.Batch
 		d := otlp.NewDecoder(&trace.Table{}, wanted(t))
 		if err := errors.Join(
-			d.Protobuf(request, &protobuf), d.JSON([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+text+`}]}]}]}`), &json),
+			d.Protobuf(request, &protobuf),
+			d.JSON(requestJSON(text), &json),
 			newReference(&trace.Table{}, false).Protobuf(request, &reference),
 		); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,8 @@ func TestSplitByTrace(t *testing.T) {
 					for _, s := range ss.Spans().All() {
 						seen[s.SpanID()] = true
 						if s.TraceID() != part.Trace || s.Name() != service.Str()+ss.Scope().Name() {
-							t.Errorf("span %s of trace %s is with %s %s of trace %s", s.Name(), s.TraceID(), service.Str(), ss.Scope().Name(), part.Trace)
+							t.Errorf("span %s of trace %s is with %s %s of trace %s",
+								s.Name(), s.TraceID(), service.Str(), ss.Scope().Name(), part.Trace)
 						}
 					}
 				}
@@ -51,7 +52,8 @@ func TestSplitByTrace(t *testing.T) {
 		slices.Sort(sizes)
 		slices.Sort(want)
 		if !slices.Equal(sizes, want) || len(seen) != int(n) {
-			t.Errorf("at most %d: parts of %v spans with %d different ones, want %v with %d", most, sizes, len(seen), want, n)
+			t.Errorf("at most %d: parts of %v spans with %d different ones, want %v with %d",
+				most, sizes, len(seen), want, n)
 		}
 	}
 }

@@ -177,7 +177,8 @@ func (w *wire) value(b []byte) (v ingest.Value, kind valueKind, err error) {
 			v, kind = ingest.Value{Number: float64(int64(n)), Numeric: true}, isScalar
 		case valueDouble:
 			if ok = len(rest) >= 8; ok {
-				v, kind = ingest.Value{Number: math.Float64frombits(binary.LittleEndian.Uint64(rest)), Numeric: true}, isScalar
+				number := math.Float64frombits(binary.LittleEndian.Uint64(rest))
+				v, kind = ingest.Value{Number: number, Numeric: true}, isScalar
 				rest = rest[8:]
 			}
 		case valueArray:

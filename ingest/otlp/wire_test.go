@@ -8,9 +8,11 @@ import (
 
 // messages holds the fields of OTLP messages that are messages themselves, so that tests can walk requests.
 var messages = map[string]map[protowire.Number]string{
-	"request": {1: "resourceSpans"}, "resourceSpans": {1: "resource", 2: "scopeSpans"}, "scopeSpans": {1: "scope", 2: "span"},
-	"resource": {1: "pair"}, "scope": {3: "pair"}, "span": {9: "pair", 11: "event", 13: "link", 15: "status"},
-	"event": {3: "pair"}, "link": {4: "pair"}, "pair": {2: "value"}, "value": {5: "list", 6: "pairs"}, "list": {1: "value"}, "pairs": {1: "pair"},
+	"request": {1: "resourceSpans"}, "resourceSpans": {1: "resource", 2: "scopeSpans"},
+	"scopeSpans": {1: "scope", 2: "span"},
+	"resource":   {1: "pair"}, "scope": {3: "pair"}, "span": {9: "pair", 11: "event", 13: "link", 15: "status"},
+	"event": {3: "pair"}, "link": {4: "pair"}, "pair": {2: "value"}, "value": {5: "list", 6: "pairs"},
+	"list": {1: "value"}, "pairs": {1: "pair"},
 }
 
 type wireField struct {

@@ -75,8 +75,6 @@ var unbroken = []string{
 	"ingest/jaeger/query",
 	"ingest/jaeger/translate",
 	"ingest/journal",
-	"ingest/otlp",
-	"ingest/otlp/receiver",
 	"ingest/zipkin",
 	"internal/cli",
 	"internal/codec",
@@ -103,7 +101,6 @@ var unbroken = []string{
 	"report/waterfall",
 	"search",
 	"server",
-	"store",
 	"web",
 }
 

@@ -112,7 +112,8 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 	case errors.Is(err, errOverBudget):
 		return overloaded("too many bytes in flight", 0)
 	case errors.Is(err, errTooLarge):
-		return refuse(refusal.TooLarge, fmt.Sprintf("the request has more than %d bytes uncompressed", s.opts.MaxRequestBytes))
+		return refuse(refusal.TooLarge,
+			fmt.Sprintf("the request has more than %d bytes uncompressed", s.opts.MaxRequestBytes))
 	case errors.Is(err, errCorrupt):
 		return refuse(refusal.Malformed, "the body does not match its encoding, or needs a window over 8 MiB")
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed), errors.Is(context.Cause(ctx), errSlow):
@@ -135,7 +136,9 @@ func (s *Server) authorized(header, from string) bool {
 
 // errUnauthorized refuses a request without a valid token.
 var errUnauthorized = &refusal.Error{
-	Reason: refusal.Unauthenticated, Detail: "a valid bearer token is needed", Header: http.Header{"Www-Authenticate": {"Bearer"}},
+	Reason: refusal.Unauthenticated,
+	Detail: "a valid bearer token is needed",
+	Header: http.Header{"Www-Authenticate": {"Bearer"}},
 }
 
 // Field numbers of ExportTraceServiceResponse and of the ExportTracePartialSuccess in it.

@@ -48,8 +48,9 @@ func dropAll(in io.Reader, out io.Writer) error {
 
 // child is a server in its own process.
 type child struct {
-	grpc, http string                                         // addresses
-	end        func() (processor time.Duration, memory int64) // returns the processor time and the maximum memory in bytes
+	grpc, http string // addresses
+	// end ends the process, and returns its processor time and its maximum memory in bytes.
+	end func() (processor time.Duration, memory int64)
 }
 
 func startChild(t testing.TB) child {

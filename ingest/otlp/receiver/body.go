@@ -290,5 +290,6 @@ func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
 
 func newZstd(r io.Reader) (*zstd.Decoder, error) {
 	// With a concurrency of one, the decoder starts no goroutines and need not be closed.
-	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	single, lean := zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true)
+	return zstd.NewReader(r, single, lean, zstd.WithDecoderMaxWindow(maxWindow))
 }

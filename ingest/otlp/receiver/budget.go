@@ -37,10 +37,14 @@ type place struct {
 }
 
 const (
-	lateAfter    = 100 * time.Millisecond // time that the Intake may take without being slow
-	lateRequests = 256                    // maximum requests while it is slow: enough for commits of lateAfter, and few enough for some cores to finish in that time
-	slowAfter    = time.Second            // age at which an arriving body counts as slow; a tenth of this usually suffices
-	cutShare     = 4                      // slow bodies are cut off while less than 1/cutShare of the memory is free, before others are refused
+	lateAfter = 100 * time.Millisecond // time that the Intake may take without being slow
+	// lateRequests is the maximum of requests while the Intake is slow: enough for commits of lateAfter, and few enough
+	// for some cores to finish in that time.
+	lateRequests = 256
+	slowAfter    = time.Second // age at which an arriving body counts as slow; a tenth of this usually suffices
+	// cutShare is the inverse of the share of the memory below which slow bodies are cut off, before other requests are
+	// refused.
+	cutShare = 4
 )
 
 // enter admits one more request, or returns nil if there are too many. The caller must call arrived once it has the

@@ -81,9 +81,18 @@ func uncompressedAtOnce(enc encoding, body []byte) ([]byte, error) {
 
 func FuzzHTTP(f *testing.F) {
 	for _, encoding := range []string{"identity", "gzip", "zstd", "br"} {
-		for _, contentType := range []string{"application/x-protobuf", "application/json; charset=utf-8", "text/plain"} {
-			for _, body := range [][]byte{requestOf(2, 2), []byte(`{"resourceSpans":[]}`), make([]byte, fuzzLimit), make([]byte, fuzzLimit+1), nil} {
-				head := "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: " + contentType + "\r\nContent-Encoding: " + encoding
+		for _, contentType := range []string{
+			"application/x-protobuf", "application/json; charset=utf-8", "text/plain",
+		} {
+			for _, body := range [][]byte{
+				requestOf(2, 2),
+				[]byte(`{"resourceSpans":[]}`),
+				make([]byte, fuzzLimit),
+				make([]byte, fuzzLimit+1),
+				nil,
+			} {
+				head := "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: " + contentType +
+					"\r\nContent-Encoding: " + encoding
 				f.Add(head, compressed(encoding, body), true)
 				data := compressed(encoding, body)
 				f.Add(head, data[:len(data)/2], false)
@@ -132,7 +141,9 @@ func FuzzGRPC(f *testing.F) {
 		s.got, s.event = nil, Event{}
 		ctx, err := cancelable(t.Context(), nil)
 		must(t, err)
-		call := &call{ctx: grpc.NewContextWithServerTransportStream(ctx, &sentStream{left: bytes.NewReader(sent), encoding: encoding})}
+		call := &call{ctx: grpc.NewContextWithServerTransportStream(ctx, &sentStream{
+			left: bytes.NewReader(sent), encoding: encoding,
+		})}
 		err = s.export(nil, call)
 		if (err == nil) != (s.event.Refused == refusal.None) || (err == nil) != call.answered {
 			t.Errorf("%s: %v, answered: %t", s.event.Refused, err, call.answered)

@@ -45,7 +45,9 @@ func (s *Server) newGRPC(options ...grpc.ServerOption) *grpc.Server {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.opts.IdleTimeout, Time: time.Minute, Timeout: answerTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: s.opts.IdleTimeout, Time: time.Minute, Timeout: answerTimeout,
+		}),
 	)
 	server := grpc.NewServer(options...)
 	// Export is unary, but only stream handlers can read a message piece by piece.

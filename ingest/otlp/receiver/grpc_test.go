@@ -24,9 +24,11 @@ import (
 func TestGRPCEncodings(t *testing.T) {
 	taken := newDecoding(t)
 	s := start(t, taken, Options{})
-	client := ptraceotlp.NewGRPCClient(dial(t, s.GRPCAddr().String(), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(grpcencoding.GetCodecV2("proto")))))
+	client := ptraceotlp.NewGRPCClient(dial(t, s.GRPCAddr().String(),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(grpcencoding.GetCodecV2("proto")))))
 	for i, encoding := range []string{"identity", "gzip", "zstd"} {
-		_, err := client.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(tracesOf(300, 10)), grpc.UseCompressor(encoding))
+		_, err := client.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(tracesOf(300, 10)),
+			grpc.UseCompressor(encoding))
 		if err != nil || taken.taken() != 300*(i+1) {
 			t.Errorf("%s: %v, %d spans taken, want %d", encoding, err, taken.taken(), 300*(i+1))
 		}
@@ -72,14 +74,47 @@ func TestGRPCRefusals(t *testing.T) {
 		retry   time.Duration
 	}{
 		{name: "no token", token: "-", code: codes.Unauthenticated, message: "a valid bearer token is needed"},
-		{name: "wrong token", token: "Bearer guessed", code: codes.Unauthenticated, message: "a valid bearer token is needed"},
-		{name: "other scheme", token: "Basic secret", code: codes.Unauthenticated, message: "a valid bearer token is needed"},
+		{
+			name:    "wrong token",
+			token:   "Bearer guessed",
+			code:    codes.Unauthenticated,
+			message: "a valid bearer token is needed",
+		},
+		{
+			name:    "other scheme",
+			token:   "Basic secret",
+			code:    codes.Unauthenticated,
+			message: "a valid bearer token is needed",
+		},
 		{name: "lower case", token: "bearer secret"},
 		{name: "no protobuf", request: []byte("{}"), code: codes.InvalidArgument, message: "malformed"},
-		{name: "large", request: make([]byte, 1<<20+1), code: codes.ResourceExhausted, message: "the request has more than 1048576 bytes uncompressed"},
-		{name: "large in gzip", request: make([]byte, 1<<20+1), gzip: true, code: codes.ResourceExhausted, message: "the request has more than 1048576 bytes uncompressed"},
-		{name: "overload", intake: refusal.New(refusal.Overloaded, "full", "").Later(1500 * time.Millisecond), code: codes.Unavailable, message: "full", retry: 1500 * time.Millisecond},
-		{name: "overload without time", intake: refusal.New(refusal.Overloaded, "full", ""), code: codes.Unavailable, message: "full", retry: time.Second},
+		{
+			name:    "large",
+			request: make([]byte, 1<<20+1),
+			code:    codes.ResourceExhausted,
+			message: "the request has more than 1048576 bytes uncompressed",
+		},
+		{
+			name:    "large in gzip",
+			request: make([]byte, 1<<20+1),
+			gzip:    true,
+			code:    codes.ResourceExhausted,
+			message: "the request has more than 1048576 bytes uncompressed",
+		},
+		{
+			name:    "overload",
+			intake:  refusal.New(refusal.Overloaded, "full", "").Later(1500 * time.Millisecond),
+			code:    codes.Unavailable,
+			message: "full",
+			retry:   1500 * time.Millisecond,
+		},
+		{
+			name:    "overload without time",
+			intake:  refusal.New(refusal.Overloaded, "full", ""),
+			code:    codes.Unavailable,
+			message: "full",
+			retry:   time.Second,
+		},
 		{name: "internal", intake: broken, code: codes.Internal, message: "internal error"},
 	}
 	for _, test := range tests {
@@ -88,7 +123,10 @@ func TestGRPCRefusals(t *testing.T) {
 			if test.intake != nil {
 				to = intake(func(context.Context, []byte, Format) (Rejected, error) { return Rejected{}, test.intake })
 			}
-			s := start(t, to, Options{MaxRequestBytes: 1 << 20, Authorized: func(token, from string) bool { return token == "secret" && from != "" }})
+			s := start(t, to, Options{
+				MaxRequestBytes: 1 << 20,
+				Authorized:      func(token, from string) bool { return token == "secret" && from != "" },
+			})
 			ctx := t.Context()
 			if token := orElse(test.token, "Bearer secret"); token != "-" {
 				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", token)
@@ -123,7 +161,8 @@ func retryDelay(st *status.Status) time.Duration {
 func TestGRPCUnimplemented(t *testing.T) {
 	s := start(t, newDecoding(t), Options{})
 	conn := dial(t, s.GRPCAddr().String())
-	err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector.logs.v1.LogsService/Export", new([]byte), new([]byte))
+	err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector.logs.v1.LogsService/Export", new([]byte),
+		new([]byte))
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("unknown service: %v", err)
 	}

@@ -36,6 +36,9 @@ func must(t testing.TB, err error) {
 // patience is the timeout for events that should happen at once.
 const patience = time.Minute
 
+// postJSON starts a request with JSON.
+const postJSON = "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
 // connections returns the number of open connections.
 func connections(s *Server) int64 {
 	l := s.Load()
@@ -167,7 +170,10 @@ const exportMethod = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 // dial returns a client for exportRaw.
 func dial(t testing.TB, address string, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	opts = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}))}, opts...)
+	opts = append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})),
+	}, opts...)
 	conn, err := grpc.NewClient(address, opts...)
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
@@ -215,7 +221,12 @@ func readAnswer(t testing.TB, r *http.Response) answer {
 	body, err := io.ReadAll(r.Body)
 	must(t, err)
 	// If there is no message, the gRPC status is in the header.
-	return answer{code: r.StatusCode, header: r.Header, body: body, grpc: r.Header.Get("Grpc-Status") + r.Trailer.Get("Grpc-Status")}
+	return answer{
+		code:   r.StatusCode,
+		header: r.Header,
+		body:   body,
+		grpc:   r.Header.Get("Grpc-Status") + r.Trailer.Get("Grpc-Status"),
+	}
 }
 
 // rawCall calls Export, sends the data of body as it is, and returns the answer.

@@ -89,13 +89,15 @@ func (s sender) Write(data []byte) (int, error) {
 // The server closes connections of clients that send a header or a body too slowly.
 func TestSlowSenders(t *testing.T) {
 	var outcomes sync.Map
-	s := start(t, newDecoding(t), Options{ReadTimeout: 100 * time.Millisecond, Observe: func(e Event) { outcomes.Store(e.Transport, e.Refused) }})
+	s := start(t, newDecoding(t), Options{
+		ReadTimeout: 100 * time.Millisecond, Observe: func(e Event) { outcomes.Store(e.Transport, e.Refused) },
+	})
 
 	header := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost:")
 	if n, err := io.Copy(io.Discard, header); err != nil {
 		t.Errorf("half a header: the connection is still open: %d bytes, %v", n, err)
 	}
-	body := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	body := connect(t, s.HTTPAddr(), postJSON+"Content-Length: 100\r\n\r\n{")
 	r := body.answer(t)
 	if st := statusOf(t, r); r.code != http.StatusRequestTimeout || st.GetMessage() != errSlow.Error() {
 		t.Errorf("half a body: %d: %s", r.code, r.body)
@@ -137,7 +139,8 @@ func TestSlowSendersMakeRoom(t *testing.T) {
 			s := start(t, newDecoding(t), test.opts)
 			const size = 1_000_000
 			for range test.slow {
-				connect(t, s.HTTPAddr(), fmt.Sprintf("POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)+strings.Repeat(" ", test.begin))
+				head := fmt.Sprintf(postJSON+"Content-Length: %d\r\n\r\n", size)
+				connect(t, s.HTTPAddr(), head+strings.Repeat(" ", test.begin))
 				body, sender := newPipe(t)
 				sender.Write(framed(0, make([]byte, size))[:5+test.begin])
 				go func() {
@@ -146,7 +149,8 @@ func TestSlowSendersMakeRoom(t *testing.T) {
 					}
 				}()
 			}
-			for s.Load().Requests < int64(2*test.slow) || s.Load().Bytes < int64(2*test.slow*min(1<<20, minPiece+test.begin-10)) {
+			arrived := 2 * test.slow * min(1<<20, minPiece+test.begin-10)
+			for s.Load().Requests < int64(2*test.slow) || s.Load().Bytes < int64(arrived) {
 				time.Sleep(quick)
 			}
 			time.Sleep(slowAfter)
@@ -250,7 +254,7 @@ func TestSenderGoesAway(t *testing.T) {
 	h := newHeld()
 	events := make(chan Event, 4)
 	s := start(t, h, Options{Observe: func(e Event) { events <- e }})
-	taken := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	taken := connect(t, s.HTTPAddr(), postJSON+"Content-Length: 2\r\n\r\n{}")
 	<-h.came
 	taken.Close()
 	if e := <-events; e.Refused != refusal.Canceled {
@@ -273,7 +277,7 @@ func TestManyHeaders(t *testing.T) {
 	s := start(t, taken, Options{})
 	for n, want := range map[int]int{10: 200, maxHeaders + 1: 431} {
 		var text strings.Builder
-		text.WriteString("POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n")
+		text.WriteString(postJSON + "Content-Length: 2\r\n")
 		for i := range n {
 			fmt.Fprintf(&text, "H%d: x\r\n", i)
 		}
@@ -350,7 +354,8 @@ func TestBombs(t *testing.T) {
 		})
 	}
 	senders.Wait()
-	if _, err := exportRaw(t.Context(), dial(t, server.grpc), requestOf(10, 10), grpc.UseCompressor("gzip")); err != nil {
+	_, err := exportRaw(t.Context(), dial(t, server.grpc), requestOf(10, 10), grpc.UseCompressor("gzip"))
+	if err != nil {
 		t.Error(err)
 	}
 	if tooLarge.Load() == 0 {

@@ -64,7 +64,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 
 // exportHTTP processes a request and returns the rejected spans, or a refusal. format and known are the results of
 // formatOf. It sets event.Bytes.
-func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, format Format, known bool, event *Event) (Rejected, error) {
+func (s *Server) exportHTTP(
+	r *http.Request, control *http.ResponseController, format Format, known bool, event *Event,
+) (Rejected, error) {
 	enc, err := s.admit(r, format, known)
 	if err != nil {
 		return Rejected{}, err
@@ -119,10 +121,15 @@ func fromPage(r *http.Request) bool {
 }
 
 // errPage refuses a request from an untrusted page.
-var errPage = refuse(refusal.Forbidden, "pages in a browser may send only to a loopback address or localhost, unless a token is needed")
+var errPage = refuse(refusal.Forbidden,
+	"pages in a browser may send only to a loopback address or localhost, unless a token is needed")
 
 // errMethod refuses a request that is not a POST.
-var errMethod = &refusal.Error{Reason: refusal.UnknownMethod, Detail: "only POST is allowed", Header: http.Header{"Allow": {http.MethodPost}}}
+var errMethod = &refusal.Error{
+	Reason: refusal.UnknownMethod,
+	Detail: "only POST is allowed",
+	Header: http.Header{"Allow": {http.MethodPost}},
+}
 
 // formatOf returns the format of the body of r, and whether its Content-Type is known. If the Content-Type is unknown,
 // it returns JSON for OTLP, so that people can read the refusal.

@@ -68,11 +68,16 @@ func TestHTTPEncodings(t *testing.T) {
 	s := start(t, taken, Options{})
 	text, err := ptraceotlp.NewExportRequestFromTraces(tracesOf(3, 2)).MarshalJSON()
 	must(t, err)
-	for contentType, data := range map[string][]byte{"application/x-protobuf": requestOf(3, 2), "application/json": text, "Application/JSON; charset=utf-8": text} {
+	for contentType, data := range map[string][]byte{
+		"application/x-protobuf": requestOf(3, 2), "application/json": text, "Application/JSON; charset=utf-8": text,
+	} {
 		for _, encoding := range []string{"", "identity", "gzip", "zstd", "GZip"} {
 			before := taken.taken()
 			// Also without Content-Length.
-			for _, body := range []io.Reader{bytes.NewReader(compressed(strings.ToLower(encoding), data)), io.MultiReader(bytes.NewReader(compressed(strings.ToLower(encoding), data)))} {
+			for _, body := range []io.Reader{
+				bytes.NewReader(compressed(strings.ToLower(encoding), data)),
+				io.MultiReader(bytes.NewReader(compressed(strings.ToLower(encoding), data))),
+			} {
 				r := post(t, s, contentType, encoding, body)
 				if r.code != http.StatusOK {
 					t.Errorf("%s, %s: %d: %s", contentType, encoding, r.code, r.body)
@@ -124,7 +129,8 @@ func TestHTTPSuccess(t *testing.T) {
 			}
 			partial := response.PartialSuccess()
 			if partial.RejectedSpans() != test.rejected || (partial.ErrorMessage() != "") != (test.rejected > 0) {
-				t.Errorf("%d spans rejected because of %q, want %d", partial.RejectedSpans(), partial.ErrorMessage(), test.rejected)
+				t.Errorf("%d spans rejected because of %q, want %d",
+					partial.RejectedSpans(), partial.ErrorMessage(), test.rejected)
 			}
 		})
 	}
@@ -156,7 +162,9 @@ func TestHTTPZipkin(t *testing.T) {
 // Every refusal is a google.rpc.Status in the format of the request, or in JSON.
 func TestHTTPRefusals(t *testing.T) {
 	const protobuf, text = "application/x-protobuf", "application/json"
-	s := start(t, newDecoding(t), Options{MaxRequestBytes: 1 << 20, Authorized: func(token, from string) bool { return token == "secret" && from != "" }})
+	s := start(t, newDecoding(t), Options{
+		MaxRequestBytes: 1 << 20, Authorized: func(token, from string) bool { return token == "secret" && from != "" },
+	})
 	zeros := make([]byte, 1<<20+1)
 	tests := []struct {
 		name        string
@@ -183,25 +191,114 @@ func TestHTTPRefusals(t *testing.T) {
 		{name: "no JSON", contentType: text, body: []byte(`{"resourceSpans":`), http: 400, code: codes.InvalidArgument},
 		{name: "no body", contentType: text, http: 400, code: codes.InvalidArgument},
 		{name: "garbage behind", contentType: text, body: []byte("{} {}"), http: 400, code: codes.InvalidArgument},
-		{name: "no gzip", contentType: protobuf, encoding: "gzip", body: []byte("plain"), http: 400, code: codes.InvalidArgument},
-		{name: "no zstd", contentType: text, encoding: "zstd", body: []byte("plain"), http: 400, code: codes.InvalidArgument},
-		{name: "half a gzip", contentType: text, encoding: "gzip", body: compressed("gzip", zeros)[:100], http: 400, code: codes.InvalidArgument},
-		{name: "half a zstd", contentType: text, encoding: "zstd", body: compressed("zstd", zeros)[:30], http: 400, code: codes.InvalidArgument},
-		{name: "unknown fields", contentType: text, body: []byte(`{"resourceLogs":[]}`), http: 400, code: codes.InvalidArgument},
-		{name: "Zipkin's thrift", path: zipkinPath, contentType: "application/x-thrift", http: 415, code: codes.InvalidArgument, answered: text},
-		{name: "Zipkin's protobuf", path: zipkinPath, contentType: protobuf, http: 415, code: codes.InvalidArgument, answered: text},
-		{name: "no spans of Zipkin", path: zipkinPath, contentType: text, body: []byte("7"), http: 400, code: codes.InvalidArgument},
-		{name: "Zipkin without a token", path: zipkinPath, contentType: text, token: "guessed", http: 401, code: codes.Unauthenticated},
-		{name: "Zipkin's query API", path: "/api/v2/traces", method: "GET", contentType: text, http: 404, code: codes.NotFound},
+		{
+			name:        "no gzip",
+			contentType: protobuf,
+			encoding:    "gzip",
+			body:        []byte("plain"),
+			http:        400,
+			code:        codes.InvalidArgument,
+		},
+		{
+			name:        "no zstd",
+			contentType: text,
+			encoding:    "zstd",
+			body:        []byte("plain"),
+			http:        400,
+			code:        codes.InvalidArgument,
+		},
+		{
+			name:        "half a gzip",
+			contentType: text,
+			encoding:    "gzip",
+			body:        compressed("gzip", zeros)[:100],
+			http:        400,
+			code:        codes.InvalidArgument,
+		},
+		{
+			name:        "half a zstd",
+			contentType: text,
+			encoding:    "zstd",
+			body:        compressed("zstd", zeros)[:30],
+			http:        400,
+			code:        codes.InvalidArgument,
+		},
+		{
+			name:        "unknown fields",
+			contentType: text,
+			body:        []byte(`{"resourceLogs":[]}`),
+			http:        400,
+			code:        codes.InvalidArgument,
+		},
+		{
+			name:        "Zipkin's thrift",
+			path:        zipkinPath,
+			contentType: "application/x-thrift",
+			http:        415,
+			code:        codes.InvalidArgument,
+			answered:    text,
+		},
+		{
+			name:        "Zipkin's protobuf",
+			path:        zipkinPath,
+			contentType: protobuf,
+			http:        415,
+			code:        codes.InvalidArgument,
+			answered:    text,
+		},
+		{
+			name:        "no spans of Zipkin",
+			path:        zipkinPath,
+			contentType: text,
+			body:        []byte("7"),
+			http:        400,
+			code:        codes.InvalidArgument,
+		},
+		{
+			name:        "Zipkin without a token",
+			path:        zipkinPath,
+			contentType: text,
+			token:       "guessed",
+			http:        401,
+			code:        codes.Unauthenticated,
+		},
+		{
+			name:        "Zipkin's query API",
+			path:        "/api/v2/traces",
+			method:      "GET",
+			contentType: text,
+			http:        404,
+			code:        codes.NotFound,
+		},
 		{name: "large", contentType: protobuf, body: zeros, http: 413, code: codes.ResourceExhausted},
-		{name: "large in gzip", contentType: protobuf, encoding: "gzip", body: compressed("gzip", zeros), http: 413, code: codes.ResourceExhausted},
-		{name: "large in zstd", contentType: text, encoding: "zstd", body: compressed("zstd", zeros), http: 413, code: codes.ResourceExhausted},
+		{
+			name:        "large in gzip",
+			contentType: protobuf,
+			encoding:    "gzip",
+			body:        compressed("gzip", zeros),
+			http:        413,
+			code:        codes.ResourceExhausted,
+		},
+		{
+			name:        "large in zstd",
+			contentType: text,
+			encoding:    "zstd",
+			body:        compressed("zstd", zeros),
+			http:        413,
+			code:        codes.ResourceExhausted,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			header := http.Header{"Content-Type": {test.contentType}, "Content-Encoding": {test.encoding}, "Authorization": {"Bearer " + orElse(test.token, "secret")}}
-			r := send(t, s.HTTPAddr().String(), orElse(test.method, "POST"), orElse(test.path, tracesPath), header, bytes.NewReader(test.body))
-			if want := orElse(test.answered, test.contentType); r.code != test.http || r.header.Get("Content-Type") != want {
+			header := http.Header{
+				"Content-Type":     {test.contentType},
+				"Content-Encoding": {test.encoding},
+				"Authorization":    {"Bearer " + orElse(test.token, "secret")},
+			}
+			r := send(t, s.HTTPAddr().String(), orElse(test.method, "POST"), orElse(test.path, tracesPath), header,
+				bytes.NewReader(test.body))
+			want := orElse(test.answered, test.contentType)
+			if r.code != test.http || r.header.Get("Content-Type") != want {
 				t.Fatalf("%d in %s, want %d in %s: %s", r.code, r.header.Get("Content-Type"), test.http, want, r.body)
 			}
 			st := statusOf(t, r)
@@ -254,9 +351,24 @@ func TestJSONAsItComes(t *testing.T) {
 		name, span      string
 		taken, rejected int
 	}{
-		{"upper-case ids", `{"traceId":"0102030405060708090A0B0C0D0E0FAB","spanId":"01020304050607AB","name":"x"}`, 1, 0},
-		{"numbers as text", `{"traceId":"0102030405060708090a0b0c0d0e0fab","spanId":"01020304050607ab","startTimeUnixNano":"1","endTimeUnixNano":2}`, 1, 0},
-		{"names of enumerations, unknown fields", `{"traceId":"0102030405060708090a0b0c0d0e0fab","spanId":"01020304050607ab","kind":"SPAN_KIND_CLIENT","new":[{}]}`, 1, 0},
+		{
+			"upper-case ids",
+			`{"traceId":"0102030405060708090A0B0C0D0E0FAB","spanId":"01020304050607AB","name":"x"}`,
+			1,
+			0,
+		},
+		{
+			"numbers as text",
+			`{"traceId":"0102030405060708090a0b0c0d0e0fab","spanId":"01020304050607ab","startTimeUnixNano":"1","endTimeUnixNano":2}`,
+			1,
+			0,
+		},
+		{
+			"names of enumerations, unknown fields",
+			`{"traceId":"0102030405060708090a0b0c0d0e0fab","spanId":"01020304050607ab","kind":"SPAN_KIND_CLIENT","new":[{}]}`,
+			1,
+			0,
+		},
 		{"short trace id", `{"traceId":"0102","spanId":"01020304050607ab"}`, 0, 1},
 		{"zero span id", `{"traceId":"0102030405060708090a0b0c0d0e0fab","spanId":"0000000000000000"}`, 0, 1},
 	}
@@ -271,7 +383,8 @@ func TestJSONAsItComes(t *testing.T) {
 			if err := response.UnmarshalJSON(r.body); err != nil || r.code != http.StatusOK {
 				t.Fatalf("%d: %v: %s", r.code, err, r.body)
 			}
-			if n := taken.taken(); n != 1+test.taken || response.PartialSuccess().RejectedSpans() != int64(test.rejected) {
+			n := taken.taken()
+			if n != 1+test.taken || response.PartialSuccess().RejectedSpans() != int64(test.rejected) {
 				t.Errorf("%d taken, %d rejected", n, response.PartialSuccess().RejectedSpans())
 			}
 		})
@@ -287,13 +400,27 @@ func TestHTTPAnswersOfTheIntake(t *testing.T) {
 		after   string
 		message string
 	}{
-		{"overload", refusal.New(refusal.Overloaded, "the journal is full", "").Later(1500 * time.Millisecond), 429, "2", "the journal is full"},
-		{"overload without time", refusal.New(refusal.Overloaded, "\xff"+strings.Repeat("x", 1000), ""), 429, "1", strings.Repeat("x", 511)},
+		{
+			"overload",
+			refusal.New(refusal.Overloaded, "the journal is full", "").Later(1500 * time.Millisecond),
+			429,
+			"2",
+			"the journal is full",
+		},
+		{
+			"overload without time",
+			refusal.New(refusal.Overloaded, "\xff"+strings.Repeat("x", 1000), ""),
+			429,
+			"1",
+			strings.Repeat("x", 511),
+		},
 		{"internal", errors.New("/var/lib/secret is broken"), 500, "", "internal error"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := start(t, intake(func(context.Context, []byte, Format) (Rejected, error) { return Rejected{}, test.err }), Options{})
+			s := start(t, intake(func(context.Context, []byte, Format) (Rejected, error) {
+				return Rejected{}, test.err
+			}), Options{})
 			for _, contentType := range contentTypes {
 				r := post(t, s, contentType, "", strings.NewReader("{}"))
 				st := statusOf(t, r)
@@ -359,9 +486,12 @@ func TestHTTPPages(t *testing.T) {
 			t.Errorf("%v: %d, want %d", *header, r.code, want)
 		}
 	}
-	guarded := start(t, newDecoding(t), Options{Trusted: trusted, Authorized: func(token, _ string) bool { return token == "secret" }})
+	guarded := start(t, newDecoding(t), Options{
+		Trusted: trusted, Authorized: func(token, _ string) bool { return token == "secret" },
+	})
 	page.Set("Authorization", "Bearer secret")
-	if r := send(t, guarded.HTTPAddr().String(), http.MethodPost, tracesPath, page, strings.NewReader("{}")); r.code != http.StatusOK {
+	address = guarded.HTTPAddr().String()
+	if r := send(t, address, http.MethodPost, tracesPath, page, strings.NewReader("{}")); r.code != http.StatusOK {
 		t.Errorf("with a token: %d", r.code)
 	}
 }

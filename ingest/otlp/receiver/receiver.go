@@ -184,7 +184,12 @@ func (s *Server) Listen(ctx context.Context) (err error) {
 
 func (s *Server) listenerConfig(name, address string) listener.Config {
 	return listener.Config{
-		Name: name, Address: address, Share: connlimit.NewShare(s.opts.MaxConnections, s.opts.Log), TLS: s.tls, ByWork: true, Log: s.opts.Log,
+		Name:    name,
+		Address: address,
+		Share:   connlimit.NewShare(s.opts.MaxConnections, s.opts.Log),
+		TLS:     s.tls,
+		ByWork:  true,
+		Log:     s.opts.Log,
 	}
 }
 

@@ -103,10 +103,12 @@ func TestShutdownDrains(t *testing.T) {
 func settled(t testing.TB, before int) {
 	t.Helper()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	for end := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(quick) { // goroutines of clients end a little later
+	end := time.Now().Add(patience) // goroutines of clients end a little later
+	for ; runtime.NumGoroutine() > before; time.Sleep(quick) {
 		if time.Now().After(end) {
 			var stacks [1 << 16]byte
-			t.Fatalf("%d goroutines, want %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks[:], true)])
+			t.Fatalf("%d goroutines, want %d:\n%s",
+				runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks[:], true)])
 		}
 	}
 }
@@ -175,7 +177,9 @@ func TestAdmitsFewerWhenSlow(t *testing.T) {
 // If Options.Refuse returns a refusal, requests are refused before their bodies are read.
 func TestRefuse(t *testing.T) {
 	h := newHeld()
-	s := start(t, h, Options{Refuse: func() *refusal.Error { return refusal.New(refusal.Overloaded, "the disk is full", "") }})
+	s := start(t, h, Options{Refuse: func() *refusal.Error {
+		return refusal.New(refusal.Overloaded, "the disk is full", "")
+	}})
 	wantOverload(t, s, "the disk is full")
 	if len(h.came) != 0 {
 		t.Error("the Intake was called")
@@ -206,9 +210,10 @@ func TestTooManyBytes(t *testing.T) {
 // wantOverload sends headers of requests over both transports and checks that they are refused.
 func wantOverload(t *testing.T, s *Server, why string) {
 	t.Helper()
-	c := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
+	c := connect(t, s.HTTPAddr(), postJSON+"Content-Length: 1000000\r\n\r\n")
 	r := c.answer(t)
-	if st := statusOf(t, r); r.code != http.StatusTooManyRequests || r.header.Get("Retry-After") != "1" || st.GetMessage() != why {
+	if st := statusOf(t, r); r.code != http.StatusTooManyRequests || r.header.Get("Retry-After") != "1" ||
+		st.GetMessage() != why {
 		t.Errorf("%d, Retry-After %q: %s", r.code, r.header.Get("Retry-After"), r.body)
 	}
 	body, sender := newPipe(t)
@@ -218,7 +223,8 @@ func wantOverload(t *testing.T, s *Server, why string) {
 		t.Errorf("header %v", g.header)
 	}
 	_, err := exportRaw(t.Context(), dial(t, s.GRPCAddr().String()), make([]byte, 1_000_000))
-	if st := status.Convert(err); st.Code() != codes.Unavailable || st.Message() != why || retryDelay(st) != time.Second {
+	if st := status.Convert(err); st.Code() != codes.Unavailable || st.Message() != why ||
+		retryDelay(st) != time.Second {
 		t.Errorf("gRPC: %v", err)
 	}
 }
@@ -228,7 +234,7 @@ func wantOverload(t *testing.T, s *Server, why string) {
 func TestTooManyConnections(t *testing.T) {
 	slow := map[string]string{
 		"idle":          "",
-		"slow body":     "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+		"slow body":     postJSON + "Content-Length: 100\r\n\r\n{",
 		"refused":       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
 		"HTTP/2, quiet": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + string(http2Frame(4, 0, 0, nil)),
 	}
@@ -247,7 +253,9 @@ func TestTooManyConnections(t *testing.T) {
 			answers := background(t, s, nil)
 			must(t, <-answers)
 			must(t, <-answers)
-			if load := s.Load(); load.GRPC.Refused != 0 || load.HTTP.Refused != 0 || load.GRPC.Gone+load.HTTP.Gone == 0 { // text of the other transport is refused
+			load := s.Load()
+			if load.GRPC.Refused != 0 || load.HTTP.Refused != 0 ||
+				load.GRPC.Gone+load.HTTP.Gone == 0 { // text of the other transport is refused
 				t.Errorf("%+v", load)
 			}
 		})

@@ -43,7 +43,9 @@ var exporters = map[string]func(t testing.TB, s *Server, c client) sdk.SpanExpor
 		opts := []otlptracegrpc.Option{
 			otlptracegrpc.WithEndpoint(s.GRPCAddr().String()),
 			otlptracegrpc.WithHeaders(map[string]string{"Authorization": "Bearer " + c.token}),
-			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: quick, MaxInterval: quick, MaxElapsedTime: patience}),
+			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
+				Enabled: true, InitialInterval: quick, MaxInterval: quick, MaxElapsedTime: patience,
+			}),
 		}
 		if c.gzip {
 			opts = append(opts, otlptracegrpc.WithCompressor("gzip"))
@@ -61,7 +63,9 @@ var exporters = map[string]func(t testing.TB, s *Server, c client) sdk.SpanExpor
 		opts := []otlptracehttp.Option{
 			otlptracehttp.WithEndpoint(s.HTTPAddr().String()),
 			otlptracehttp.WithHeaders(map[string]string{"Authorization": "Bearer " + c.token}),
-			otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: quick, MaxInterval: quick, MaxElapsedTime: patience}),
+			otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+				Enabled: true, InitialInterval: quick, MaxInterval: quick, MaxElapsedTime: patience,
+			}),
 		}
 		if c.gzip {
 			opts = append(opts, otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
@@ -185,7 +189,8 @@ func TestSDKEncrypted(t *testing.T) {
 					ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond) // it retries forever
 				}
 				defer cancel()
-				if err := e.ExportSpans(ctx, []sdk.ReadOnlySpan{spanOf(t)}); (err == nil) != test.in || (taken.taken() == 1) != test.in {
+				err := e.ExportSpans(ctx, []sdk.ReadOnlySpan{spanOf(t)})
+				if (err == nil) != test.in || (taken.taken() == 1) != test.in {
 					t.Errorf("%v, %d spans taken", err, taken.taken())
 				}
 				e.Shutdown(context.Background())
