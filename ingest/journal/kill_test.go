@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,12 +22,12 @@ func TestKilled(t *testing.T) {
 	if dir := os.Getenv(victim); dir != "" {
 		appendForever(t, dir, os.Getenv(victimSync) == "true")
 	}
-	for _, sync := range []bool{true, false} {
+	for _, synced := range []bool{true, false} {
 		dir := t.TempDir()
 		acked := uint64(0)
 		for range 30 {
 			c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestKilled$")
-			c.Env = append(os.Environ(), victim+"="+dir, victimSync+"="+fmt.Sprint(sync))
+			c.Env = append(os.Environ(), victim+"="+dir, victimSync+"="+fmt.Sprint(synced))
 			out, err := c.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -34,23 +35,27 @@ func TestKilled(t *testing.T) {
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
-			kill := time.AfterFunc(time.Duration(rand.IntN(120))*time.Millisecond, func() { _ = c.Process.Kill() }) // may have ended already
+			life := time.Duration(rand.IntN(120)) * time.Millisecond
+			live := sync.OnceFunc(func() { time.AfterFunc(life, func() { _ = c.Process.Kill() }) }) // may have ended already
+			if acked > 0 { // otherwise it lives until it acknowledges a record, however long that takes
+				live()
+			}
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				var n uint64
 				if k, err := fmt.Sscanf(lines.Text(), "has %d", &n); k == 1 && err == nil && n < acked {
-					t.Errorf("sync=%v: %d records were acknowledged, %d are there", sync, acked, n)
+					t.Errorf("sync=%v: %d records were acknowledged, %d are there", synced, acked, n)
 				}
 				if k, err := fmt.Sscanf(lines.Text(), "acked %d", &n); k == 1 && err == nil {
 					acked = n
+					live()
 				}
 			}
-			kill.Stop()
 			_ = c.Wait() // it was killed
 		}
-		j := open(t, dir, sync)
+		j := open(t, dir, synced)
 		checkRange(t, read(t, j, 1), 1, j.Next()-1)
 		if acked == 0 || j.Next() <= acked {
-			t.Errorf("sync=%v: %d records were acknowledged, %d are there", sync, acked, j.Next()-1)
+			t.Errorf("sync=%v: %d records were acknowledged, %d are there", synced, acked, j.Next()-1)
 		}
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
@@ -58,8 +63,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-func appendForever(t *testing.T, dir string, sync bool) {
-	j := open(t, dir, sync)
+func appendForever(t *testing.T, dir string, synced bool) {
+	j := open(t, dir, synced)
 	fmt.Println("has", j.Next()-1)
 	for {
 		for range 1 + rand.IntN(3) {
