@@ -60,7 +60,7 @@ type workload struct {
 // start starts the named workload and waits until it is ready.
 func start(t *testing.T, name string, arguments ...string) *workload {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // kills a workload that hangs
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // kills a workload that hangs
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
 	c.Env = append(os.Environ(), workloadVariable+"="+name)
