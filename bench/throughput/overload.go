@@ -172,11 +172,12 @@ type monitor struct {
 
 func (s *server) monitor(ctx context.Context) *monitor {
 	m := &monitor{}
-	ctx, m.cancel = context.WithCancel(ctx)
+	running, cancel := context.WithCancel(ctx)
+	m.cancel = cancel
 	m.running.Go(func() {
-		for sleep(ctx, queryInterval) {
+		for sleep(running, queryInterval) {
 			began := time.Now()
-			if err := s.queryProblems(ctx); err == nil {
+			if err := s.queryProblems(ctx); err == nil { // also the last, which may be the slowest
 				m.latencies = append(m.latencies, float64(time.Since(began)))
 			} else if ctx.Err() == nil {
 				m.failed++
@@ -184,7 +185,7 @@ func (s *server) monitor(ctx context.Context) *monitor {
 		}
 	})
 	m.running.Go(func() {
-		for ok := true; ok; ok = sleep(ctx, memoryInterval) {
+		for ok := true; ok; ok = sleep(running, memoryInterval) {
 			m.memory = append(m.memory, s.memory(residentMemory))
 		}
 	})
