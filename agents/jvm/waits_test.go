@@ -163,6 +163,7 @@ func openProbes(t *testing.T) *kernel.Probes {
 func observe(t *testing.T, p *kernel.Probes, pid uint32) *join.Joiner {
 	t.Helper()
 	joiner := join.NewJoiner("/proc", "", "here")
+	joiner.Inspector.Patience = time.Minute // the machine may be busy
 	if s := joiner.Service(pid); s == nil || s.Name != "waits" {
 		t.Errorf("the service is %+v, want waits", s)
 	}

@@ -133,6 +133,7 @@ func TestNoWrongTrace(t *testing.T) {
 	t.Setenv("SIBYL_KERNEL_WAITS", strconv.Itoa(*joinedWaits))
 	w := start(t, "requests")
 	joiner := join.NewJoiner("/proc", "", "here")
+	joiner.Inspector.Patience = time.Minute // the machine may be busy
 	target := everything
 	target.Stacks = false
 	var err error
@@ -379,6 +380,7 @@ func checkRecords(t *testing.T, p *Probes, c *exec.Cmd, libraries, refused strin
 	}
 	pid := uint32(c.Process.Pid)
 	joiner := join.NewJoiner("/proc", "records", "here")
+	joiner.Inspector.Patience = time.Minute // the machine may be busy
 	joiner.Service(pid)
 	target := everything
 	target.Events = waits.Set(0).With(waits.Sleep)

@@ -30,8 +30,8 @@ func Inspect[T any](i *Inspector, inspection func() T) *Answer[T] {
 	}
 	a, done := &Answer[T]{make(chan T, 1)}, make(chan struct{})
 	go func() {
-		defer i.late.Add(-1)
 		a.c <- inspection()
+		i.late.Add(-1) // first, or it would shorten the caller's next wait
 		close(done)
 	}()
 	// Each late answer shortens the wait for others, so all together take less than twice the patience.
