@@ -20,7 +20,7 @@ import (
 // events reads the kinds of events from a stream until enough returns true.
 func events(t *testing.T, server *httptest.Server, lastID string, enough func(kind, id string) bool) (kinds []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the epochs may take a while
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/events", nil)
 	if err != nil {
