@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // The benchmark of requests over HTTP measures all states of the kernel agent.
 func TestKernelHTTP(t *testing.T) {
 	t.Setenv("SIBYL_KERNEL_SERVICE", "1")
-	r, err := KernelHTTP(t.Context(), Options{Time: 50e6, Small: true, Service: os.Args[:1]})
+	r, err := KernelHTTP(t.Context(), Options{Time: 500e6, Small: true, Service: os.Args[:1]})
 	if errors.Is(err, kernel.ErrMissing) {
 		t.Skip(err)
 	}

@@ -124,7 +124,7 @@ func (s *service) play(ctx context.Context, duration time.Duration) (ns float64,
 	begin := time.Now()
 	for i := range errs {
 		clients.Go(func() {
-			for time.Since(begin) < duration && errs[i] == nil {
+			for more := true; more; more = time.Since(begin) < duration && errs[i] == nil { // at least one
 				errs[i] = s.request(ctx)
 				count.Add(1)
 			}
