@@ -98,7 +98,7 @@ func TestDemoSeries(t *testing.T) {
 func TestOverhead(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	r := sibylbench(t, "overhead", "--rounds=1", "--time=1s", "--learning=3s", "--past=0", "--timeout=1s", "-o=json")
+	r := sibylbench(t, "overhead", "--rounds=1", "--time=3s", "--learning=3s", "--past=0", "--timeout=1s", "-o=json")
 	var got demo.Overhead
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitOK || len(got.Loads) != 3 {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
