@@ -25,7 +25,7 @@ func (c *calls) flush() {
 // healthy reports whether the history takes spans of op in [from, to), that is, whether no incident affects op's
 // service then.
 func (c *calls) healthy(op trace.Op, from, to trace.Nanos) bool {
-	return !c.Skips(c.Table().Operation(op).Service, history.Interval{From: from, To: to})
+	return !c.Skipped.Overlaps(c.Table().Operation(op).Service, history.Interval{From: from, To: to})
 }
 
 // save implements section.

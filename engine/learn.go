@@ -78,7 +78,7 @@ func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration 
 	case l.arrives(now):
 		return elapsed
 	default:
-		return max(elapsed, sites.Covered(now))
+		return max(elapsed, sites.Requests.Covered(now))
 	}
 }
 
@@ -145,13 +145,13 @@ type earlyEpochs struct {
 // divide returns the epochs of the learning period, which must end now.
 func (l *learning) divide(now trace.Nanos, sites *history.Sites) *earlyEpochs {
 	e := &earlyEpochs{arrived: l.epochs, length: l.epoch}
-	if sites.Covered(now) <= now.Sub(l.began) {
+	if sites.Requests.Covered(now) <= now.Sub(l.began) {
 		for _, a := range l.epochs {
 			e.ends = append(e.ends, a.end)
 		}
 		return e
 	}
-	e.past = sites.CoveredSince(now)
+	e.past = sites.Requests.CoveredSince(now).Start()
 	for end := now; end > e.past; end = end.Add(-e.length) {
 		e.ends = append(e.ends, end)
 	}

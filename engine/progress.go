@@ -55,7 +55,7 @@ func (p Progress) Silent() bool { return incident.Silent(p.ended, p.sites) }
 // SilenceLeft returns how much longer requests must arrive until Sibyl would notice their absence. It is 0 if it
 // already would, and before the first request. A recorded past that arrived at once counts.
 func (p Progress) SilenceLeft() time.Duration {
-	since := p.sites.Since()
+	since := p.sites.Requests.Since()
 	if since == 0 {
 		return 0
 	}

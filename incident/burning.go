@@ -125,7 +125,7 @@ func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.C
 	}
 	for i := range found[:min(located, len(found))] {
 		if ready {
-			found[i].Instances = sites.Instances(window, &c, &found[i])
+			found[i].Instances = sites.InstanceParts(window, &c, &found[i])
 		}
 	}
 	x.Requests, x.Duration, x.Mean = int(requests), duration, mean

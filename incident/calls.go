@@ -33,7 +33,7 @@ func (t *Tracker) ChangedCalls() (all []ChangedCalls) {
 
 // noteCalls notes the services of f whose only change is that they make other calls.
 func (t *Tracker) noteCalls(now trace.Nanos, f *finding, sites *compare.Comparer) {
-	ratio := t.baseline.ratio(sites.Services())
+	ratio := t.baseline.ratio(sites.Services.Len())
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
 		if s.Shape <= 0 || s.Shape < t.baseline.threshold(s, flow, f.Requests, ratio) ||

@@ -37,7 +37,7 @@ func (x *tracked) telling() (c calls) {
 // latest returns the time of the latest call that c selects, at most now, or 0 without such calls.
 func (c calls) latest(now trace.Nanos, sites *history.Sites) trace.Nanos {
 	if c.service == 0 {
-		return sites.Latest(now)
+		return sites.Requests.Latest(now)
 	}
 	return sites.LatestOf(c.service, c.operations, now)
 }
@@ -45,7 +45,7 @@ func (c calls) latest(now trace.Nanos, sites *history.Sites) trace.Nanos {
 // count returns the number of calls that c selects in the interval.
 func (c calls) count(in history.Interval, sites *history.Sites) uint64 {
 	if c.service == 0 {
-		return sites.Requests(in)
+		return sites.Requests.Total().Within(in.Slices()).Calls()
 	}
 	return sites.CallsOf(c.service, c.operations, in)
 }

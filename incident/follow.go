@@ -11,7 +11,7 @@ import (
 
 // Silent reports whether no request has come for two minutes, not counting long ones.
 func Silent(now trace.Nanos, sites *history.Sites) bool {
-	return sites.Latest(now) <= now.Add(-quiet)
+	return sites.Requests.Latest(now) <= now.Add(-quiet)
 }
 
 // growing is the minimum growth of a score that makes an incident worse. The highest score also grows by chance.
@@ -76,7 +76,7 @@ func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compar
 	})
 	for i := range x.Suspects[:min(located, len(x.Suspects))] {
 		s := &x.Suspects[i]
-		s.Instances = sites.Instances(f.window, &f.Comparison, s)
+		s.Instances = sites.InstanceParts(f.window, &f.Comparison, s)
 	}
 	x.showPlace()
 	x.measure(x.sinceOnset(now, sites))
@@ -94,7 +94,7 @@ func (t *Tracker) affect(x *tracked, sites *compare.Comparer) {
 			affected = append(affected, s.Service)
 		}
 	}
-	x.affected = sites.Callers(affected...)
+	x.affected = sites.Services.Callers(affected...)
 }
 
 // grows reports whether x is open and this epoch has at least as much evidence as any epoch before.

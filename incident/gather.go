@@ -23,7 +23,7 @@ func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	if first < 0 {
 		return
 	}
-	ratio := t.baseline.ratio(sites.Services())
+	ratio := t.baseline.ratio(sites.Services.Len())
 	var suspects []*compare.Suspect
 	for i := range f.Suspects {
 		if len(suspects) == maxGathered {

@@ -104,7 +104,7 @@ func (t *Tracker) judge(now trace.Nanos, f *finding,
 	sites *compare.Comparer,
 ) (j judgement, exceeded map[trace.Symbol]trace.Nanos) {
 	exceeded = make(map[trace.Symbol]trace.Nanos)
-	ratio := t.baseline.ratio(sites.Services())
+	ratio := t.baseline.ratio(sites.Services.Len())
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
 		if s.Score == 0 && len(s.Operations) == 0 && s.Whole.Rise == 0 &&
@@ -198,7 +198,7 @@ func (b *baseline) unusual(s *compare.Suspect, requests uint64, ratio, share flo
 // nearThreshold reports whether the evidence against s in f keeps an incident open.
 func (b *baseline) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding, sites *compare.Comparer) bool {
 	kept := b.grown(now, fine, s, f, keeping, sites)
-	return kept.SuspectOperation != nil || b.unusual(s, f.Requests, b.ratio(sites.Services()), keeping)
+	return kept.SuspectOperation != nil || b.unusual(s, f.Requests, b.ratio(sites.Services.Len()), keeping)
 }
 
 // aboveRecord returns the part of the score of s above the record of its service, or 0 if the record is higher.

@@ -53,7 +53,7 @@ func (t *Tracker) learnWindow(now trace.Nanos, c *compare.Comparison, open bool)
 // review learns the scores of the windows before the first judged one. Such windows exist if a history arrives all at
 // once, as from a replayed recording, which may take several epochs to arrive. There must be no incidents yet.
 func (b *baseline) review(now trace.Nanos, sites *compare.Comparer) {
-	first, last := now.Add(-sites.Covered(now)).Add(leastHistory+Window), now.Add(-lengths[fine].proving)
+	first, last := now.Add(-sites.Requests.Covered(now)).Add(leastHistory+Window), now.Add(-lengths[fine].proving)
 	if b.firstJudged != 0 {
 		last = min(last, b.firstJudged.Add(-Window))
 	}
@@ -62,7 +62,7 @@ func (b *baseline) review(now trace.Nanos, sites *compare.Comparer) {
 	}
 	for end := first; end <= last; end = end.Add(Window) {
 		c := sites.Compare(history.Interval{From: end.Add(-Window), To: end}, compare.Brief)
-		ratio := b.ratio(sites.Services())
+		ratio := b.ratio(sites.Services.Len())
 		unusual := func(s compare.Suspect) bool { return b.unusual(&s, c.Requests, ratio, 1) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
 			b.learn(&window{end, c.Requests, b.scores(end, &c)}, 1)

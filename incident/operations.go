@@ -175,7 +175,7 @@ func (b *baseline) grown(now trace.Nanos, of int, s *compare.Suspect,
 	j := judge{gates: b.gates, of: of, ratio: ratioFor(sites.Operations(), of, b.scales[of].healthy[:]), share: share}
 	lost := float64(b.gates.Lost) * lengths[of].window.Seconds()
 	j.enough = max(1, min(lost, b.gates.lostPart()*float64(f.Requests)*f.Duration))
-	j.started = func() bool { return sites.Started(s.Service, now.Add(-warmUp)) }
+	j.started = func() bool { return sites.Instances.Started(s.Service, now.Add(-warmUp)) }
 	judged := s.Operations
 	if b.knowsWholes(now) && (s.Whole.Rise > 0 || s.Whole.Excess > 0) && !s.Young {
 		judged = append(slices.Clip(judged), s.Whole)

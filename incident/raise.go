@@ -51,7 +51,7 @@ func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 // open adds x, which starts now. Its ID is a hash of `of` and the time.
 func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Comparer) {
 	x.ID = trace.Mix(of, uint64(now))
-	x.affected, x.skipFrom = sites.Callers(x.service), skippedFrom(x.Onset, now)
+	x.affected, x.skipFrom = sites.Services.Callers(x.service), skippedFrom(x.Onset, now)
 	x.Enter(Transition{At: now})
 	t.incidents = append(t.incidents, x)
 	for i := range t.baseline.scales {
@@ -95,7 +95,7 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bo
 		case x.Shared.Has(e.service) || explained(e, x.strongest(), sameTime, sites):
 		case explained(x.strongest(), e, sameTime, sites):
 			x.evidence, x.current, x.symptoms = evidence{service: e.service}, e, e.symptoms
-		case isNew && sites.Related(x.service, e.service): // we don't know yet which of them is the cause
+		case isNew && sites.Services.Related(x.service, e.service): // we don't know yet which of them is the cause
 		default:
 			continue
 		}
@@ -178,12 +178,12 @@ func explained(victim, cause evidence, sameTime bool, sites *compare.Comparer) b
 	switch {
 	case victim.service == cause.service:
 		return victim.score <= cause.score
-	case sites.Adjacent(victim.service, cause.service):
+	case sites.Services.Adjacent(victim.service, cause.service):
 		sameNanos := victim.opaque != cause.opaque && victim.score <= cause.score
 		return sameNanos || victim.score < dominated*cause.score && !victim.apart(cause.service)
 	default:
 		return sameTime && victim.waits && victim.score < waiting*cause.score &&
-			sites.Related(victim.service, cause.service)
+			sites.Services.Related(victim.service, cause.service)
 	}
 }
 

@@ -186,7 +186,7 @@ func (t *Tracker) followAll(now trace.Nanos, sites *compare.Comparer) (open bool
 func (t *Tracker) resume(now trace.Nanos, sites *compare.Comparer) {
 	gap := now.Sub(t.lastEpoch)
 	if t.lastEpoch != 0 && gap >= time.Minute && gap > 2*t.epochLength {
-		seen := time.Duration(sites.Minutes(now)-sites.Minutes(t.lastEpoch)) * time.Minute
+		seen := time.Duration(sites.Requests.Minutes(now)-sites.Requests.Minutes(t.lastEpoch)) * time.Minute
 		for _, x := range t.incidents {
 			if x.IsOpen() && seen < gap/2 {
 				x.Seen = x.Seen.Add(gap)
@@ -202,7 +202,7 @@ func (t *Tracker) resume(now trace.Nanos, sites *compare.Comparer) {
 // Ready reports whether the history before the current window is long enough to judge it. It counts minutes with traces
 // instead of the time since the first trace, which may have a wrong clock. The first minute may be incomplete.
 func Ready(now trace.Nanos, sites *history.Sites) bool {
-	return sites.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
+	return sites.Requests.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }
 
 // An installation must have reached these ages before we judge more than all calls of a service together.
@@ -217,7 +217,7 @@ func Left(now trace.Nanos, sites *history.Sites) time.Duration {
 	if Ready(now, sites) {
 		return 0
 	}
-	return max(time.Minute, leastHistory+Window+time.Minute-time.Duration(sites.Minutes(now))*time.Minute)
+	return max(time.Minute, leastHistory+Window+time.Minute-time.Duration(sites.Requests.Minutes(now))*time.Minute)
 }
 
 // Forget deletes the incidents that closed before instant `before`, and the oldest closed ones beyond [MaxClosed].

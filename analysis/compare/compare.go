@@ -5,7 +5,7 @@
 //     [Normal] that the window is compared with.
 //   - [history.Sites] of a running service count calls by slice of time. A [Comparer] compares the last minutes with
 //     the time before, into a [Comparison]. It also estimates when a change started ([Comparer.Onset]), names the
-//     instances that carry it ([Comparer.Instances]), and compares with the week before ([Comparer.Crept]).
+//     instances that carry it ([Comparer.InstanceParts]), and compares with the week before ([Comparer.Crept]).
 //
 // Both collect evidence site by site in a ledger, and attribute time on the wire between services with [Wires].
 //

@@ -35,19 +35,19 @@ type YoungOperation struct {
 // It takes time linear in the number of cells of the sites with calls in the window. Brief takes less: it caches its
 // verdicts on sites whose calls did not change since the last window, see [verdict].
 func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
-	h, w := m.Sites, history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
+	h, w := m.Sites, window.Slices()
 	c := m.begin(w, judge)
-	requests := h.Requests(window)
+	requests := h.Requests.Total().Within(w).Calls()
 	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 {
 		return result
 	}
-	result.Mean = float64(h.Total().Within(w).Time()) / float64(requests)
+	result.Mean = float64(h.Requests.Total().Within(w).Time()) / float64(requests)
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, judge)
 	c.long, c.running = h.Long, true
 	c.chooseTimes()
 	if judge.lasting() {
-		c.wholes = make([]wholeTimes, len(h.Names()))
+		c.wholes = make([]wholeTimes, len(h.Services.Names()))
 	}
 	c.judge(c)
 	if !judge.soft {
@@ -81,7 +81,7 @@ type Comparer struct {
 	*history.Sites
 	memory   comparing
 	indexed  *siteIndex // nil if not yet known
-	numbered uint64     // value of [history.Sites.Renumbered] for indexed
+	numbered uint64     // value of [history.Changes.Renumbered] for indexed
 	changes  uint64     // changes of the history when the comparison started
 	verdicts []verdict  // by number of the site
 	about    verdictsAbout
@@ -91,7 +91,7 @@ type Comparer struct {
 type verdictsAbout struct {
 	judge      Judge
 	length     history.Slice // of the windows
-	renumbered uint64        // value of [history.Sites.Renumbered]
+	renumbered uint64        // value of [history.Changes.Renumbered]
 }
 
 // NewComparer returns a comparer of a history.
@@ -100,8 +100,8 @@ func NewComparer(h *history.Sites) *Comparer { return &Comparer{Sites: h} }
 // begin returns w as a window that uses the memory of m. Only judges without soft use verdicts. For them, it discards
 // the verdicts if judge or the length of the window has changed, or if sites were renumbered.
 func (m *Comparer) begin(w history.Range, judge Judge) *liveWindow {
-	m.changes = m.Note(w.From)
-	if about := (verdictsAbout{judge, w.To - w.From, m.Renumbered()}); !judge.soft && about != m.about {
+	m.changes = m.Changes.Note(w.From)
+	if about := (verdictsAbout{judge, w.To - w.From, m.Changes.Renumbered()}); !judge.soft && about != m.about {
 		clear(m.verdicts)
 		m.about = about
 	}
@@ -117,16 +117,16 @@ func (m *Comparer) begin(w history.Range, judge Judge) *liveWindow {
 		m.memory.bad[i] = badCalls{shapes: m.memory.bad[i].shapes[:0]}
 	}
 	m.memory.judged = m.memory.judged[:0]
-	c := m.comparison(w, m.SkippedAny())
+	c := m.comparison(w, m.Skipped.Any())
 	c.comparing = &m.memory
 	return c
 }
 
 // index returns the index of the sites.
 func (m *Comparer) index() *siteIndex {
-	all, numbered := m.All(), m.Renumbered()
+	all, numbered := m.All(), m.Changes.Renumbered()
 	if m.indexed == nil || m.numbered != numbered || len(m.indexed.step) != len(all) {
-		m.indexed, m.numbered = indexOf(all, m.Names(), m.Table()), numbered
+		m.indexed, m.numbered = indexOf(all, m.Services.Names(), m.Table()), numbered
 	}
 	return m.indexed
 }

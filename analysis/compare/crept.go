@@ -13,16 +13,16 @@ import (
 // service together, where chance largely cancels out. Inner spans count in the local times around them.
 func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	h, w := m.Sites, history.LastHour(now)
-	c := m.comparison(w.Slices(), h.SkippedAny())
-	requests := h.Total().Within(c.window).Calls()
+	c := m.comparison(w.Slices(), h.Skipped.Any())
+	requests := h.Requests.Total().Within(c.window).Calls()
 	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 || h.Learned() != w+1 {
 		return result
 	}
-	result.Mean = float64(h.Total().Within(c.window).Time()) / float64(requests)
+	result.Mean = float64(h.Requests.Total().Within(c.window).Time()) / float64(requests)
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, Plain)
 	c.long = h.Long
-	wholes := make([]creptTimes, len(h.Names()))
+	wholes := make([]creptTimes, len(h.Services.Names()))
 	for i := 1; i < len(c.sites); i++ {
 		last := h.Series(int32(i)).Week.Last(than)
 		if last == nil || last.Growth() == 0 || c.sites[i].Inner {
@@ -53,7 +53,7 @@ func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	result.Suspects = c.rank()
 	for i := range result.Suspects {
 		s := &result.Suspects[i]
-		s.Whole = wholes[h.NumberOf(s.Service)].operation(c.ledger)
+		s.Whole = wholes[h.Services.Number(s.Service)].operation(c.ledger)
 	}
 	return result
 }

@@ -12,30 +12,32 @@ import (
 // comparison with the hours just before, and growth since the first minutes doesn't show against any history. Grown
 // sets only Whole and Operations of suspects. Growth that most services share, as with more traffic, doesn't count.
 func (m *Comparer) Grown(window history.Interval) Comparison {
-	w := history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
-	c := m.comparison(w, m.SkippedAny())
-	requests := m.Total().Within(w).Calls()
+	w := window.Slices()
+	c := m.comparison(w, m.Skipped.Any())
+	requests := m.Requests.Total().Within(w).Calls()
 	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 {
 		return result
 	}
-	result.Mean = float64(m.Total().Within(w).Time()) / float64(requests)
+	result.Mean = float64(m.Requests.Total().Within(w).Time()) / float64(requests)
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, Plain)
-	covered := history.SliceOf(m.CoveredSince(window.To))
-	wholes := make([]grownTimes, len(m.Names()))
-	operations := make([]map[history.Callee]*grownTimes, len(m.Names()))
+	covered := m.Requests.CoveredSince(window.To)
+	wholes := make([]grownTimes, len(m.Services.Names()))
+	operations := make([]map[history.Callee]*grownTimes, len(m.Services.Names()))
 	for i := 1; i < len(c.sites); i++ {
 		service, known := c.ownerOf(int32(i))
 		if _, long := m.Long(int32(i)); !known || long || c.sites[i].Inner {
 			continue
 		}
-		c.site.Cells = m.Series(int32(i)).LocalTimes().Unpack(c.site.Cells)
+		c.skip(c.sites[i].Service)
+		series := m.Series(int32(i))
+		c.site.Cells = series.LocalTimes().Unpack(c.site.Cells)
 		now := c.site.Within(w)
-		early, known := m.Early(int32(i), c.site.Cells, w.From, covered)
+		early, known := series.Early(c.site.Cells, w.From, covered, c.skipped)
 		if len(now) == 0 || !known {
 			continue
 		}
-		usual := m.Series(int32(i)).Week.Usual(w.To - 1) // a nightly job is a habit after two nights
+		usual := series.Week.Usual(w.To - 1) // a nightly job is a habit after two nights
 		for k := range early {
 			early[k].Nanos = max(early[k].Nanos, usual)
 		}
@@ -54,7 +56,7 @@ func (m *Comparer) Grown(window history.Interval) Comparison {
 	}
 	shared := sharedGrowth(wholes)
 	for _, number := range c.byName() {
-		s := Suspect{Service: m.Names()[number], Opaque: c.opaque[number]}
+		s := Suspect{Service: m.Services.Names()[number], Opaque: c.opaque[number]}
 		s.Whole = wholes[number].operation(shared, c.ledger)
 		for of, times := range operations[number] {
 			if o := times.operation(shared, c.ledger); o.Score > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Constants of [Comparer.Instances]. They are ratios of costs within one service and window, so they don't depend on
+// Constants of [Comparer.InstanceParts]. They are ratios of costs within one service and window, so they don't depend on
 // the application.
 const (
 	// clearlyMore is the minimum ratio of the cost of a call with a value to the cost of a call with another value.
@@ -23,7 +23,7 @@ const (
 	maxListed = 10
 )
 
-// Instances returns the values of attributes that distinguish instances, hosts, zones and versions and carry most of
+// InstanceParts returns the values of attributes that distinguish instances, hosts, zones and versions and carry most of
 // the cost of a service in a window: their calls cost clearly more than the other calls of the service. c is the
 // comparison of the window, and s one of its suspects.
 //
@@ -36,11 +36,11 @@ const (
 //
 // A slow instance makes its host, its zone and its version slow. These are not listed as well, unless no other instance
 // has the version.
-func (m *Comparer) Instances(window history.Interval, c *Comparison, s *Suspect) []InstancePart {
+func (m *Comparer) InstanceParts(window history.Interval, c *Comparison, s *Suspect) []InstancePart {
 	x := m.instancesOf(window, c, s)
 	var all []InstancePart
 	for _, key := range history.InstanceKeys {
-		listed := x.compare(m.InstancesOf(s.Service, key))
+		listed := x.compare(m.Instances.Of(s.Service, key))
 		all = append(all, slices.DeleteFunc(listed, func(a InstancePart) bool {
 			return slices.ContainsFunc(all, func(b InstancePart) bool { return b.accountsFor(&a) })
 		})...)
@@ -51,9 +51,9 @@ func (m *Comparer) Instances(window history.Interval, c *Comparison, s *Suspect)
 
 // instancesOf returns a comparison of the instances of s, a suspect of c.
 func (m *Comparer) instancesOf(window history.Interval, c *Comparison, s *Suspect) instanceComparison {
-	w := history.Range{From: history.SliceOf(window.From), To: history.SliceOf(window.To)}
+	w := window.Slices()
 	return instanceComparison{
-		liveWindow: m.comparison(w, m.Skipped(s.Service)),
+		liveWindow: m.comparison(w, m.Skipped.Of(s.Service)),
 		duration:   c.Duration,
 		least:      leastVisible * s.Score * float64(c.Requests),
 	}
@@ -65,7 +65,7 @@ func (p *InstancePart) accountsFor(q *InstancePart) bool {
 	return p.Part >= carried*q.Part && (q.Key != history.VersionKey || p.Calls != q.Calls)
 }
 
-// instanceComparison is the state of one call of Instances.
+// instanceComparison is the state of one call of InstanceParts.
 type instanceComparison struct {
 	*liveWindow
 	duration, least float64 // the unit of times; the minimum cost of all values

@@ -19,7 +19,7 @@ import (
 func listed(f *tracetest.Fleet, h *history.Sites, w history.Interval) (all []string) {
 	c := NewComparer(h).Compare(w, Steady)
 	i := slices.IndexFunc(c.Suspects, func(s Suspect) bool { return s.Service == f.Table.Symbol("cart") })
-	for _, x := range NewComparer(h).Instances(w, &c, &c.Suspects[i]) {
+	for _, x := range NewComparer(h).InstanceParts(w, &c, &c.Suspects[i]) {
 		all = append(all, fmt.Sprintf("%s=%s %.1f of %d", f.Table.Text(x.Key), f.Table.Text(x.Value), x.Part, x.Of))
 	}
 	return all

@@ -97,11 +97,11 @@ type badShape struct {
 // skip sets c.skipped to the skipped times of service.
 func (c *liveWindow) skip(service int32) {
 	if c.skips == nil {
-		c.skips = make([]serviceSkips, len(c.h.Names()))
+		c.skips = make([]serviceSkips, len(c.h.Services.Names()))
 	}
 	s := &c.skips[service]
 	if !s.known {
-		*s = serviceSkips{c.h.Skipped(c.h.Names()[service]).Before(c.window.From), true}
+		*s = serviceSkips{c.h.Skipped.Of(c.h.Services.Names()[service]).Before(c.window.From), true}
 	}
 	c.skipped = s.Ranges
 }
@@ -120,13 +120,13 @@ func (c *liveWindow) past(all history.Cells, kept *history.Cells) history.Cells 
 // If all of the history is skipped, the skipped traces count. If there is no history, the window counts.
 func (c *liveWindow) usual() float64 {
 	skipped := c.skipped
-	traces := c.past(c.h.Total(), &c.kept)
+	traces := c.past(c.h.Requests.Total(), &c.kept)
 	if len(traces) == 0 {
 		c.skipped = nil
-		traces = c.past(c.h.Total(), &c.kept)
+		traces = c.past(c.h.Requests.Total(), &c.kept)
 	}
 	if c.skipped = skipped; len(traces) == 0 {
-		traces = c.h.Total().Within(c.window)
+		traces = c.h.Requests.Total().Within(c.window)
 	}
 	return max(1, float64(traces.Time())/max(1, float64(traces.Calls())))
 }
@@ -139,7 +139,7 @@ func (c *liveWindow) graph() graph {
 	g := graph{
 		table:  h.Table(),
 		sites:  h.All(),
-		names:  h.Names(),
+		names:  h.Services.Names(),
 		opaque: opaque,
 		callee: callees,
 		behind: c.behind,

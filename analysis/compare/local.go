@@ -34,7 +34,7 @@ type callsOfService struct {
 // chooseTimes decides for each service whether it is judged by local times.
 func (c *liveWindow) chooseTimes() {
 	c.local = nil
-	services := make([]callsOfService, len(c.h.Names()))
+	services := make([]callsOfService, len(c.h.Services.Names()))
 	for i := range c.h.All() {
 		if s := &c.h.All()[i]; s.Inner {
 			services[s.Service].inner = true
@@ -64,7 +64,7 @@ func (c *liveWindow) chooseTimes() {
 func (s *callsOfService) add(c *liveWindow, number int32) {
 	c.skip(c.h.All()[number].Service)
 	times := c.h.Series(number).LocalTimes()
-	before, _ := c.h.Before(times, c.window.From, c.skipped)
+	before, _ := times.Before(c.window.From, c.skipped, &c.h.Changes)
 	now := times.InWindow(c.window, c.screening.now)
 	c.screening.now = now[:0]
 	s.before += float64(before)
@@ -80,7 +80,7 @@ func (s *callsOfService) addInner(c *liveWindow, number int32) {
 	}
 	c.skip(c.h.All()[number].Service)
 	times := &c.h.Series(number).Times
-	before, _ := c.h.Before(times, c.window.From, c.skipped)
+	before, _ := times.Before(c.window.From, c.skipped, &c.h.Changes)
 	cells := times.InWindow(c.window, c.screening.now)
 	c.screening.now = cells[:0]
 	now, expected := float64(cells.Calls()), float64(before)*s.now/s.before

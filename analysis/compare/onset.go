@@ -23,8 +23,8 @@ const (
 // shift of known size in normal noise (Page, "Continuous inspection schemes", Biometrika 41, 1954). Single slices count
 // little, so that one slow request shortly before a change isn't its start.
 func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Nanos {
-	r := history.Range{From: history.SliceOf(within.From), To: history.SliceOf(within.To)}
-	losses := m.losses(m.NumberOf(service), r)
+	r := within.Slices()
+	losses := m.losses(m.Services.Number(service), r)
 	after := 0.0
 	last := losses[max(0, len(losses)-int(settled/history.SliceLength)):]
 	for _, x := range last {
@@ -36,14 +36,14 @@ func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Na
 			most, onset = sum, r.From+history.Slice(i)
 		}
 	}
-	return trace.Nanos(onset) * trace.Nanos(history.SliceLength)
+	return onset.Start()
 }
 
 // losses returns, by slice, the time and the calls that a service and its neighbours lose relative to the history
 // before r. The unit is a request.
 func (m *Comparer) losses(service int32, r history.Range) []float64 {
 	h, sites := m.Sites, m.All()
-	c := m.comparison(r, h.SkippedAny())
+	c := m.comparison(r, h.Skipped.Any())
 	usual := c.usual()
 	c.chooseTimes()
 	callees, _ := h.Callees(nil)

@@ -17,7 +17,7 @@ import (
 // until] and contain all later calls of the site. The zero value is no verdict.
 type verdict struct {
 	from, until history.Slice
-	changes     uint64 // of the history, see [history.Sites.ChangedSince]
+	changes     uint64 // of the history, see [history.Changes.Since]
 	calls       uint32
 	mean, limit float64
 	onPath      float64 // see [siteTime]
@@ -58,7 +58,7 @@ type screening struct {
 func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 	s, known := c.h.Series(number), &c.of.verdicts[number]
 	if known.from <= c.window.From && c.window.From <= known.until &&
-		s.Last() < c.window.To && !c.h.ChangedSince(number, known.changes) {
+		s.Last() < c.window.To && !c.h.Changes.Since(s, known.changes) {
 		return *known, true
 	}
 	*known = verdict{}
@@ -71,7 +71,7 @@ func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 	}
 	x.shapes = x.shapes[:0]
 	if k := len(c.skipped); k > 0 && before > 0 && encoded.Peek().Slice < c.skipped[k-1].To {
-		before, _ = c.h.Before(&s.Times, c.window.From, c.skipped)
+		before, _ = s.Before(c.window.From, c.skipped, &c.h.Changes)
 	}
 	if before < history.MinHistory || n > math.MaxUint32 {
 		return v, false

@@ -24,7 +24,7 @@ func TestVerdicts(t *testing.T) {
 	held := func() (n int) {
 		for i := 1; i <= h.Len(); i++ {
 			v := &c.verdicts[i]
-			if v.calls > 0 && !h.ChangedSince(int32(i), v.changes) {
+			if v.calls > 0 && !h.Changes.Since(h.Series(int32(i)), v.changes) {
 				n++
 			}
 		}

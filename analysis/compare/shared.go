@@ -40,7 +40,7 @@ func (m *Comparer) Shared(window history.Interval, c *Comparison, suspects []*Su
 	for _, s := range suspects {
 		x := m.instancesOf(window, c, s)
 		for _, key := range history.PlaceKeys {
-			costs, total := x.costs(m.InstancesOf(s.Service, key))
+			costs, total := x.costs(m.Instances.Of(s.Service, key))
 			if len(costs) > 1 && (total <= 0 || total < x.least) {
 				continue
 			}

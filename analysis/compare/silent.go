@@ -49,7 +49,7 @@ func (c *liveWindow) chargeSilent(number int32) {
 		}
 	}
 	rate := float64(past.Within(steady).Calls()) / float64(steady.To-steady.From)
-	since := history.Range{From: end, To: c.window.To - history.Slice(c.h.StillOpen(number)/history.SliceLength)}
+	since := history.Range{From: end, To: c.window.To - history.Slice(c.h.Series(number).StillOpen()/history.SliceLength)}
 	if rate*float64(since.To-since.From) < leastMissing || !c.observed() { // before reading all sites
 		return
 	}
@@ -92,7 +92,7 @@ func (c *liveWindow) trafficSince(then history.Range) float64 {
 func (c *liveWindow) observed() bool {
 	for i := range c.parts {
 		part := c.window.Part(i, c.parts)
-		if len(c.h.Total().Within(part)) == 0 {
+		if len(c.h.Requests.Total().Within(part)) == 0 {
 			return false
 		}
 	}

@@ -169,6 +169,6 @@ func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
 // typicalBefore returns the typical own time of the calls at site `number` before the window, in octaves, and their
 // number.
 func (c *liveWindow) typicalBefore(number int32) (octaves float64, before uint64) {
-	before, logs := c.h.Before(c.times(number), c.window.From, c.skipped)
+	before, logs := c.times(number).Before(c.window.From, c.skipped, &c.h.Changes)
 	return float64(logs) / float64(max(1, before)) / history.LogsPerOctave, before
 }

@@ -34,18 +34,18 @@ const (
 // service and value. Instances are named by service.instance.id, the pod or the host: the first attribute with enough
 // values.
 func Unequal(h *history.Sites, now trace.Nanos) (all []UnequalInstance) {
-	if len(h.Total()) == 0 {
+	if len(h.Requests.Total()) == 0 {
 		return nil
 	}
 	values := make(map[[2]trace.Symbol][]history.Instance) // by service and key
-	for _, v := range h.AllInstances() {
+	for _, v := range h.Instances.All() {
 		if v.Value != 0 && slices.Contains(history.MachineKeys, v.Key) {
 			of := [2]trace.Symbol{v.Service, v.Key}
 			values[of] = append(values[of], v)
 		}
 	}
-	whole := history.Range{From: h.Total()[0].Slice, To: history.SliceOf(now)}
-	for _, service := range slices.Sorted(slices.Values(h.Names()[1:])) {
+	whole := history.Range{From: h.Requests.Total()[0].Slice, To: history.SliceOf(now)}
+	for _, service := range slices.Sorted(slices.Values(h.Services.Names()[1:])) {
 		for _, key := range history.MachineKeys {
 			if of := values[[2]trace.Symbol{service, key}]; len(of) > leastSiblings {
 				all = append(all, unequal(of, whole)...)

@@ -21,6 +21,9 @@ func SliceOf(t trace.Nanos) Slice { return Slice(int64(t) / int64(SliceLength)) 
 // SlicesPerMinute is the number of slices of a minute.
 const SlicesPerMinute = Slice(time.Minute / SliceLength)
 
+// Start returns the start of s.
+func (s Slice) Start() trace.Nanos { return trace.Nanos(s) * trace.Nanos(SliceLength) }
+
 func (s Slice) minute() Slice { return s - s%SlicesPerMinute }
 
 // Range is the slices [From, To).

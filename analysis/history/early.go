@@ -99,13 +99,13 @@ func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 // would miss growth that started in the first minutes. After that, or if the first half hour is unknown, they are the
 // mean of the first two known hours of the last day. If these are unknown, for example during a long incident, the
 // first half hour is used again.
-func (h *Sites) Early(number int32, all Cells, at, covered Slice) (e Early, known bool) {
-	w := h.series[number].Week
+func (s *Series) Early(all Cells, at, covered Slice, skipped Ranges) (e Early, known bool) {
+	w := s.Week
 	switch {
 	case w != nil && w.first.from != 0:
 		e = w.first.before(at)
 	case len(all) > 0:
-		e = earlyOf(all, max(all[0].Slice, covered), at, h.skipped.of(h.names[h.sites[number].Service]))
+		e = earlyOf(all, max(all[0].Slice, covered), at, skipped)
 	}
 	if w.KnownFor(at.Hour()) > HoursPerDay || !e.known() {
 		if mean := w.early(at); mean != 0 {

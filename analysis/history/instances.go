@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -32,19 +33,19 @@ const (
 	maxValues = 64
 )
 
-// instances is the history of the values of InstanceKeys, by service.
-type instances struct {
+// Instances is the history of the values of InstanceKeys, by service.
+type Instances struct {
 	series map[InstanceKey]*InstanceSeries
 	values map[InstanceKey]int // number of values by service and key; value 0
 }
 
-func newInstances() instances {
-	return instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
+func newInstances() Instances {
+	return Instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
 }
 
-// of returns the series of k, which it adds if needed, or the series of the values without room if there is no room for
+// admit returns the series of k, which it adds if needed, or the series of the values without room if there is no room for
 // k. It returns nil if there is no room for that series either.
-func (h *instances) of(k InstanceKey) *InstanceSeries {
+func (h *Instances) admit(k InstanceKey) *InstanceSeries {
 	if s := h.series[k]; s != nil {
 		return s
 	}
@@ -53,14 +54,14 @@ func (h *instances) of(k InstanceKey) *InstanceSeries {
 		if k == rest {
 			return nil
 		}
-		return h.of(rest)
+		return h.admit(rest)
 	}
 	s := &InstanceSeries{}
 	h.put(k, s)
 	return s
 }
 
-func (h *instances) put(k InstanceKey, s *InstanceSeries) {
+func (h *Instances) put(k InstanceKey, s *InstanceSeries) {
 	h.series[k] = s
 	if k.Value != 0 {
 		h.values[k.rest()]++
@@ -68,7 +69,7 @@ func (h *instances) put(k InstanceKey, s *InstanceSeries) {
 }
 
 // merge adds the places of a tally. Values are added in the order of their keys. Slices before folded cover minutes.
-func (h *instances) merge(t *Tally, folded Slice) {
+func (h *Instances) merge(t *Tally, folded Slice) {
 	of := make(map[InstanceKey]*InstanceSeries)
 	for _, x := range t.places.list {
 		for i, value := range x.values {
@@ -78,7 +79,7 @@ func (h *instances) merge(t *Tally, folded Slice) {
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(of), InstanceKey.compare) {
-		of[k] = h.of(k)
+		of[k] = h.admit(k)
 	}
 	for at, s := range t.slices {
 		if at < folded {
@@ -104,7 +105,7 @@ func (s *InstanceSeries) merge(at Slice, c *placeCell) {
 
 // age ages each value by the aging that `of` returns for its service. Values without calls are deleted. If there is no
 // room for further values, values without calls since slice `since` are deleted, too.
-func (h *instances) age(of func(service trace.Symbol) *aging, since Slice) {
+func (h *Instances) age(of func(service trace.Symbol) *aging, since Slice) {
 	for k, s := range h.series {
 		a := of(k.Service)
 		s.age(a)
@@ -120,7 +121,7 @@ func (h *instances) age(of func(service trace.Symbol) *aging, since Slice) {
 }
 
 // forget deletes the calls of service before slice `before`.
-func (h *instances) forget(service trace.Symbol, before Slice) {
+func (h *Instances) forget(service trace.Symbol, before Slice) {
 	for k := range h.series {
 		if k.Service == service {
 			h.replace(k, func(all Cells) Cells { return all.Within(Range{before, maxSlice}) })
@@ -129,7 +130,7 @@ func (h *instances) forget(service trace.Symbol, before Slice) {
 }
 
 // replace replaces the cells of k by the result of kept, and deletes the value if no calls are left.
-func (h *instances) replace(k InstanceKey, kept func(Cells) Cells) {
+func (h *Instances) replace(k InstanceKey, kept func(Cells) Cells) {
 	s := h.series[k]
 	s.Counts.pack(kept(s.Counts.Unpack(nil)))
 	s.Errors.pack(kept(s.Errors.Unpack(nil)))
@@ -137,7 +138,7 @@ func (h *instances) replace(k InstanceKey, kept func(Cells) Cells) {
 }
 
 // deleteEmpty deletes k if it has no calls.
-func (h *instances) deleteEmpty(k InstanceKey) {
+func (h *Instances) deleteEmpty(k InstanceKey) {
 	if !h.series[k].empty() {
 		return
 	}
@@ -151,19 +152,9 @@ func (h *instances) deleteEmpty(k InstanceKey) {
 
 // Started reports whether an instance of service has had its first kept calls since the slice of `since`. Another
 // version or a move to another place counts, too.
-func (h *Sites) Started(service trace.Symbol, since trace.Nanos) bool {
-	return h.began(service, since, func(trace.Symbol) bool { return true })
-}
-
-// Deployed reports whether a version of service has had its first kept calls since the slice of `since`.
-func (h *Sites) Deployed(service trace.Symbol, since trace.Nanos) bool {
-	return h.began(service, since, func(key trace.Symbol) bool { return key == VersionKey })
-}
-
-// began reports whether a value of the attributes that `of` selects has had its first calls since the slice of `since`.
-func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace.Symbol) bool) bool {
-	for k, s := range h.instances.series {
-		if k.Service == service && k.Value != 0 && of(k.Key) && s.First() >= SliceOf(since) {
+func (h *Instances) Started(service trace.Symbol, since trace.Nanos) bool {
+	for k, s := range h.series {
+		if k.Service == service && k.Value != 0 && s.First() >= SliceOf(since) {
 			return true
 		}
 	}
@@ -175,9 +166,9 @@ const hostSlices = 30
 
 // OnlyHost returns the host that all instances of service ran on in the last five minutes. It returns 0 if there were
 // several hosts or no calls, or if its spans name no host.
-func (h *Sites) OnlyHost(service trace.Symbol, now trace.Nanos) (only trace.Symbol) {
+func (h *Instances) OnlyHost(service trace.Symbol, now trace.Nanos) (only trace.Symbol) {
 	recent := Range{SliceOf(now) - hostSlices, SliceOf(now) + 1}
-	for _, v := range h.InstancesOf(service, hostKey) {
+	for _, v := range h.Of(service, hostKey) {
 		switch calls := v.Within(recent).Calls(); {
 		case calls == 0:
 		case only != 0 || v.Value == 0:
@@ -195,11 +186,18 @@ type Instance struct {
 	*InstanceSeries
 }
 
-// InstancesOf returns the histories of the values of an attribute of the spans of a service, ordered by value. Value 0
-// stands for all values without room.
-func (h *Sites) InstancesOf(service, key trace.Symbol) (all []Instance) {
-	for k, s := range h.instances.series {
-		if k.Service == service && k.Key == key {
+// Of returns the histories of the values of an attribute of the spans of a service, ordered by value. Value 0 stands for
+// all values without room.
+func (h *Instances) Of(service, key trace.Symbol) []Instance {
+	return h.sorted(func(k InstanceKey) bool { return k.Service == service && k.Key == key })
+}
+
+// All returns the histories of all values, ordered by service, attribute and value.
+func (h *Instances) All() []Instance { return h.sorted(func(InstanceKey) bool { return true }) }
+
+func (h *Instances) sorted(selects func(InstanceKey) bool) (all []Instance) {
+	for k, s := range h.series {
+		if selects(k) {
 			all = append(all, Instance{k, s})
 		}
 	}
@@ -207,12 +205,63 @@ func (h *Sites) InstancesOf(service, key trace.Symbol) (all []Instance) {
 	return all
 }
 
-// AllInstances returns the histories of all values, ordered by service, attribute and value.
-func (h *Sites) AllInstances() []Instance {
-	all := make([]Instance, 0, len(h.instances.series))
-	for k, s := range h.instances.series {
-		all = append(all, Instance{k, s})
+// InstanceUse counts the calls that spans with one value of an attribute answered, with the time that they account for.
+type InstanceUse struct {
+	Key, Value trace.Symbol
+	First      trace.Nanos // start of the slice of its first kept calls
+	Last       trace.Nanos // end of the slice of its last calls
+	Now        Usage
+}
+
+// Uses returns the instances, hosts, zones and versions of service with calls since the slice of `since`, as values of
+// the attributes that distinguish them, with their use in now. They are ordered by key, the most specific first, and
+// value. It leaves out the values without room.
+func (h *Instances) Uses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
+	w := now.Slices()
+	var all []InstanceUse
+	for _, key := range InstanceKeys {
+		for _, s := range h.Of(service, key) {
+			if s.Value == 0 || s.Last() < SliceOf(since) {
+				continue
+			}
+			x := InstanceUse{
+				Key:   key,
+				Value: s.Value,
+				First: s.First().Start(),
+				Last:  (s.Last() + 1).Start(),
+			}
+			cells := s.Within(w)
+			x.Now = Usage{Calls: cells.Calls(), Nanos: cells.Time(), Failed: s.Errors.Within(w).Calls()}
+			all = append(all, x)
+		}
 	}
-	slices.SortFunc(all, func(a, b Instance) int { return a.compare(b.InstanceKey) })
 	return all
+}
+
+func (h *Instances) appendTo(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(len(h.series)))
+	for _, k := range slices.SortedFunc(maps.Keys(h.series), InstanceKey.compare) {
+		s := h.series[k]
+		b = codec.AppendWords(b, uint64(k.Service), uint64(k.Key), uint64(k.Value))
+		b = s.Errors.appendTo(s.Counts.appendTo(b, timed), 0)
+	}
+	return b
+}
+
+func (h *Instances) read(r *codec.Reader) {
+	n := r.Count(26)
+	r.Check(n <= maxInstances)
+	last := InstanceKey{}
+	for range n {
+		k := InstanceKey{trace.Symbol(r.Word()), trace.Symbol(r.Word()), trace.Symbol(r.Word())}
+		r.Check(last.compare(k) < 0)
+		s := &InstanceSeries{}
+		s.pack(readCells(r, func(x *Cell) { x.Nanos = r.Varint() }))
+		s.Errors.pack(readCells(r, nil))
+		if r.Bad() {
+			return
+		}
+		h.put(k, s)
+		last = k
+	}
 }

@@ -95,7 +95,7 @@ func TestInstancesBounded(t *testing.T) {
 		}
 		h.Merge(tally)
 	}
-	if got := len(h.instances.series); got != maxInstances {
+	if got := len(h.Instances.series); got != maxInstances {
 		t.Errorf("%d values, want %d", got, maxInstances)
 	}
 	one := NewSites(table)
@@ -109,12 +109,12 @@ func TestInstancesBounded(t *testing.T) {
 		tally.slice(0).place(tally.places.of(tr, 0)).calls++
 	}
 	one.Merge(tally)
-	rest := one.instances.series[InstanceKey{Service: 1, Key: pod}].Unpack(nil)
-	if got := len(one.instances.series); got != maxValues+1 || rest.Calls() != 1000-maxValues {
+	rest := one.Instances.series[InstanceKey{Service: 1, Key: pod}].Unpack(nil)
+	if got := len(one.Instances.series); got != maxValues+1 || rest.Calls() != 1000-maxValues {
 		t.Errorf("%d values, %d calls of the rest; want %d and %d", got, rest.Calls(), maxValues+1, 1000-maxValues)
 	}
-	one.instances.age(func(trace.Symbol) *aging { return &aging{} }, 0)
-	if len(one.instances.series)+len(one.instances.values) != 0 {
+	one.Instances.age(func(trace.Symbol) *aging { return &aging{} }, 0)
+	if len(one.Instances.series)+len(one.Instances.values) != 0 {
 		t.Error("values without calls take room")
 	}
 }

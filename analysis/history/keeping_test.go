@@ -16,7 +16,7 @@ func TestSitesKept(t *testing.T) {
 	h := NewSites(table)
 	h.Merge(callsAt(table, 0, 4*time.Hour, int64(100*time.Millisecond)))
 	h.Age(trace.Nanos(4 * time.Hour))
-	if first := h.total[0].Slice; time.Duration(first)*SliceLength < 2*time.Hour-time.Minute ||
+	if first := h.Requests.total[0].Slice; time.Duration(first)*SliceLength < 2*time.Hour-time.Minute ||
 		time.Duration(first)*SliceLength > 2*time.Hour+time.Minute {
 		t.Errorf("the history begins after %v of 4h", time.Duration(first)*SliceLength)
 	}
@@ -65,14 +65,14 @@ func TestSitesEvicted(t *testing.T) {
 	for at := pause; at <= last; at += pause {
 		merge(tallyOf(table, "kept", 0, 1, at), at)
 	}
-	if h.Len() != 1 || h.Services() != 1 || h.shapes != 1 {
+	if h.Len() != 1 || h.Services.Len() != 1 || h.shapes != 1 {
 		t.Errorf("%d sites of %d services with %d shapes; want only the one that is called",
-			h.Len(), h.Services(), h.shapes)
+			h.Len(), h.Services.Len(), h.shapes)
 	}
 	if got := h.series[1].Unpack(nil).Calls(); got != uint64(last/pause+1) {
 		t.Errorf("%d calls of the site that was kept", got)
 	}
-	if got := len(h.instances.series); got != 1+left+1 {
+	if got := len(h.Instances.series); got != 1+left+1 {
 		t.Errorf("%d instances, want the one that is called and those of the service with few", got)
 	}
 	for i := range MaxSites / (serviceSites - 1) {
@@ -116,12 +116,12 @@ func TestSitesOfService(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) ||
-		restored.crowds[table.Symbol("shop")] != serviceSites+1 {
+		restored.Services.sites[restored.Services.Number(table.Symbol("shop"))] != serviceSites+1 {
 		t.Error("a restart changes the content")
 	}
 	const later = Span + 20*time.Minute
 	merge(tallyOf(table, "cart", 0, 100, later), later)
-	if h.Len() != 100+10 || h.crowds[table.Symbol("backup")] != 10 {
+	if h.Len() != 100+10 || h.Services.sites[h.Services.Number(table.Symbol("backup"))] != 10 {
 		t.Errorf("%d sites after two hours, want those of the services with few", h.Len())
 	}
 }
@@ -132,7 +132,7 @@ func TestInstancesReplaced(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)
 	counted := func(pod string) bool {
-		return h.instances.series[InstanceKey{table.Symbol("cart"), InstanceKeys[1], table.Symbol(pod)}] != nil
+		return h.Instances.series[InstanceKey{table.Symbol("cart"), InstanceKeys[1], table.Symbol(pod)}] != nil
 	}
 	end := Span + 20*time.Minute
 	for at := time.Duration(0); at < end; at += time.Minute {
@@ -189,7 +189,7 @@ func TestAccept(t *testing.T) {
 		SliceOf(window.From) - 1: true,
 		SliceOf(window.From):     false, SliceOf(window.To): false, SliceOf(window.To) + 1: true,
 	} {
-		if h.skipped.of(service).Contains(s) != want {
+		if h.Skipped.Of(service).Contains(s) != want {
 			t.Errorf("slice %d of [%d, %d] skipped: %t", s, SliceOf(window.From), SliceOf(window.To), !want)
 		}
 	}
@@ -202,7 +202,7 @@ func TestAccept(t *testing.T) {
 		for k := range s.Shapes {
 			old = old || s.Shapes[k].Unpack(nil)[0].Slice < SliceOf(window.From)
 		}
-		number := h.serviceNumbers[service]
+		number := h.Services.Number(service)
 		switch mine := h.sites[i].Service == number || callees[i].Service == number; {
 		case mine && old:
 			t.Errorf("site %d has calls before the interval", i)

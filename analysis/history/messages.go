@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on [messages].
+// Limits on [Messages].
 const (
 	// maxMessages is the maximum number of messages. They take less than 10 MB.
 	maxMessages = 1 << 17
@@ -26,10 +26,10 @@ const (
 	mostRare = 12
 )
 
-// messages finds the time between the span that sent a message and the span of another trace that took it. The traces
+// Messages finds the time between the span that sent a message and the span of another trace that took it. The traces
 // close at different times and in different shards, so either may come first. We keep a message or not depending on its
 // identity and on the number of all messages, so the result does not depend on the order of arrival.
-type messages struct {
+type Messages struct {
 	// rarity is the binary logarithm of the number of messages for each kept message. It rises by 1 each time there are
 	// too many, and falls again when there are few. A kept message stands for the others.
 	rarity int
@@ -60,17 +60,17 @@ func (x taking) compare(y taking) int {
 		cmp.Compare(x.service, y.service), cmp.Compare(x.slice, y.slice), cmp.Compare(x.within, y.within))
 }
 
-// Messages counts the messages that one trace sent and another one took. It has counted the time in the queue for
+// Joined counts the messages that one trace sent and another one took. The history has counted the time in the queue for
 // joined messages. The senders of lost messages were not sampled, or sent them too long ago. Neither number is complete
 // if there are too many messages.
-func (h *Sites) Messages() (joined, lost uint64) { return h.messages.joined, h.messages.lost }
+func (m *Messages) Joined() (joined, lost uint64) { return m.joined, m.lost }
 
-func (m *messages) keeps(message trace.SpanID) bool {
+func (m *Messages) keeps(message trace.SpanID) bool {
 	return bits.TrailingZeros64(uint64(message)) >= m.rarity
 }
 
 // send adds a message. If a message was sent twice, as by a repeated span, the first time counts.
-func (m *messages) send(message trace.SpanID, x sending) {
+func (m *Messages) send(message trace.SpanID, x sending) {
 	if !m.keeps(message) {
 		return
 	}
@@ -84,7 +84,7 @@ func (m *messages) send(message trace.SpanID, x sending) {
 }
 
 // take adds x, unless its message is not kept.
-func (m *messages) take(x taking) {
+func (m *Messages) take(x taking) {
 	if m.keeps(x.message) {
 		m.taken = append(m.taken, x)
 		m.bound()
@@ -92,20 +92,20 @@ func (m *messages) take(x taking) {
 }
 
 // bound deletes half of the messages, selected by their identities, as long as there are too many.
-func (m *messages) bound() {
+func (m *Messages) bound() {
 	for len(m.sent)+len(m.taken) > maxMessages && m.rarity < 64 {
 		m.thin(m.rarity + 1)
 	}
 }
 
-func (m *messages) thin(rarity int) {
+func (m *Messages) thin(rarity int) {
 	m.rarity = rarity
 	maps.DeleteFunc(m.sent, func(message trace.SpanID, _ sending) bool { return !m.keeps(message) })
 	m.taken = slices.DeleteFunc(m.taken, func(x taking) bool { return !m.keeps(x.message) })
 }
 
 // merge adds the messages of o.
-func (m *messages) merge(o *messages) {
+func (m *Messages) merge(o *Messages) {
 	if o.rarity > m.rarity {
 		m.thin(o.rarity)
 	}
@@ -151,10 +151,10 @@ func (t *Tally) take(p *critpath.Path, into Slice) {
 	}
 }
 
-// JoinMessages counts the times that messages waited until a span of another trace took them, as far as both traces are
-// known, and forgets old messages. Call it once per epoch, after the tallies of that epoch, because it may add sites.
-func (h *Sites) JoinMessages(now trace.Nanos) {
-	m, waits := &h.messages, NewTally()
+// join counts the times that messages waited until a span of another trace took them, as far as both traces are known,
+// and forgets old messages.
+func (m *Messages) join(now trace.Nanos) *Tally {
+	waits := NewTally()
 	slices.SortFunc(m.taken, taking.compare) // the tally numbers its sites in this order
 	m.taken = slices.DeleteFunc(m.taken, func(x taking) bool {
 		sent, known := m.sent[x.message]
@@ -175,10 +175,10 @@ func (h *Sites) JoinMessages(now trace.Nanos) {
 	if m.rarity > 0 && len(m.sent)+len(m.taken) < maxMessages/4 {
 		m.rarity--
 	}
-	h.Merge(waits)
+	return waits
 }
 
-func (m *messages) appendTo(b []byte) []byte {
+func (m *Messages) appendTo(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(m.rarity), m.joined, m.lost, uint64(len(m.sent)))
 	for _, message := range slices.Sorted(maps.Keys(m.sent)) {
 		x := m.sent[message]
@@ -193,7 +193,7 @@ func (m *messages) appendTo(b []byte) []byte {
 	return b
 }
 
-func (m *messages) read(r *codec.Reader) {
+func (m *Messages) read(r *codec.Reader) {
 	const sent, taken = 17, 27 // bytes
 	m.rarity, m.joined, m.lost = int(r.Below(65)), r.Uvarint(), r.Uvarint()
 	n := r.Count(sent)

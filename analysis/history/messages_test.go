@@ -66,7 +66,7 @@ func tallyTraces(traces ...*trace.Trace) *Tally {
 // waits returns the calls at the site of the queue.
 func (m *mail) waits(h *Sites) Cells {
 	number, known := h.numbers[SiteKey{Op: m.queue, Parent: m.process}]
-	if !known || !h.sites[number].Queue || h.names[h.sites[number].Service] != m.billing {
+	if !known || !h.sites[number].Queue || h.Services.names[h.sites[number].Service] != m.billing {
 		return nil
 	}
 	return h.series[number].Unpack(nil)
@@ -105,7 +105,7 @@ func TestMessages(t *testing.T) {
 			if got.Calls() != test.calls || got.Time() != int64(test.nanos) {
 				t.Errorf("%d waits of %v, want %d of %v", got.Calls(), time.Duration(got.Time()), test.calls, time.Duration(test.nanos))
 			}
-			if joined, lost := h.Messages(); joined != test.joined || lost != test.lost {
+			if joined, lost := h.Messages.Joined(); joined != test.joined || lost != test.lost {
 				t.Errorf("%d joined, %d lost, want %d and %d", joined, lost, test.joined, test.lost)
 			}
 			checkRestored(t, h)
@@ -192,7 +192,7 @@ func TestTooManyMessages(t *testing.T) {
 			}
 			h.Merge(x)
 		}
-		if got := len(h.messages.sent) + len(h.messages.taken); got > maxMessages {
+		if got := len(h.Messages.sent) + len(h.Messages.taken); got > maxMessages {
 			t.Errorf("%d messages, at most %d expected", got, maxMessages)
 		}
 		h.JoinMessages(mailFrom + 2*second)
@@ -208,10 +208,10 @@ func TestTooManyMessages(t *testing.T) {
 	}
 	checkRestored(t, h)
 	h.JoinMessages(mailFrom + 2*longestWait)
-	for h.messages.rarity > 0 {
-		before := h.messages.rarity
-		if h.JoinMessages(mailFrom + 2*longestWait); h.messages.rarity != before-1 {
-			t.Fatalf("one in 2^%d messages is kept without any messages", h.messages.rarity)
+	for h.Messages.rarity > 0 {
+		before := h.Messages.rarity
+		if h.JoinMessages(mailFrom + 2*longestWait); h.Messages.rarity != before-1 {
+			t.Fatalf("one in 2^%d messages is kept without any messages", h.Messages.rarity)
 		}
 	}
 }

@@ -143,4 +143,4 @@ func (c *RandomCalls) KnowLong(h *Sites) {
 }
 
 // Forget makes comparisons judge all sites again.
-func Forget(h *Sites) { h.allChanged = h.change() }
+func Forget(h *Sites) { h.Changes.all = h.Changes.next() }

@@ -39,29 +39,18 @@ func (h *Sites) known() *answerers {
 		if !t.settled {
 			continue
 		}
-		k.emit[h.names[s.Service]] = true
+		k.emit[h.Services.names[s.Service]] = true
 		if t.service == 0 {
 			continue
 		}
-		called := h.names[t.service]
-		k.calls[[2]trace.Symbol{h.names[s.Service], called}] = true
+		called := h.Services.names[t.service]
+		k.calls[[2]trace.Symbol{h.Services.names[s.Service], called}] = true
 		if t.settledDirect && !s.Border && !slices.Contains(k.of[s.Base], called) {
 			k.of[s.Base] = append(k.of[s.Base], called)
 		}
 	}
 	h.answerers = k
 	return k
-}
-
-// emitter returns the service called name, or the host in name if that is an address like cart.default.svc:7070, if the
-// service emits spans. Otherwise it returns 0.
-func (k *answerers) emitter(name trace.Symbol, table *trace.Table) trace.Symbol {
-	for _, name := range []trace.Symbol{name, table.HostOf(name)} {
-		if k.emit[name] {
-			return name
-		}
-	}
-	return 0
 }
 
 // resolved returns the site of the history for s, and whether the answers to its calls were lost. If the service at the
@@ -75,7 +64,7 @@ func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 	service, named := h.addresses.service(s.address), s.target
 	if s.reached != 0 {
 		var by trace.Symbol
-		if by, lost = h.lostBy(s); lost {
+		if by, lost = h.known().lostBy(s, &h.addresses, h.table); lost {
 			h.table.Step(s.base, s.target) // remains the caller of the operation that it reached
 			service, named = by, s.named
 			out.target, out.Op = named, s.base.To(named)
@@ -94,15 +83,15 @@ func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 // missing one, and returns the service. It is the service that the calls name or that answers at their address. If they
 // have no name, it is the only service that answers such calls and makes the calls that arrived, or 0 if there are
 // several.
-func (h *Sites) lostBy(s *tallySite) (by trace.Symbol, lost bool) {
-	k, reached, named := h.known(), h.table.Operation(s.reached).Service, h.table.Operation(s.named).Service
-	if by = k.emitter(named, h.table); by == 0 {
-		by = h.addresses.direct(s.address)
+func (k *answerers) lostBy(s *tallySite, at *addresses, table *trace.Table) (by trace.Symbol, lost bool) {
+	reached, named := table.Operation(s.reached).Service, table.Operation(s.named).Service
+	if by = emitterOf(named, table, func(service trace.Symbol) bool { return k.emit[service] }); by == 0 {
+		by = at.direct(s.address)
 	}
 	if by != 0 {
 		return by, by != reached
 	}
-	if named != 0 && !strings.HasPrefix(h.table.Text(named), "{ip}") || slices.Contains(k.of[s.base], reached) {
+	if named != 0 && !strings.HasPrefix(table.Text(named), "{ip}") || slices.Contains(k.of[s.base], reached) {
 		return 0, false
 	}
 	for _, x := range k.of[s.base] {

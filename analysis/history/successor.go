@@ -19,7 +19,7 @@ type entrance struct {
 // Successor returns the service that has taken over the calls of a service without calls now: a new service with most
 // of its operations and the same callers. It returns 0 if there is no such service.
 func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
-	old := h.serviceNumbers[of]
+	old := h.Services.Number(of)
 	calls, all, last := make(map[entrance]uint64), uint64(0), Slice(-1)
 	for i := range h.sites {
 		if e, ok := h.entrance(i); ok && h.sites[i].Service == old {
@@ -30,7 +30,7 @@ func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
 	if all == 0 || last >= SliceOf(now)-SlicesPerMinute {
 		return 0
 	}
-	taken := make([]uint64, len(h.names)) // calls of the old service at operations of each
+	taken := make([]uint64, len(h.Services.names)) // calls of the old service at operations of each
 	found := make(map[int32]map[entrance]bool)
 	for i := range h.sites {
 		e, ok := h.entrance(i)
@@ -54,7 +54,7 @@ func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
 	if float64(taken[best]) < leastTaken*float64(all) {
 		return 0
 	}
-	return h.names[best]
+	return h.Services.names[best]
 }
 
 // entrance returns the entrance at site. ok is false if the site is not an entrance.
@@ -64,7 +64,7 @@ func (h *Sites) entrance(site int) (e entrance, ok bool) {
 		return entrance{}, false
 	}
 	if s.Parent != 0 {
-		e.caller = h.serviceNumbers[h.table.Operation(s.Parent).Service]
+		e.caller = h.Services.Number(h.table.Operation(s.Parent).Service)
 	}
 	o := h.table.Operation(s.Op)
 	e.name, e.kind = o.Name, o.Kind

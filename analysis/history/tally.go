@@ -20,7 +20,7 @@ type Tally struct {
 	answers answers
 	unknown int // sites with an address
 
-	messages messages
+	messages Messages
 
 	reader PathReader
 }
@@ -40,6 +40,13 @@ type tallySite struct {
 	service      trace.Symbol
 	client       bool
 	named        trace.Op // of calls with spans below a missing one: the callee that their attributes name, or 0
+}
+
+// inner reports whether the spans of s are INTERNAL ones inside the work of their callers, like the function [within].
+func (s *tallySite) inner(table *trace.Table) bool {
+	caller := table.Operation(s.Parent)
+	return s.Parent != 0 && caller.Service == s.service && caller.Kind != trace.Client &&
+		table.Operation(s.base).Kind == trace.Internal
 }
 
 // tallySlice holds the calls of the traces that started in one slice.

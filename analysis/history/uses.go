@@ -42,7 +42,7 @@ type Use struct {
 	Known time.Duration // time that Usual covers; 0 without a history
 	// Last is the end of the last slice with calls before the end of Now, or 0 without calls.
 	Last trace.Nanos
-	// Open is the longest time that later calls may still be unknown, see [Sites.StillOpen].
+	// Open is the longest time that later calls may still be unknown, see [Series.StillOpen].
 	Open time.Duration
 	// Series has a usage for each bin, or is nil if not requested. Bins in skipped times have their calls, too.
 	Series []Usage
@@ -92,8 +92,8 @@ func newBins(from, to Slice, most int) bins {
 // Uses returns the use of all services in interval now, with series from instant `from` until its end in about `most`
 // bins. Only operations of the detailed service have series. It takes time linear in the number of cells.
 func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {
-	w := Range{SliceOf(now.From), SliceOf(now.To)}
-	from = max(from, h.Since())
+	w := now.Slices()
+	from = max(from, h.Requests.Since())
 	r := &useReader{
 		h:          h,
 		now:        w,
@@ -149,7 +149,7 @@ func (r *useReader) read(number int32) {
 		pair := servicePair{s.Service, called.Service}
 		c := r.calls[pair]
 		if c == nil {
-			c = &CallUse{Caller: r.h.names[s.Service], Callee: r.h.names[called.Service]}
+			c = &CallUse{Caller: r.h.Services.names[s.Service], Callee: r.h.Services.names[called.Service]}
 			r.calls[pair] = c
 		}
 		r.add(&c.Use, s.Service, number, true, true)
@@ -172,7 +172,7 @@ func (r *useReader) read(number int32) {
 		o = &OperationUse{Op: s.Op}
 		r.operations[key] = o
 	}
-	r.add(&o.Use, s.Service, number, true, r.detailed == r.h.names[s.Service])
+	r.add(&o.Use, s.Service, number, true, r.detailed == r.h.Services.names[s.Service])
 }
 
 // readBorder adds the time at border number to the calling service, and to the operation of that service that was
@@ -181,7 +181,7 @@ func (r *useReader) readBorder(number int32) {
 	s := &r.h.sites[number]
 	r.add(&r.serviceOf(s.Service).Use, s.Service, number, false, true)
 	if o := r.operations[Callee{s.Service, s.Parent}]; o != nil {
-		r.add(&o.Use, s.Service, number, false, r.detailed == r.h.names[s.Service])
+		r.add(&o.Use, s.Service, number, false, r.detailed == r.h.Services.names[s.Service])
 	}
 }
 
@@ -189,13 +189,13 @@ func (r *useReader) readBorder(number int32) {
 func (r *useReader) enters(s *Site) bool {
 	kind := r.h.table.Operation(s.Base).Kind
 	return s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||
-		r.h.table.Operation(s.Parent).Service != r.h.names[s.Service]
+		r.h.table.Operation(s.Parent).Service != r.h.Services.names[s.Service]
 }
 
 func (r *useReader) serviceOf(number int32) *ServiceUse {
 	s := r.services[number]
 	if s == nil {
-		s = &ServiceUse{Service: r.h.names[number], Opaque: r.opaque[number]}
+		s = &ServiceUse{Service: r.h.Services.names[number], Opaque: r.opaque[number]}
 		r.services[number] = s
 	}
 	return s
@@ -219,7 +219,7 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 		}
 	}
 	if counted {
-		to.Open = max(to.Open, r.h.StillOpen(number))
+		to.Open = max(to.Open, r.h.series[number].StillOpen())
 	}
 	r.cells = r.h.series[number].Unpack(r.cells)
 	for _, x := range r.cells {
@@ -251,7 +251,7 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 
 // end returns the end of the time that a cell covers, at most the end of Now.
 func (r *useReader) end(at Slice) trace.Nanos {
-	return trace.Nanos(min(at+r.h.lengthAt(at), r.now.To)) * trace.Nanos(SliceLength)
+	return min(at+r.h.lengthAt(at), r.now.To).Start()
 }
 
 // shapes returns the shapes of the calls at site `number`. A border has the shapes of the calls that it leads to.
@@ -267,7 +267,7 @@ func (r *useReader) shapes(number int32) []ShapeSeries {
 func (r *useReader) history(service int32) knownTime {
 	k, found := r.known[service]
 	if !found {
-		k = knownTime{r.h.skipped.of(r.h.names[service]).Before(r.now.From), maxSlice}
+		k = knownTime{r.h.Skipped.Of(r.h.Services.names[service]).Before(r.now.From), maxSlice}
 		r.known[service] = k
 	}
 	return k
@@ -286,11 +286,9 @@ func (r *useReader) uses() Uses {
 		}
 	}
 	u := Uses{
-		Now: Interval{
-			trace.Nanos(r.now.From) * trace.Nanos(SliceLength),
-			trace.Nanos(r.now.To) * trace.Nanos(SliceLength),
-		},
-		From: trace.Nanos(r.bins.from) * trace.Nanos(SliceLength), Bin: time.Duration(r.bins.length) * SliceLength,
+		Now:  Interval{r.now.From.Start(), r.now.To.Start()},
+		From: r.bins.from.Start(),
+		Bin:  time.Duration(r.bins.length) * SliceLength,
 	}
 	lengths := make(map[int32]time.Duration, len(r.known))
 	for service, k := range r.known {
@@ -321,7 +319,7 @@ func (r *useReader) uses() Uses {
 
 // covered returns the length of the history k: the time of slices with traces before the window, without skipped ones.
 func (r *useReader) covered(k knownTime) (sum time.Duration) {
-	for _, x := range r.h.total {
+	for _, x := range r.h.Requests.total {
 		if x.Slice >= r.now.From || x.Slice < k.first.minute() || k.skipped.Contains(x.Slice) {
 			continue
 		}
@@ -336,45 +334,4 @@ func (h *Sites) lengthAt(at Slice) Slice {
 		return SlicesPerMinute
 	}
 	return 1
-}
-
-// InstanceUse counts the calls that spans with one value of an attribute answered, with the time that they account for.
-type InstanceUse struct {
-	Key, Value trace.Symbol
-	First      trace.Nanos // start of the slice of its first kept calls
-	Last       trace.Nanos // end of the slice of its last calls
-	Now        Usage
-}
-
-// InstanceUses returns the instances, hosts, zones and versions of service with calls since the slice of `since`, as
-// values of the attributes that distinguish them, with their use in now. They are ordered by key, the most specific
-// first, and value. It leaves out the values without room.
-func (h *Sites) InstanceUses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
-	w := Range{SliceOf(now.From), SliceOf(now.To)}
-	var all []InstanceUse
-	for _, key := range InstanceKeys {
-		for _, s := range h.InstancesOf(service, key) {
-			if s.Value == 0 || s.Last() < SliceOf(since) {
-				continue
-			}
-			x := InstanceUse{
-				Key:   key,
-				Value: s.Value,
-				First: trace.Nanos(s.First()) * trace.Nanos(SliceLength),
-				Last:  trace.Nanos(s.Last()+1) * trace.Nanos(SliceLength),
-			}
-			cells := s.Within(w)
-			x.Now = Usage{Calls: cells.Calls(), Nanos: cells.Time(), Failed: s.Errors.Within(w).Calls()}
-			all = append(all, x)
-		}
-	}
-	return all
-}
-
-// Since returns the start of the first slice of the history, or 0 if it is empty.
-func (h *Sites) Since() trace.Nanos {
-	if len(h.total) == 0 {
-		return 0
-	}
-	return trace.Nanos(h.total[0].Slice) * trace.Nanos(SliceLength)
 }

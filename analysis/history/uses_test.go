@@ -65,7 +65,7 @@ func TestUses(t *testing.T) {
 		t.Errorf("calls between services: %+v", u.Calls)
 	}
 	instances, calls := 0, uint64(0)
-	for _, x := range h.InstanceUses(cart, now, now.From) {
+	for _, x := range h.Instances.Uses(cart, now, now.From) {
 		if f.Table.Text(x.Key) == "k8s.pod.name" {
 			instances++
 			calls += x.Now.Calls

@@ -25,11 +25,11 @@ func TestWaitInQueue(t *testing.T) {
 	tally.Observe(critpath.NewExtractor(critpath.DefaultOptions()).Extract(x))
 	h := NewSites(table)
 	h.Merge(tally)
-	if n := h.Total().Calls(); n != 2 {
+	if n := h.Requests.Total().Calls(); n != 2 {
 		t.Errorf("%d requests, want that of the producer and that of the consumer", n)
 	}
 	number, known := h.numbers[SiteKey{Op: queue, Parent: process}]
-	if !known || h.names[h.sites[number].Service] != billing {
+	if !known || h.Services.names[h.sites[number].Service] != billing {
 		t.Fatalf("site %d, known: %t, want one of billing", number, known)
 	}
 	if got := h.series[number].Unpack(nil); len(got) != 1 || got[0].Calls != 1 || got[0].Nanos != int64(50*ms) {

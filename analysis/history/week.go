@@ -200,8 +200,8 @@ func (w *Week) middle() float64 {
 func LastHour(now trace.Nanos) Hour { return (SliceOf(now) - lateTraces).Hour() - 1 }
 
 // learnHours adds the hours that have ended by now to the weeks of all sites.
-func (h *Sites) learnHours(now Slice) {
-	next := (now - lateTraces).Hour()
+func (h *Sites) learnHours(now trace.Nanos) {
+	next := LastHour(now) + 1
 	if next <= h.hour {
 		return
 	}
@@ -209,14 +209,14 @@ func (h *Sites) learnHours(now Slice) {
 	if h.hour == 0 {
 		first = next - 1
 	}
-	covered := SliceOf(h.CoveredSince(trace.Nanos(now) * trace.Nanos(SliceLength)))
-	skipped := make([]Ranges, len(h.names))
+	covered := h.Requests.CoveredSince(now)
+	skipped := make([]Ranges, h.Services.Len()+1)
 	for i := range skipped {
-		skipped[i] = h.skipped.of(h.names[i])
+		skipped[i] = h.Skipped.Of(h.Services.names[i])
 	}
 	for i := 1; i < len(h.series); i++ {
 		s := &h.series[i]
-		s.requests, s.within = s.requests/2, s.within/2
+		s.within = Logs{s.within.Calls / 2, s.within.sum / 2}
 		h.unpacked = s.LocalTimes().Unpack(h.unpacked)
 		for of := max(h.hour, next-hoursPerWeek); of < next; of++ {
 			var times hourTimes

@@ -101,7 +101,8 @@ func TestEarly(t *testing.T) {
 		}
 		checkRestored(t, h)
 		now := SliceOf(trace.Nanos(begin + played))
-		early, known := h.Early(1, h.series[1].LocalTimes().Unpack(nil), now, SliceOf(h.CoveredSince(trace.Nanos(begin+played))))
+		early, known := h.series[1].Early(h.series[1].LocalTimes().Unpack(nil), now,
+			h.Requests.CoveredSince(trace.Nanos(begin+played)), nil)
 		for i, m := range early {
 			if math.Abs(m.Nanos/1e6-x.want[i]) > 1 || known != (x.want[i] > 0) {
 				t.Errorf("after %v: %.1f ms in part %d, want %v", x.after, m.Nanos/1e6, i, x.want[i])

@@ -120,7 +120,7 @@ func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*se
 // service detailed, unless that is 0.
 func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
 	h := c.History
-	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
+	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Requests.Since()), To: key.to}
 	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.Ended}
 	if t.live {
 		t.affected = affectedEntries(s, c)
@@ -280,7 +280,7 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 // countInstances sets the number of instances and the versions that have calls now.
 func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *contract.Service) {
 	first := trace.Symbol(0) // the most specific attribute that distinguishes instances
-	for _, x := range c.History.InstanceUses(service, t.uses.Now, t.uses.Now.From) {
+	for _, x := range c.History.Instances.Uses(service, t.uses.Now, t.uses.Now.From) {
 		switch key := c.Table.Text(x.Key); {
 		case key == "service.version":
 			s.Versions = append(s.Versions, c.Table.Text(x.Value))
@@ -707,7 +707,7 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 		d.Operations = append(d.Operations, op)
 	}
 	d.Inside = t.inside(c, x)
-	for _, y := range c.History.InstanceUses(x.Service, t.uses.Now, t.uses.From) {
+	for _, y := range c.History.Instances.Uses(x.Service, t.uses.Now, t.uses.From) {
 		d.Instances = append(d.Instances, contract.ServiceInstance{
 			Key:       names.Text(y.Key),
 			Value:     names.Text(y.Value),

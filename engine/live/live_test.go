@@ -404,7 +404,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		}
 		if err := r.Ask(t.Context(), func(core *engine.View) {
 			state, deploys = r.loop.core.AppendState(nil), slices.Clone(core.Deploys)
-			if joined, _ := core.History.Messages(); joined != uint64(len(all)-1) {
+			if joined, _ := core.History.Messages.Joined(); joined != uint64(len(all)-1) {
 				t.Errorf("%d messages joined, want %d", joined, len(all)-1)
 			}
 		}); err != nil {

@@ -234,7 +234,7 @@ func (s *Service) restore() error {
 	q := s.sequencer
 	q.settings, q.covered, q.clock.now = (&engine.Change{Settings: &settings}).Append(nil), c.Seq, c.At
 	s.restored = c.Oldest
-	s.counts.Arrived.Store(int64(restored.History.Latest(c.At))) // an estimate, in case the journal holds no later arrival
+	s.counts.Arrived.Store(int64(restored.History.Requests.Latest(c.At))) // an estimate, in case the journal holds no later arrival
 	return nil
 }
 

@@ -70,7 +70,7 @@ type tally struct {
 	Bare                          uint64 // calls without a target
 	Sites                         int
 	Uncounted                     uint64 // calls at sites that there was no room for
-	Joined, Lost                  uint64 // see [history.Sites.Messages]
+	Joined, Lost                  uint64 // see [history.Messages.Joined]
 	Unnamed, TreeNodes, TreeLost  int
 	Unranked                      uint64
 	Version                       int64
@@ -272,7 +272,7 @@ func (s *Snapshot) count(c *engine.View) {
 	t.Refused, t.Evicted, t.Unlearned = c.Groups.Refused, c.Groups.Evicted, c.Progress.Dropped()
 	t.Bare = c.Groups.Bare
 	t.Sites, t.Uncounted = c.History.Len(), c.History.Refused()
-	t.Joined, t.Lost = c.History.Messages()
+	t.Joined, t.Lost = c.History.Messages.Joined()
 	t.Unnamed = c.Table.Refused()
 	t.Unranked = c.Spans.Dropped()
 	state := c.Searches.State()
