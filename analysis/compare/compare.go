@@ -13,7 +13,7 @@
 package compare
 
 import (
-	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -164,7 +164,7 @@ type Addition struct {
 //     occurrences, see [pieces]. The excess is the time above their fence, and above the mean of the history: less than
 //     the whole change, but free of noise. Own time is charged to the service itself, except on the wire. The own time
 //     of a CLIENT span is on the wire to its callee. If a call has no CLIENT span, so is the caller's time immediately
-//     before and after it, see [history.PathReader].
+//     before and after it, see [callgraph.Reader].
 //  2. Shifted. The shape of a span is the set of operations it called, about how often, and whether it failed. The
 //     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
 //     that become more frequent count: if one vanishes, another appears. Within a trace we charge the deepest span with
@@ -198,8 +198,8 @@ func (h *Normal) Compare(window Traces) []Suspect {
 		h:          h,
 		traces:     traces,
 		surplus:    make(map[siteShape]float64),
-		leaf:       h.rec.shapeNumbers[history.Leaf],
-		failedLeaf: h.rec.shapeNumbers[history.FailedLeaf],
+		leaf:       h.rec.shapeNumbers[callgraph.Leaf],
+		failedLeaf: h.rec.shapeNumbers[callgraph.FailedLeaf],
 		seen:       make([]int32, len(h.rec.shapeNumbers)+2),
 		all:        sumsOf(h.rec, traces),
 	}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 )
@@ -349,13 +350,13 @@ func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 		now := x.Within(c.window)
 		calls := float64(now.Calls())
 		// A call to another target is another call, not a changed one, unless it failed or got no answer.
-		if calls == 0 || c.otherTargets && !x.Failed && x.Hash != history.Leaf {
+		if calls == 0 || c.otherTargets && !x.Failed && x.Hash != callgraph.Leaf {
 			continue
 		}
 		shape := shapeSample{
 			calls:  calls,
 			pieces: c.known[x.Shape],
-			leaf:   x.Hash == history.Leaf || x.Hash == history.FailedLeaf,
+			leaf:   x.Hash == callgraph.Leaf || x.Hash == callgraph.FailedLeaf,
 			failed: x.Failed,
 		}
 		if shape.pieces == nil {

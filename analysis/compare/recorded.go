@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 )
@@ -233,7 +234,7 @@ func (c *recordedWindow) insideFailure(calls []Call, i int) bool {
 
 // chargeShape charges part of a request to a call.
 func (c *recordedWindow) chargeShape(x *Call, part float64) {
-	answered := x.shape != c.h.rec.shapeNumbers[history.FailedLeaf]
+	answered := x.shape != c.h.rec.shapeNumbers[callgraph.FailedLeaf]
 	if c.h.rec.Sites[x.Site].Client {
 		answered = x.Callee != 0 && c.h.rec.Callees[x.Callee].Op != 0
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 
+	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
@@ -30,7 +31,7 @@ type Recording struct {
 	shapeNumbers   map[uint64]int32
 	shapeFailed    []bool // by number of the shape: whether the span has an error status
 
-	reader    history.PathReader
+	reader    callgraph.Reader
 	CallIndex []int32 // scratch of Add, by node of the path: index among the calls of the trace, or -1
 }
 
@@ -108,7 +109,7 @@ func (r *Recording) Add(p *critpath.Path, set Set) {
 			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
 				r.CallIndex[k] = int32(len(r.Calls) - first)
 				r.Calls = append(r.Calls, r.call(p, k))
-				if history.Crosses(p, k) {
+				if callgraph.Crosses(p, k) {
 					r.Calls = append(r.Calls, r.border(p, k))
 				}
 			}
@@ -132,16 +133,16 @@ func (r *Recording) border(p *critpath.Path, i int32) Call {
 
 func (r *Recording) call(p *critpath.Path, i int32) Call {
 	s := p.Span(i)
-	key := history.SiteKey{Op: history.Step(p, i)}
+	key := history.SiteKey{Op: callgraph.Step(p, i)}
 	c := Call{Nanos: r.reader.Nanos[i], Beside: r.reader.Off.Nanos[i], Parent: -1}
-	if up := history.Caller(p, i); up >= 0 {
+	if up := callgraph.Caller(p, i); up >= 0 {
 		c.Parent = r.CallIndex[up] // -1 if it is in a later root, above a hop without spans
-		key.Parent = history.Step(p, up)
+		key.Parent = callgraph.Step(p, up)
 	}
 	if s.Kind == trace.Client {
 		c.Callee = r.calledBy(p, i)
 	}
-	c.Site = r.site(key, s.Op, history.Called(p, i), s.Service, s.Kind == trace.Client)
+	c.Site = r.site(key, s.Op, callgraph.Called(p, i), s.Service, s.Kind == trace.Client)
 	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
 	return c
 }
@@ -149,7 +150,7 @@ func (r *Recording) call(p *critpath.Path, i int32) Call {
 // calledBy returns the number of the callee of node i, a CLIENT span: the span that answers it or, without an answer,
 // the name in its attributes. It returns 0 if it has neither.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
-	if callee := history.Answering(p, i); callee >= 0 {
+	if callee := callgraph.Answering(p, i); callee >= 0 {
 		s := &p.Trace.Spans[callee]
 		return r.calleeOf(s.Service, s.Op)
 	}

@@ -138,6 +138,9 @@ func (c Cells) fold(from, to Slice) Cells {
 // timeUnit is the resolution in ns of the times in counts. A finer one takes 40 % more bytes.
 const timeUnit = 1000
 
+// round rounds nanos to a multiple of [timeUnit].
+func round(nanos int64) int64 { return (nanos + timeUnit/2) / timeUnit * timeUnit }
+
 // Counts holds calls, and optionally their times, by slice, in few bytes: [Cells] encoded one after another. Times are
 // multiples of [timeUnit], so sums are exact. The zero value is empty.
 type Counts struct {

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -156,7 +157,7 @@ func (t *Tally) observePlace(into *tallySlice, p *critpath.Path, i, up int32) {
 			c.errors++
 		}
 	}
-	if callee := Answering(p, i); own != 0 && callee >= 0 && p.Trace.Spans[callee].Service != s.Service {
+	if callee := callgraph.Answering(p, i); own != 0 && callee >= 0 && p.Trace.Spans[callee].Service != s.Service {
 		into.place(t.places.of(p.Trace, callee)).nanos += own
 	}
 	if border != 0 {

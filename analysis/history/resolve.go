@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -110,9 +111,9 @@ func (c *tallyCell) loseAnswers() {
 	shapes := c.shapes
 	c.shapes = nil
 	for _, x := range shapes {
-		lost := Shape{Hash: Leaf, Failed: x.Failed}
+		lost := Shape{Hash: callgraph.Leaf, Failed: x.Failed}
 		if x.Failed {
-			lost.Hash = FailedLeaf
+			lost.Hash = callgraph.FailedLeaf
 		}
 		c.count(lost, x.calls)
 	}

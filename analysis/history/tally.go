@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 
+	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -22,7 +23,7 @@ type Tally struct {
 
 	messages Messages
 
-	reader PathReader
+	reader callgraph.Reader
 }
 
 // tallyKey is a site together with questions that only [Sites] can answer: who is at the address of calls that nobody
@@ -42,7 +43,7 @@ type tallySite struct {
 	named        trace.Op // of calls with spans below a missing one: the callee that their attributes name, or 0
 }
 
-// inner reports whether the spans of s are INTERNAL ones inside the work of their callers, like the function [within].
+// inner reports whether the spans of s are INTERNAL ones inside the work of their callers, as in [callgraph.Times].
 func (s *tallySite) inner(table *trace.Table) bool {
 	caller := table.Operation(s.Parent)
 	return s.Parent != 0 && caller.Service == s.service && caller.Kind != trace.Client &&
@@ -65,7 +66,7 @@ type tallyCell struct {
 	within int64 // logarithms of the durations of the requests with these calls
 	shapes []shapeCount
 
-	inner, innerBeside, innerLogs int64 // the difference of local times to nanos, beside and logs, see [PathTimes.Local]
+	inner, innerBeside, innerLogs int64 // the difference of local times to nanos, beside and logs, see [callgraph.Times]
 }
 
 // shapeCount counts the calls of one shape.
@@ -83,7 +84,7 @@ type Shape struct {
 
 // ShowsAnswer reports whether the callee of a call may have answered. The call is a CLIENT span, or a span with a
 // callee behind it (see graph.behind in package compare).
-func (x Shape) ShowsAnswer() bool { return x.answered && x.Hash != FailedLeaf }
+func (x Shape) ShowsAnswer() bool { return x.answered && x.Hash != callgraph.FailedLeaf }
 
 func (x Shape) compare(y Shape) int {
 	return cmp.Or(cmp.Compare(x.Hash, y.Hash), trace.CompareBools(x.Failed, y.Failed),
@@ -110,14 +111,14 @@ func (t *Tally) Observe(p *critpath.Path) {
 		return
 	}
 	t.reader.Measure(p)
-	t.reader.sumLocal(p)
-	t.reader.round()
+	t.reader.MeasureLocal(p)
+	t.roundTimes()
 	t.places.read(p.Trace)
 	at := SliceOf(p.Nodes[p.Roots[0].Node].Start)
 	s := t.slice(at)
 	for i := range p.Roots {
 		duration := int64(min(max(0, p.Duration(&p.Roots[i])), trace.MaxDuration))
-		if t.within = logOf(duration); Caller(p, p.Roots[i].Node) < 0 {
+		if t.within = logOf(duration); callgraph.Caller(p, p.Roots[i].Node) < 0 {
 			s.entry(entryOf(p, p.Roots[i].Node)).add(spent{nanos: round(duration)})
 		}
 		if w, waited := p.Wait(i); waited && w.Queue != 0 && p.Span(p.Roots[i].Node).Kind == trace.Consumer {
@@ -134,6 +135,18 @@ func (t *Tally) Observe(p *critpath.Path) {
 	t.take(p, at)
 }
 
+// roundTimes rounds the times of all calls of a trace to multiples of [timeUnit].
+func (t *Tally) roundTimes() {
+	on, off := &t.reader.Times, &t.reader.Off
+	for _, times := range [][]int64{on.Nanos, on.Local, on.Borders, off.Nanos, off.Local, off.Borders} {
+		for i, x := range times {
+			if x != 0 { // most are 0
+				times[i] = round(x)
+			}
+		}
+	}
+}
+
 // observeWait counts the time that a message waited in a queue, as several calls at a site of its own. That site is an
 // operation of the service that takes messages from the queue, because they wait until it does.
 func (t *Tally) observeWait(into *tallySlice, service trace.Symbol, w *critpath.Wait, calls uint64) {
@@ -145,7 +158,7 @@ func (t *Tally) observeWait(into *tallySlice, service trace.Symbol, w *critpath.
 	c, n, wait := into.cell(number), int64(calls), round(int64(w.Time))
 	c.calls, c.nanos, c.logs = c.calls+calls, c.nanos+n*wait, c.logs+n*logOf(wait)
 	c.within += n * t.within
-	c.count(Shape{Hash: Leaf, answered: true}, calls)
+	c.count(Shape{Hash: callgraph.Leaf, answered: true}, calls)
 }
 
 func (t *Tally) slice(number Slice) *tallySlice {
@@ -170,13 +183,13 @@ func (s *tallySlice) entry(key entryKey) *tallyCell {
 // observe counts the call of node i and, if the node crosses, its border.
 func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	s := p.Span(i)
-	key := tallyKey{SiteKey{Op: Step(p, i)}, t.address(p, i), reached(p, i)}
-	if up := Caller(p, i); up >= 0 {
-		key.Parent = Step(p, up)
+	key := tallyKey{SiteKey{Op: callgraph.Step(p, i)}, t.address(p, i), callgraph.Reached(p, i)}
+	if up := callgraph.Caller(p, i); up >= 0 {
+		key.Parent = callgraph.Step(p, up)
 	}
 	number, ok := t.number(key)
 	if !ok {
-		added := tallySite{key, s.Op, Called(p, i), s.Service, s.Kind == trace.Client, 0}
+		added := tallySite{key, s.Op, callgraph.Called(p, i), s.Service, s.Kind == trace.Client, 0}
 		if key.reached != 0 {
 			added.named = p.Target(i)
 		}
@@ -192,7 +205,7 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	if s.Kind == trace.Producer && s.Peer != 0 {
 		t.send(p.Trace.ID, s)
 	}
-	if !Crosses(p, i) {
+	if !callgraph.Crosses(p, i) {
 		return
 	}
 	caller := p.Span(p.Caller(i))
@@ -206,7 +219,7 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 // address returns the address of node i if it is a call that no span answers directly. It also notes who answers at
 // which address.
 func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
-	s, callee := p.Span(i), Answering(p, i)
+	s, callee := p.Span(i), callgraph.Answering(p, i)
 	missing := p.Nodes[i].Callee == critpath.CalleeMissing
 	switch {
 	case s.Address == 0:

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/internal/testkit/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -176,7 +177,7 @@ func fill(b *testing.B, h *Sites, n int) {
 			if at%SlicesPerMinute == 0 || at >= 115*SlicesPerMinute {
 				c := tally.slice(at).cell(number)
 				c.add(spent{nanos: int64(i)})
-				c.count(Shape{Hash: Leaf, answered: true}, 1)
+				c.count(Shape{Hash: callgraph.Leaf, answered: true}, 1)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package history
+package callgraph
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ func TestOwnTimesBeside(t *testing.T) {
 		length := trace.Nanos(rapid.Int64Range(100e3, 10e6).Draw(t, "length"))
 		other := trace.Nanos(rapid.Int64Range(100e3, 10e6).Draw(t, "other"))
 		build := func(calls ...trace.Nanos) *trace.Trace {
-			x := &innerTrace{table: table}
+			x := builder{table: table}
 			end := 10e3 + max(length, other)
 			root := x.span(0, "web", "GET /", trace.Server, 0, end+5e3)
 			for i, length := range calls {
@@ -31,14 +31,16 @@ func TestOwnTimesBeside(t *testing.T) {
 		}
 		alone, both := measure(build(length)), measure(build(length, other))
 		for op, want := range alone {
-			if got := both[op]; table.Operation(op).Service == table.Symbol("shop") && got.sum() != want.sum() {
-				t.Fatalf("%s: own time %d ns, want %d ns", table.Text(table.Operation(op).Name), got.sum(), want.sum())
+			o := table.Operation(op)
+			if got := both[op]; o.Service == table.Symbol("shop") && got.sum() != want.sum() {
+				t.Fatalf("%s: own time %d ns, want %d ns", table.Text(o.Name), got.sum(), want.sum())
 			}
 		}
 		onPath := int64(0)
 		for op, x := range both {
 			if onPath += x.nanos; x.nanos != 0 && x.beside != 0 {
-				t.Fatalf("%s: %d ns on the path and %d ns beside it", table.Text(table.Operation(op).Name), x.nanos, x.beside)
+				name := table.Text(table.Operation(op).Name)
+				t.Fatalf("%s: %d ns on the path and %d ns beside it", name, x.nanos, x.beside)
 			}
 		}
 		if want := int64(15e3 + max(length, other)); onPath != want {
@@ -47,9 +49,14 @@ func TestOwnTimesBeside(t *testing.T) {
 	})
 }
 
+// spent is the own time of a span on the critical path and off it.
+type spent struct{ nanos, beside int64 }
+
+func (s spent) sum() int64 { return s.nanos + s.beside }
+
 // measure returns the own times by operation of a trace where each operation occurs once.
 func measure(t *trace.Trace) map[trace.Op]spent {
-	var r PathReader
+	var r Reader
 	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(t)
 	r.Measure(p)
 	own := make(map[trace.Op]spent)
@@ -57,4 +64,20 @@ func measure(t *trace.Trace) map[trace.Op]spent {
 		own[p.Span(int32(i)).Op] = spent{r.Nanos[i], r.Off.Nanos[i]}
 	}
 	return own
+}
+
+// builder builds the spans of a trace.
+type builder struct {
+	table *trace.Table
+	spans []trace.Span
+}
+
+func (b *builder) span(parent trace.SpanID, service, name string,
+	kind trace.Kind, start, end trace.Nanos,
+) trace.SpanID {
+	id, symbol := trace.SpanID(len(b.spans)+1), b.table.Symbol(service)
+	op := b.table.Op(symbol, b.table.Symbol(name), kind)
+	b.spans = append(b.spans,
+		trace.Span{ID: id, Parent: parent, Op: op, Service: symbol, Kind: kind, Start: start, End: end})
+	return id
 }

@@ -1,4 +1,7 @@
-package history
+// Package callgraph reads the spans of a closed trace as calls: who calls which operation, how long each call takes
+// itself, and what it calls. Calls behind a hop without spans, or below a lost span, find their callers. Packages
+// history and compare count and compare these calls.
+package callgraph
 
 import (
 	"cmp"
@@ -10,23 +13,23 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PathReader reads the time that each span and each border spends on a path.
-type PathReader struct {
-	PathTimes
+// Reader reads the time that each span and each border spends on a path. It reuses its memory for the next path.
+type Reader struct {
+	Times
 	// Off holds the times that the other spans would spend on the path if nothing ran in parallel. A span has times
 	// here or on the path, unless both are 0.
-	Off PathTimes
+	Off Times
 
 	homes     []int32    // by node: the node whose Local includes it
 	positions []position // by node
 	ops       []trace.Op
 }
 
-// PathTimes holds times in ns, by node.
-type PathTimes struct {
+// Times holds times in ns, by node.
+type Times struct {
 	Nanos   []int64 // own time
 	Borders []int64 // time on the wire, for nodes that cross
-	// Local is the own time of a node with all INTERNAL spans inside it, set by sumLocal. It doesn't depend on the
+	// Local is the own time of a node with all INTERNAL spans inside it, set by MeasureLocal. It doesn't depend on the
 	// number of spans that a service makes of its own work.
 	Local []int64
 }
@@ -42,8 +45,8 @@ const (
 
 // Measure fills Nanos and Borders of r and of r.Off. The own time of a call to a missing hop, or of a span around a
 // lost call, excludes the time of the spans below, because their own root accounts for it.
-func (r *PathReader) Measure(p *critpath.Path) {
-	for _, t := range []*PathTimes{&r.PathTimes, &r.Off} {
+func (r *Reader) Measure(p *critpath.Path) {
+	for _, t := range []*Times{&r.Times, &r.Off} {
 		t.Nanos = scratch.Filled(t.Nanos, len(p.Nodes), 0)
 		t.Borders = scratch.Filled(t.Borders, len(p.Nodes), 0)
 	}
@@ -64,7 +67,7 @@ func (r *PathReader) Measure(p *critpath.Path) {
 	for i := range p.Roots {
 		switch root := &p.Roots[i]; {
 		case root.Gap >= 0:
-			for _, t := range []*PathTimes{&r.PathTimes, &r.Off} {
+			for _, t := range []*Times{&r.Times, &r.Off} {
 				t.Nanos[root.Gap] = max(0, t.Nanos[root.Gap]-int64(p.Duration(root)))
 			}
 		case root.Origin == critpath.BelowMissing && lost < maxLost:
@@ -75,7 +78,7 @@ func (r *PathReader) Measure(p *critpath.Path) {
 }
 
 // measureBeside fills r.Off, as [critpath] walks a root. Callers come before the nodes that they call.
-func (r *PathReader) measureBeside(p *critpath.Path) {
+func (r *Reader) measureBeside(p *critpath.Path) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		if r.positions[i] == critical || n.Root < 0 || n.Anchor != int32(i) {
@@ -101,7 +104,7 @@ func (r *PathReader) measureBeside(p *critpath.Path) {
 const maxLost = 64
 
 // leave takes the time of root number root, whose caller was lost, out of the own time of the shortest span around it.
-func (r *PathReader) leave(p *critpath.Path, root int32) {
+func (r *Reader) leave(p *critpath.Path, root int32) {
 	top, around := &p.Nodes[p.Roots[root].Node], int32(-1)
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -143,8 +146,8 @@ func Answering(p *critpath.Path, i int32) int32 {
 	return max(-1, p.Nodes[i].Callee)
 }
 
-// reached returns the operation of the first root below node i if i is a call whose answer is missing, and 0 otherwise.
-func reached(p *critpath.Path, i int32) trace.Op {
+// Reached returns the operation of the first root below node i if i is a call whose answer is missing, and 0 otherwise.
+func Reached(p *critpath.Path, i int32) trace.Op {
 	if p.Nodes[i].Callee == critpath.CalleeMissing {
 		for k := range p.Roots {
 			if p.Roots[k].Gap == i {
@@ -175,8 +178,8 @@ func Caller(p *critpath.Path, i int32) int32 {
 	return -1
 }
 
-// sumLocal fills r.Local and r.Off.Local from the own times. Callers come before the nodes that they call.
-func (r *PathReader) sumLocal(p *critpath.Path) {
+// MeasureLocal fills r.Local and r.Off.Local from the own times. Callers come before the nodes that they call.
+func (r *Reader) MeasureLocal(p *critpath.Path) {
 	r.Local = append(r.Local[:0], r.Nanos...)
 	r.Off.Local = append(r.Off.Local[:0], r.Off.Nanos...)
 	r.homes = scratch.Sized(r.homes, len(p.Nodes))
@@ -201,24 +204,10 @@ func within(s, caller *trace.Span) bool {
 	return s.Kind == trace.Internal && caller.Service == s.Service && caller.Kind != trace.Client
 }
 
-// round rounds all times to multiples of [timeUnit].
-func (r *PathReader) round() {
-	for _, times := range [][]int64{r.Nanos, r.Local, r.Borders, r.Off.Nanos, r.Off.Local, r.Off.Borders} {
-		for i, x := range times {
-			if x != 0 { // most are 0
-				times[i] = round(x)
-			}
-		}
-	}
-}
-
-// round rounds nanos to a multiple of [timeUnit].
-func round(nanos int64) int64 { return (nanos + timeUnit/2) / timeUnit * timeUnit }
-
 // share adds the time of s to its span or to borders. Time next to a call of another service without a CLIENT span
 // can't be distinguished from the time of that call, so it belongs to the border. If it lies between two such calls,
 // each gets half.
-func (t *PathTimes) share(p *critpath.Path, s *critpath.Section) {
+func (t *Times) share(p *critpath.Path, s *critpath.Section) {
 	d := int64(s.End - s.Start)
 	before, after := s.Before >= 0 && Crosses(p, s.Before), s.After >= 0 && Crosses(p, s.After)
 	switch {
@@ -252,7 +241,7 @@ const (
 
 // Shape returns the shape of node i: a hash of the operations that it calls, the order of magnitude of their counts,
 // and whether it failed.
-func (r *PathReader) Shape(p *critpath.Path, i int32, failed bool) uint64 {
+func (r *Reader) Shape(p *critpath.Path, i int32, failed bool) uint64 {
 	first, last := p.Children(i)
 	r.ops = r.ops[:0]
 	for k := first; k < last; k++ {
