@@ -101,7 +101,7 @@ func NewComparer(h *history.Sites) *Comparer { return &Comparer{Sites: h} }
 // the verdicts if judge or the length of the window has changed, or if sites were renumbered.
 func (m *Comparer) begin(w history.Range, judge Judge) *liveWindow {
 	m.changes = m.Changes.Note(w.From)
-	if about := (verdictsAbout{judge, w.To - w.From, m.Changes.Renumbered()}); !judge.soft && about != m.about {
+	if about := (verdictsAbout{judge, w.Length(), m.Changes.Renumbered()}); !judge.soft && about != m.about {
 		clear(m.verdicts)
 		m.about = about
 	}

@@ -24,7 +24,7 @@ const (
 // little, so that one slow request shortly before a change isn't its start.
 func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Nanos {
 	r := within.Slices()
-	losses := m.losses(m.Services.Number(service), r)
+	losses := m.lossesOf(m.Services.Number(service), r)
 	after := 0.0
 	last := losses[max(0, len(losses)-int(settled/history.SliceLength)):]
 	for _, x := range last {
@@ -39,15 +39,19 @@ func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Na
 	return onset.Start()
 }
 
-// losses returns, by slice, the time and the calls that a service and its neighbours lose relative to the history
-// before r. The unit is a request.
-func (m *Comparer) losses(service int32, r history.Range) []float64 {
+// losses counts the time and the calls that a service and its neighbours lose relative to the history before a window.
+type losses struct {
+	*liveWindow
+	bySlice []float64 // of the window; the unit is a request
+}
+
+// lossesOf returns the losses of a service and its neighbours by slice of r.
+func (m *Comparer) lossesOf(service int32, r history.Range) []float64 {
 	h, sites := m.Sites, m.All()
-	c := m.comparison(r, h.Skipped.Any())
+	c := losses{m.comparison(r, h.Skipped.Any()), make([]float64, max(0, r.Length()))}
 	usual := c.usual()
 	c.chooseTimes()
 	callees, _ := h.Callees(nil)
-	losses := make([]float64, max(0, r.To-r.From))
 	for i := 1; i < len(sites); i++ {
 		if _, long := h.Long(int32(i)); long || sites[i].Service != service && callees[i].Service != service {
 			continue
@@ -55,7 +59,7 @@ func (m *Comparer) losses(service int32, r history.Range) []float64 {
 		c.site.Cells = c.times(int32(i)).Unpack(c.site.Cells)
 		now := c.site.Cells.Within(r)
 		if sites[i].Parent == 0 {
-			c.addMissing(losses, h.Series(int32(i)))
+			c.addMissing(h.Series(int32(i)))
 		}
 		if len(now) == 0 {
 			continue
@@ -72,21 +76,21 @@ func (m *Comparer) losses(service int32, r history.Range) []float64 {
 			if c.inside(int32(i)) {
 				break
 			}
-			losses[x.Slice-r.From] += (float64(x.Own()) - mean*float64(x.Calls)) * onPath / usual
+			c.bySlice[x.Slice-r.From] += (float64(x.Own()) - mean*float64(x.Calls)) * onPath / usual
 		}
 		for k := range c.site.shapes {
 			x := &c.site.shapes[k]
 			if x.Failed || sites[i].Service != service && !x.ShowsAnswer() {
-				c.addShapeLosses(losses, now, x, series, before)
+				c.addShape(now, x, series, before)
 			}
 		}
 	}
-	return losses
+	return c.bySlice
 }
 
-// addMissing adds to losses the calls that are missing since the last one in s, the series of a site where requests
-// start, if no calls come at the end of the window. c.site must hold the cells of s.
-func (c *liveWindow) addMissing(losses []float64, s *history.Series) {
+// addMissing adds the calls that are missing since the last one in s, the series of a site where requests start, if no
+// calls come at the end of the window. c.site must hold the cells of s.
+func (c *losses) addMissing(s *history.Series) {
 	last := s.Last()
 	if c.window.To-last < history.Slice(settled/history.SliceLength) {
 		return
@@ -97,16 +101,13 @@ func (c *liveWindow) addMissing(losses []float64, s *history.Series) {
 	}
 	rate := float64(past.Calls()) / float64(last-past[0].Slice)
 	for at := max(c.window.From, last+1); at < c.window.To; at++ {
-		losses[at-c.window.From] += rate
+		c.bySlice[at-c.window.From] += rate
 	}
 }
 
-// addShapeLosses adds to losses the calls of shape x beyond its share of the calls before the window. now holds all
-// calls at the site, and before is the number of calls in series. Only shapes that became more frequent count, as in
-// Compare.
-func (c *liveWindow) addShapeLosses(losses []float64, now history.Cells,
-	x *judgedShape, series *judgedSeries, before uint64,
-) {
+// addShape adds the calls of shape x beyond its share of the calls before the window. now holds all calls at the site,
+// and before is the number of calls in series. Only shapes that became more frequent count, as in Compare.
+func (c *losses) addShape(now history.Cells, x *judgedShape, series *judgedSeries, before uint64) {
 	share := 0.0
 	for i := range series.shapes {
 		if y := &series.shapes[i]; y.Shape == x.Shape {
@@ -118,9 +119,9 @@ func (c *liveWindow) addShapeLosses(losses []float64, now history.Cells,
 		return
 	}
 	for _, y := range within {
-		losses[y.Slice-c.window.From] += float64(y.Calls)
+		c.bySlice[y.Slice-c.window.From] += float64(y.Calls)
 	}
 	for _, y := range now {
-		losses[y.Slice-c.window.From] -= share * float64(y.Calls)
+		c.bySlice[y.Slice-c.window.From] -= share * float64(y.Calls)
 	}
 }

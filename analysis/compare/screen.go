@@ -134,7 +134,7 @@ func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.S
 		if calls == 0 {
 			continue
 		}
-		if earlier == 0 || c.allSkipped(encoded) {
+		if earlier == 0 || allSkipped(encoded, c.skipped) {
 			return until, false
 		}
 		x.shapes = append(x.shapes, wantedShape{
@@ -150,7 +150,7 @@ func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.S
 // part without calls means that no shape is evidence. The window starts no later than the first of the calls. The
 // result is before the current window if each of its parts has calls.
 func (c *liveWindow) gap(now history.Cells) history.Slice {
-	length := c.window.To - c.window.From
+	length := c.window.Length()
 	for from := c.window.From; ; from++ {
 		var parts [history.SteadyParts]bool
 		for i := range now {
@@ -169,9 +169,9 @@ func (c *liveWindow) gap(now history.Cells) history.Slice {
 }
 
 // allSkipped reports whether all cells of encoded are skipped.
-func (c *liveWindow) allSkipped(encoded history.Encoded) bool {
+func allSkipped(encoded history.Encoded, skipped history.Ranges) bool {
 	for encoded.More() {
-		if !c.skipped.Contains(encoded.Next().Slice) {
+		if !skipped.Contains(encoded.Next().Slice) {
 			return false
 		}
 	}
@@ -216,7 +216,7 @@ func (c *liveWindow) reachedIn(time *wanted, piece history.Cells, calls uint64, 
 	all := time.pieces <= 0
 	for i := range c.screening.shapes {
 		s := &c.screening.shapes[i]
-		n := c.read(s, piece[0].Slice, to)
+		n := s.read(piece[0].Slice, to, c.skipped)
 		share := float64(n) / float64(calls)
 		s.reach(share)
 		s.whole.reach(share)
@@ -225,14 +225,14 @@ func (c *liveWindow) reachedIn(time *wanted, piece history.Cells, calls uint64, 
 	return all
 }
 
-// read returns the number of calls of a shape in [from, to). It drops them and earlier ones.
-func (c *liveWindow) read(s *wantedShape, from, to history.Slice) (calls uint64) {
+// read returns the number of calls of a shape in [from, to) that are not skipped. It drops all calls before `to`.
+func (s *wantedShape) read(from, to history.Slice, skipped history.Ranges) (calls uint64) {
 	for s.rest.More() {
 		x := s.rest.Peek()
 		if x.Slice >= to {
 			break
 		}
-		if x.Slice >= from && !c.skipped.Contains(x.Slice) {
+		if x.Slice >= from && !skipped.Contains(x.Slice) {
 			calls += uint64(x.Calls)
 		}
 		s.rest.Next()

@@ -22,6 +22,13 @@ const (
 	longestPiece = history.Slice(history.Span/history.SliceLength) / leastPieces / 2
 )
 
+// silence is a time without calls at a site where requests start, after a time when they came steadily.
+type silence struct {
+	*liveWindow
+	number        int32         // of the site
+	steady, since history.Range // since ends before the calls of requests that may still be open
+}
+
 // chargeSilent charges site `number` with the requests that did not come, if requests start there and came steadily.
 // The window must be without calls at the site.
 func (c *liveWindow) chargeSilent(number int32) {
@@ -35,31 +42,36 @@ func (c *liveWindow) chargeSilent(number int32) {
 		return
 	}
 	end := past[len(past)-1].Slice + 1
-	piece := max(c.window.To-c.window.From, min(c.window.To-end, longestPiece))
+	piece := max(c.window.Length(), min(c.window.To-end, longestPiece))
 	if c.h.Series(number).Week.SilentAt(c.window.To - 1) {
 		return
 	}
-	steady := history.Range{From: end - piece*max(leastPieces, (leastSteady+piece-1)/piece), To: end}
-	if steady.From < past[0].Slice {
+	open := history.Slice(c.h.Series(number).StillOpen() / history.SliceLength)
+	x := silence{
+		liveWindow: c,
+		number:     number,
+		steady:     history.Range{From: end - piece*max(leastPieces, (leastSteady+piece-1)/piece), To: end},
+		since:      history.Range{From: end, To: c.window.To - open},
+	}
+	if x.steady.From < past[0].Slice {
 		return
 	}
-	for from := steady.From; from < end; from += piece {
+	for from := x.steady.From; from < end; from += piece {
 		if len(past.Within(history.Range{From: from, To: from + piece})) == 0 {
 			return
 		}
 	}
-	rate := float64(past.Within(steady).Calls()) / float64(steady.To-steady.From)
-	since := history.Range{From: end, To: c.window.To - history.Slice(c.h.Series(number).StillOpen()/history.SliceLength)}
-	if rate*float64(since.To-since.From) < leastMissing || !c.observed() { // before reading all sites
+	rate := float64(past.Within(x.steady).Calls()) / float64(x.steady.Length())
+	if rate*float64(x.since.Length()) < leastMissing || !x.observed() { // before reading all sites
 		return
 	}
 	usual := rate / history.SliceLength.Seconds()
-	rate *= c.trafficSince(steady)
-	expected := rate * float64(since.To-since.From)
-	if expected < leastMissing || c.continued(number, steady, since) >= expected/2 {
+	rate *= x.traffic()
+	expected := rate * float64(x.since.Length())
+	if expected < leastMissing || x.continued() >= expected/2 {
 		return
 	}
-	missing := rate * float64(c.window.To-c.window.From)
+	missing := rate * float64(c.window.Length())
 	c.evidence[s.Service].silent += missing / c.requests
 	k := history.Callee{Service: s.Service, Op: s.Op}
 	c.ops[k] += missing / c.requests
@@ -68,52 +80,52 @@ func (c *liveWindow) chargeSilent(number int32) {
 	of.stopped += usual
 }
 
-// trafficSince returns the traffic in the window as a fraction of the traffic in `then`, at most 1. It counts all
-// requests that start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may
-// stay away by chance.
-func (c *liveWindow) trafficSince(then history.Range) float64 {
+// traffic returns the traffic in the window as a fraction of the traffic in x.steady, at most 1. It counts all requests
+// that start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may stay away
+// by chance.
+func (x *silence) traffic() float64 {
 	var before, now float64
-	for i := range c.sites {
-		if s, series := &c.sites[i], c.h.Series(int32(i)); i > 0 && s.Parent == 0 && !s.Border {
-			if n := series.Within(c.window).Calls(); n > 0 {
+	for i := range x.sites {
+		if s, series := &x.sites[i], x.h.Series(int32(i)); i > 0 && s.Parent == 0 && !s.Border {
+			if n := series.Within(x.window).Calls(); n > 0 {
 				now += float64(n)
-				before += float64(series.Within(then).Calls())
+				before += float64(series.Within(x.steady).Calls())
 			}
 		}
 	}
 	if before == 0 {
 		return 1
 	}
-	return min(1, now/before*float64(then.To-then.From)/float64(c.window.To-c.window.From))
+	return min(1, now/before*float64(x.steady.Length())/float64(x.window.Length()))
 }
 
 // observed reports whether traces started in each part of the window. If not, Sibyl did not run, or all requests
 // stopped. Senders retry at different times after that.
-func (c *liveWindow) observed() bool {
-	for i := range c.parts {
-		part := c.window.Part(i, c.parts)
-		if len(c.h.Requests.Total().Within(part)) == 0 {
+func (x *silence) observed() bool {
+	for i := range x.parts {
+		part := x.window.Part(i, x.parts)
+		if len(x.h.Requests.Total().Within(part)) == 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// continued returns the number of calls in `since` that may replace the calls that site `number` had in `steady`. These
-// are calls of the same step under a caller that sends spans now. They are also calls of new operations where requests
+// continued returns the number of calls in x.since that may replace the calls that the site had in x.steady. These are
+// calls of the same step under a caller that sends spans now. They are also calls of new operations where requests
 // start, in the same service or with the same name in another one, because they may be new names.
-func (c *liveWindow) continued(number int32, steady, since history.Range) (calls float64) {
-	s := &c.sites[number]
-	old := c.h.Table().Operation(s.Op)
-	for i := 1; i < len(c.sites); i++ {
-		x, series := &c.sites[i], c.h.Series(int32(i))
-		begins := x.Parent == 0 && isNew(series, steady, since)
-		if begins && x.Service != s.Service {
-			o := c.h.Table().Operation(x.Op)
+func (x *silence) continued() (calls float64) {
+	silent := &x.sites[x.number]
+	old := x.h.Table().Operation(silent.Op)
+	for i := 1; i < len(x.sites); i++ {
+		s, series := &x.sites[i], x.h.Series(int32(i))
+		begins := s.Parent == 0 && x.isNew(series)
+		if begins && s.Service != silent.Service {
+			o := x.h.Table().Operation(s.Op)
 			begins = o.Name == old.Name && o.Kind == old.Kind
 		}
-		if x.Op == s.Op || begins {
-			calls += float64(series.Within(since).Calls())
+		if s.Op == silent.Op || begins {
+			calls += float64(series.Within(x.since).Calls())
 		}
 	}
 	return calls
@@ -123,8 +135,8 @@ func (c *liveWindow) continued(number int32, steady, since history.Range) (calls
 // because phones with wrong clocks send some calls that seem to come before the first one.
 const leastGrown = 10
 
-// isNew reports whether the calls of s in `since` are new: it hardly had any in `earlier`.
-func isNew(s *history.Series, earlier, since history.Range) bool {
-	before, now := float64(s.Within(earlier).Calls()), float64(s.Within(since).Calls())
-	return leastGrown*before*float64(since.To-since.From) <= now*float64(earlier.To-earlier.From)
+// isNew reports whether the calls of s in x.since are new: it hardly had any in x.steady.
+func (x *silence) isNew(s *history.Series) bool {
+	before, now := float64(s.Within(x.steady).Calls()), float64(s.Within(x.since).Calls())
+	return leastGrown*before*float64(x.since.Length()) <= now*float64(x.steady.Length())
 }

@@ -115,7 +115,7 @@ func (c *liveWindow) addTypical(number int32) {
 	usual += s.Week.Habit(c.window.To - 1)
 	times := typicalTimes{before: float64(before)}
 	calls := 0.0
-	length := c.window.To - c.window.From
+	length := c.window.Length()
 	for _, now, _ := c.times(number).Split(c.window.From); now.More(); {
 		x := now.Next()
 		if x.Slice >= c.window.To {

@@ -29,6 +29,9 @@ func (s Slice) minute() Slice { return s - s%SlicesPerMinute }
 // Range is the slices [From, To).
 type Range struct{ From, To Slice }
 
+// Length returns the number of slices in r.
+func (r Range) Length() Slice { return r.To - r.From }
+
 // Contains reports whether s is in r.
 func (r Range) Contains(s Slice) bool { return r.From <= s && s < r.To }
 
@@ -463,8 +466,7 @@ const SteadyParts = 3
 
 // Part returns part i, from 0, of n nearly equal parts of r.
 func (r Range) Part(i, n int) Range {
-	length := r.To - r.From
-	return Range{r.From + Slice(i)*length/Slice(n), r.From + Slice(i+1)*length/Slice(n)}
+	return Range{r.From + Slice(i)*r.Length()/Slice(n), r.From + Slice(i+1)*r.Length()/Slice(n)}
 }
 
 // MinHistory is the smallest number of calls with quartiles.
