@@ -62,14 +62,14 @@ func (h *Sites) readSite(r *codec.Reader) {
 		base:     trace.Op(r.Word()), target: trace.Op(r.Word()), service: trace.Symbol(r.Word()),
 	}
 	s.Border, s.client = r.Bool(), r.Bool()
-	known := target{direct: r.Bool(), settled: r.Bool(), settledDirect: r.Bool()}
+	known := knownTarget{direct: r.Bool(), settled: r.Bool(), settledDirect: r.Bool()}
 	if r.Bad() {
 		return
 	}
 	_, twice := h.numbers[s.SiteKey]
 	r.Check(!twice)
 	number := h.number(&s)
-	h.targets[number].keep(&known)
+	h.targets[number].knownTarget = known
 	h.series[number].read(r)
 	h.shapes += len(h.series[number].Shapes)
 }

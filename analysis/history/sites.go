@@ -318,7 +318,7 @@ func (h *Sites) evict(since Slice, all bool) {
 		})
 		h.series[number] = old.series[i]
 		h.shapes += len(old.series[i].Shapes)
-		h.targets[number].keep(&old.targets[i])
+		h.targets[number].knownTarget = old.targets[i].knownTarget
 	}
 }
 

@@ -68,20 +68,18 @@ func (s *skip) concerns(service trace.Symbol) bool {
 
 // Of returns the times when the calls of a service are skipped.
 func (k *Skipped) Of(service trace.Symbol) Ranges {
-	var all Ranges
-	for i := range k.skips {
-		if k.skips[i].concerns(service) {
-			all = append(all, k.skips[i].Range)
-		}
-	}
-	return all.union()
+	return k.ranges(func(s *skip) bool { return s.concerns(service) })
 }
 
 // Any returns the times when calls of any service are skipped.
-func (k *Skipped) Any() Ranges {
+func (k *Skipped) Any() Ranges { return k.ranges(func(*skip) bool { return true }) }
+
+func (k *Skipped) ranges(selects func(*skip) bool) Ranges {
 	var all Ranges
 	for i := range k.skips {
-		all = append(all, k.skips[i].Range)
+		if s := &k.skips[i]; selects(s) {
+			all = append(all, s.Range)
+		}
 	}
 	return all.union()
 }

@@ -13,14 +13,13 @@ type target struct {
 	service  int32    // number of the service, or 0
 	op       trace.Op
 	external bool // whether only attributes name it
-	direct   bool // whether it has answered calls itself, not only behind a hop without spans
-
-	settled, settledDirect bool // whether the site, and the value of direct, were known at the end of the last epoch
+	knownTarget
 }
 
-// keep copies the knowledge about the same target from old.
-func (t *target) keep(old *target) {
-	t.direct, t.settled, t.settledDirect = old.direct, old.settled, old.settledDirect
+// knownTarget is the knowledge about a target. It survives restarts and renumbering.
+type knownTarget struct {
+	direct                 bool // whether it has answered calls itself, not only behind a hop without spans
+	settled, settledDirect bool // whether the site, and the value of direct, were known at the end of the last epoch
 }
 
 func (h *Sites) targetOf(s *tallySite) target {

@@ -251,7 +251,7 @@ func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 
 // end returns the end of the time that a cell covers, at most the end of Now.
 func (r *useReader) end(at Slice) trace.Nanos {
-	return min(at+r.h.lengthAt(at), r.now.To).Start()
+	return min(at+r.lengthAt(at), r.now.To).Start()
 }
 
 // shapes returns the shapes of the calls at site `number`. A border has the shapes of the calls that it leads to.
@@ -323,14 +323,14 @@ func (r *useReader) covered(k knownTime) (sum time.Duration) {
 		if x.Slice >= r.now.From || x.Slice < k.first.minute() || k.skipped.Contains(x.Slice) {
 			continue
 		}
-		sum += time.Duration(r.h.lengthAt(x.Slice)) * SliceLength
+		sum += time.Duration(r.lengthAt(x.Slice)) * SliceLength
 	}
 	return sum
 }
 
 // lengthAt returns the number of slices that the cell at slice `at` covers: a minute for old slices, which were joined.
-func (h *Sites) lengthAt(at Slice) Slice {
-	if at < h.folded {
+func (r *useReader) lengthAt(at Slice) Slice {
+	if at < r.h.folded {
 		return SlicesPerMinute
 	}
 	return 1
