@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/cli"
 	"github.com/sibyl-trace/sibyl/server"
@@ -26,8 +26,8 @@ type liveService struct {
 	otlp, api string // URLs
 }
 
-// startService runs a service until the test ends. more are further environment variables.
-func startService(t *testing.T, more map[string]string) *liveService {
+// startService runs a service until the test ends.
+func startService(t *testing.T) *liveService {
 	t.Helper()
 	env := map[string]string{
 		"SIBYL_DATA_DIR":         t.TempDir(),
@@ -38,7 +38,6 @@ func startService(t *testing.T, more map[string]string) *liveService {
 		"SIBYL_LEARNING":         "1s",
 		"SIBYL_ASSEMBLY_TIMEOUT": "500ms",
 	}
-	maps.Copy(env, more)
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +107,21 @@ func (l *liveService) send(at time.Time, spans ...sentSpan) {
 	}
 }
 
+// closed returns the numbers of closed traces by reason.
+func (l *liveService) closed() map[string]int64 {
+	l.t.Helper()
+	r, err := http.Get(l.api + "/api/v1/status") //nolint:noctx // a test
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	var status contract.Status
+	if err := json.NewDecoder(r.Body).Decode(&status); err != nil {
+		l.t.Fatal(err)
+	}
+	return status.Closed
+}
+
 // check runs doctor until the check name has the given state and reports saw. It fails the test if this doesn't happen
 // in time.
 func (l *liveService) check(name string, state severity, saw string) {
@@ -164,7 +178,7 @@ func twoServices(trace int, missing bool) []sentSpan {
 // TestDoctorOfTidyTraffic: complete traces of two services are fine, even if they arrive twice. Duplicates are
 // counted, but don't count as arrivals.
 func TestDoctorOfTidyTraffic(t *testing.T) {
-	l := startService(t, nil)
+	l := startService(t)
 	l.check("traces", failed, "No span has arrived.")
 	l.check("parents", skipped, "No trace has been closed yet.")
 	send := func() {
@@ -210,7 +224,7 @@ func (l *liveService) proxy(at time.Time) string {
 
 // TestDoctorOfMissingParents: 9 of 10 traces have a span whose parent never arrives.
 func TestDoctorOfMissingParents(t *testing.T) {
-	l := startService(t, nil)
+	l := startService(t)
 	for i := range 10 {
 		l.send(time.Now(), twoServices(i+1, i > 0)...)
 	}
@@ -219,7 +233,7 @@ func TestDoctorOfMissingParents(t *testing.T) {
 
 // TestDoctorOfUntidyTraffic: spans without names, of a sidecar, and without context.
 func TestDoctorOfUntidyTraffic(t *testing.T) {
-	l := startService(t, nil)
+	l := startService(t)
 	for i := range 20 {
 		l.send(time.Now(), sentSpan{3*i + 1, 1, 0, "", "GET /a", serverSpan, 0, time.Millisecond})
 		l.send(time.Now(), sentSpan{3*i + 2, 1, 0, "istio-proxy", "GET /b", serverSpan, 0, time.Millisecond})
@@ -234,8 +248,6 @@ func TestDoctorOfUntidyTraffic(t *testing.T) {
 
 // TestDoctorOfLimits sends, for each limit, the traffic that exceeds it.
 func TestDoctorOfLimits(t *testing.T) {
-	const maxAge, idle = 5 * time.Second, 4 * time.Second // a busy machine may pause between spans, but not for so long
-	more := map[string]string{"SIBYL_ASSEMBLY_MAX_AGE": maxAge.String(), "SIBYL_ASSEMBLY_IDLE": idle.String()}
 	root := func(trace int) sentSpan {
 		return sentSpan{trace, 1, 0, "shop", "GET /cart", serverSpan, 0, time.Millisecond}
 	}
@@ -266,10 +278,17 @@ func TestDoctorOfLimits(t *testing.T) {
 			l.send(time.Now(), sentSpan{1, 2, 1, "shop", "late", clientSpan, 0, 1})
 		}, "1 span that arrived after their trace was closed", "arrived after their trace was closed."},
 		{"age", func(l *liveService) {
-			began := time.Now()
-			for id := 2; time.Since(began) < maxAge+maxAge/10; id++ {
-				l.send(time.Now(), sentSpan{1, id, 1, "shop", "x", clientSpan, 0, 1})
-				time.Sleep(150 * time.Millisecond)
+			trace, idle := 1, int64(0)
+			for id := 2; ; id++ {
+				closed := l.closed()
+				if closed["age"] > 0 {
+					return
+				}
+				if closed["idle"] > idle { // the machine paused for half a second, so another trace must stay open
+					trace, idle = trace+1, closed["idle"]
+				}
+				l.send(time.Now(), sentSpan{trace, id, 1, "shop", "x", clientSpan, 0, 1})
+				time.Sleep(100 * time.Millisecond)
 			}
 		}, "closed early because spans kept arriving", "belong to traces that were closed early."},
 		{"size", func(l *liveService) {
@@ -282,7 +301,7 @@ func TestDoctorOfLimits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := startService(t, more)
+			l := startService(t)
 			c.send(l)
 			l.check("limits", warning, c.saw)
 			l.check("coverage", warning, c.covered)
@@ -292,7 +311,7 @@ func TestDoctorOfLimits(t *testing.T) {
 
 // TestReplayOfDuplicates: the summary of a second replay reports that all of its spans were ignored.
 func TestReplayOfDuplicates(t *testing.T) {
-	l := startService(t, nil)
+	l := startService(t)
 	recording := request(t, cart)
 	replayed := func() string {
 		r := sibylIn(t, recording, map[string]string{serverVariable: l.api}, "replay", "--to", l.otlp, "-")
