@@ -86,7 +86,13 @@ type Mark struct {
 
 // Mark returns the current end of b, to which [Batch.Rollback] can return.
 func (b *Batch) Mark() Mark {
-	m := Mark{spans: len(b.Spans), attrs: len(b.Attrs), joins: len(b.Joins), versions: len(b.Versions), reasons: min(len(b.Rejected), 6)}
+	m := Mark{
+		spans:    len(b.Spans),
+		attrs:    len(b.Attrs),
+		joins:    len(b.Joins),
+		versions: len(b.Versions),
+		reasons:  min(len(b.Rejected), 6),
+	}
 	for i := range m.reasons {
 		m.rejected[i] = b.Rejected[i].Spans
 	}

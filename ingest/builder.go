@@ -145,7 +145,8 @@ func (b *Builder) Service(name []byte) {
 // resource's version. It runs once per resource, not per span.
 func (b *Builder) noteVersion() {
 	v := ServiceVersion{b.service, b.version}
-	if n := len(b.into.Versions); v.Service != 0 && v.Version != 0 && (n == 0 || b.into.Versions[n-1].ServiceVersion != v) {
+	if n := len(b.into.Versions); v.Service != 0 && v.Version != 0 &&
+		(n == 0 || b.into.Versions[n-1].ServiceVersion != v) {
 		b.into.Versions = append(b.into.Versions, VersionStart{ServiceVersion: v})
 	}
 	b.noted = len(b.into.Versions) - 1
@@ -156,7 +157,8 @@ func (b *Builder) noteStart(start trace.Nanos) {
 	if b.service == 0 || b.version == 0 || b.noted >= len(b.into.Versions) {
 		return // no version, or a rollback removed it
 	}
-	if v := &b.into.Versions[b.noted]; v.ServiceVersion == (ServiceVersion{b.service, b.version}) && (v.First == 0 || start < v.First) {
+	if v := &b.into.Versions[b.noted]; v.ServiceVersion == (ServiceVersion{b.service, b.version}) &&
+		(v.First == 0 || start < v.First) {
 		v.First = start
 	}
 }
@@ -351,7 +353,8 @@ func (b *Builder) addJoins(id trace.ID, index int32) {
 			}
 		case left > 0 && !l.trace.IsZero():
 			left--
-			b.into.Joins = append(b.into.Joins, trace.Join{Span: index, Message: true, Linked: trace.MessageID(l.trace, l.span)})
+			b.into.Joins = append(b.into.Joins,
+				trace.Join{Span: index, Message: true, Linked: trace.MessageID(l.trace, l.span)})
 		}
 	}
 }

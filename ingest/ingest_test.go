@@ -191,18 +191,28 @@ func TestValuesOfKey(t *testing.T) {
 		t.Error("values were counted twice")
 	}
 	b.Forget()
-	if sym := add("GET /", "user.id", "later"); table.Text(sym) != "later" || !table.Contains(trace.SymbolOf([]byte("user.id"))) {
+	if sym := add("GET /", "user.id", "later"); table.Text(sym) != "later" ||
+		!table.Contains(trace.SymbolOf([]byte("user.id"))) {
 		t.Errorf("after the names were forgotten, a value is %q", table.Text(sym))
 	}
 }
 
 // Rollback restores a batch.
 func TestRollback(t *testing.T) {
-	b := ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}, Attrs: []trace.Attr{{Key: 1}}, Joins: []trace.Join{{Linked: 1}}, Versions: []ingest.VersionStart{{ServiceVersion: ingest.ServiceVersion{Service: 1, Version: 2}}}}
+	b := ingest.Batch{
+		Traces:   []trace.ID{{1}},
+		Spans:    []trace.Span{{ID: 1}},
+		Attrs:    []trace.Attr{{Key: 1}},
+		Joins:    []trace.Join{{Linked: 1}},
+		Versions: []ingest.VersionStart{{ServiceVersion: ingest.ServiceVersion{Service: 1, Version: 2}}},
+	}
 	b.Reject(trace.BadTime, "first", 2)
 	mark := b.Mark()
 	want := ingest.Batch{
-		Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}, Attrs: []trace.Attr{{Key: 1}}, Joins: []trace.Join{{Linked: 1}},
+		Traces:   []trace.ID{{1}},
+		Spans:    []trace.Span{{ID: 1}},
+		Attrs:    []trace.Attr{{Key: 1}},
+		Joins:    []trace.Join{{Linked: 1}},
 		Versions: []ingest.VersionStart{{ServiceVersion: ingest.ServiceVersion{Service: 1, Version: 2}}},
 		Rejected: []ingest.Rejection{{Reason: trace.BadTime, Detail: "first", Spans: 2}},
 	}

@@ -86,7 +86,8 @@ var (
 	portKeys        = keysOf(peerPort)
 	addressKeys     = keysOf(peerAddress)
 	locationKeys    = keysOf(peerAddress, urlField)
-	peerKeys        = keysOf(peerService, peerRPC, destination, peerSystem, peerNamespace, peerCollection, peerAddress, peerPort, urlField, peerTemplate)
+	peerKeys        = keysOf(peerService, peerRPC, destination, peerSystem, peerNamespace, peerCollection, peerAddress,
+		peerPort, urlField, peerTemplate)
 )
 
 // firstPort is the index of the first of portKeys in identityKeys.
@@ -282,7 +283,10 @@ func (b *Builder) detailOfName() (detail []byte, raw bool) {
 }
 
 // methods are the names of HTTP methods, and HTTP, by which the semantic conventions replace unknown methods.
-var methods = [...]string{"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY", "TRACE", "CONNECT", "HTTP"}
+var methods = [...]string{
+	"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY", "TRACE", "CONNECT",
+	"HTTP",
+}
 
 // isMethod reports whether name is an HTTP method, possibly after "HTTP".
 func isMethod(name []byte) bool {
@@ -442,7 +446,8 @@ func hostName(address, port []byte) []byte {
 	if _, err := netip.ParseAddr(string(bytes.Trim(address, "[]"))); err != nil {
 		name = normal(withoutReplica(address))
 	}
-	if number, err := strconv.ParseUint(string(port), 10, 16); err != nil || len(name) == 0 || number == 80 || number == 443 {
+	number, err := strconv.ParseUint(string(port), 10, 16)
+	if err != nil || len(name) == 0 || number == 80 || number == 443 {
 		return name
 	}
 	return join(name, ":", port)
@@ -486,5 +491,5 @@ func hasDigit(word []byte) bool { return bytes.ContainsAny(word, "0123456789") }
 
 // isPodSuffix reports whether word may be the random end of a pod's name.
 func isPodSuffix(word []byte) bool {
-	return len(word) == 5 && bytes.IndexFunc(word, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) < 0
+	return len(word) == 5 && len(bytes.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789")) == 0
 }

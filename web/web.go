@@ -32,8 +32,9 @@ var dist embed.FS
 
 // policy is the Content-Security-Policy of the page: it may load from and call only its own origin. Styles may be
 // inline because radix uses them to position menus. Images may be inline because the page draws charts to save them.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; " +
-	"font-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
+	"img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'self'; form-action 'none'; " +
+	"frame-ancestors 'none'"
 
 // page is the file served for the paths of all views. Its script reads the path.
 const page = "index.html"
@@ -82,7 +83,8 @@ func (u *UI) load(name string, packed []byte) (*file, error) {
 		return nil, fmt.Errorf("unpack web/dist/%s: %w", name, err)
 	}
 	if name == page {
-		plain = bytes.Replace(plain, []byte(`<base href="/" />`), []byte(`<base href="`+html.EscapeString(u.base)+`/" />`), 1)
+		plain = bytes.Replace(plain, []byte(`<base href="/" />`),
+			[]byte(`<base href="`+html.EscapeString(u.base)+`/" />`), 1)
 		packed = pack(plain)
 	}
 	hash := sha256.Sum256(plain)
@@ -106,7 +108,10 @@ func pack(plain []byte) []byte {
 }
 
 // views lists the first path elements of the UI's views.
-var views = []string{"compare", "incidents", "map", "objectives", "problems", "service", "services", "status", "tracepoints", "traces", "trees"}
+var views = []string{
+	"compare", "incidents", "map", "objectives", "problems", "service", "services", "status",
+	"tracepoints", "traces", "trees",
+}
 
 // wantsPage reports whether to answer r, a request for a path without a file, with the page. A request that accepts
 // HTML gets it for any path. One that accepts anything, like requests of curl and link checkers, gets it only for the

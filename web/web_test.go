@@ -69,7 +69,8 @@ func TestBasePath(t *testing.T) {
 			}
 			for _, link := range found {
 				file := get(t, u, base+"/"+string(link[1]), "Accept-Encoding", coding)
-				if file == nil || len(body(t, file)) == 0 || !strings.Contains(file.Header().Get("Cache-Control"), "immutable") {
+				if file == nil || len(body(t, file)) == 0 ||
+					!strings.Contains(file.Header().Get("Cache-Control"), "immutable") {
 					t.Errorf("%s: missing, empty or not immutable: %+v", link[1], file)
 				}
 			}
@@ -129,7 +130,8 @@ func TestHeaders(t *testing.T) {
 	u := newUI(t, "")
 	r := get(t, u, "/")
 	csp := r.Header().Get("Content-Security-Policy")
-	if !strings.Contains(csp, "default-src 'none'; script-src 'self';") || strings.Count(csp, "unsafe") != 1 || !strings.Contains(csp, "style-src 'self' 'unsafe-inline'") {
+	if !strings.Contains(csp, "default-src 'none'; script-src 'self';") || strings.Count(csp, "unsafe") != 1 ||
+		!strings.Contains(csp, "style-src 'self' 'unsafe-inline'") {
 		t.Errorf("Content-Security-Policy: %s", csp)
 	}
 	if bytes.Contains(body(t, r), []byte("<script>")) {
@@ -144,7 +146,8 @@ func TestHeaders(t *testing.T) {
 	if any := get(t, u, "/", "If-None-Match", "*"); any.Code != http.StatusNotModified {
 		t.Errorf("any tag: %d, want 304", any.Code)
 	}
-	if other := get(t, u, "/", "If-None-Match", r.Header().Get("ETag"), "Accept-Encoding", "gzip"); other.Code != http.StatusOK {
+	other := get(t, u, "/", "If-None-Match", r.Header().Get("ETag"), "Accept-Encoding", "gzip")
+	if other.Code != http.StatusOK {
 		t.Errorf("tag of another encoding: %d, want 200", other.Code)
 	}
 }
@@ -180,7 +183,8 @@ func TestOverHTTP(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(out.Body)
-		if out.Body.Close(); err != nil || out.StatusCode != c.status || !bytes.Equal(got, c.want) || out.ContentLength != int64(c.length) {
+		if out.Body.Close(); err != nil || out.StatusCode != c.status || !bytes.Equal(got, c.want) ||
+			out.ContentLength != int64(c.length) {
 			t.Errorf("%+v: %d, %d of %d bytes: %v", c, out.StatusCode, len(got), out.ContentLength, err)
 		}
 		if vary := out.Header.Values("Vary"); len(vary) != 1 || vary[0] != "Accept-Encoding" {
@@ -224,7 +228,8 @@ func TestFirstLoad(t *testing.T) {
 		sum += len(u.files[string(link[1])].packed)
 	}
 	for _, view := range lazy {
-		own := slices.DeleteFunc(slices.Collect(maps.Keys(u.files)), func(name string) bool { return !strings.HasPrefix(name, "assets/"+view+".") })
+		own := slices.DeleteFunc(slices.Collect(maps.Keys(u.files)),
+			func(name string) bool { return !strings.HasPrefix(name, "assets/"+view+".") })
 		if len(own) != 1 || first[own[0]] {
 			t.Errorf("view %s has the files %v, want one that the page does not load first", view, own)
 		}

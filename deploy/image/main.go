@@ -37,7 +37,8 @@ func run(args []string, out, errOut io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.SetOutput(errOut)
 	flags.StringVar(&o.binary, "binary", "bin/sibyl", "static binary")
-	flags.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "CA certificates, for webhooks")
+	flags.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt",
+		"CA certificates, for webhooks")
 	flags.StringVar(&o.version, "version", "", "version")
 	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture of the binary")
 	if err := flags.Parse(args); err != nil {
@@ -90,7 +91,10 @@ func build(o *options) (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the binary: %w", err)
 	}
-	program := []entry{dir("usr", 0, 0o755), dir("usr/local", 0, 0o755), dir("usr/local/bin", 0, 0o755), {name: "usr/local/bin/sibyl", mode: 0o755, data: binary}}
+	program := []entry{
+		dir("usr", 0, 0o755), dir("usr/local", 0, 0o755), dir("usr/local/bin", 0, 0o755),
+		{name: "usr/local/bin/sibyl", mode: 0o755, data: binary},
+	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, files := range [][]entry{system, program} { // the first layer rarely changes
 		layer, err := layerOf(files)
@@ -109,14 +113,20 @@ func build(o *options) (v1.Image, error) {
 	file.OS, file.Architecture, file.Created = "linux", o.arch, v1.Time{Time: time.Unix(0, 0).UTC()}
 	file.Config = v1.Config{
 		User:       fmt.Sprintf("%d:%d", user, user),
-		Entrypoint: []string{"/usr/local/bin/sibyl"}, Cmd: []string{"serve"}, WorkingDir: "/", StopSignal: "SIGTERM",
+		Entrypoint: []string{"/usr/local/bin/sibyl"},
+		Cmd:        []string{"serve"},
+		WorkingDir: "/",
+		StopSignal: "SIGTERM",
 		Env: []string{
-			"PATH=/usr/local/bin", "SIBYL_DATA_DIR=/data", "SIBYL_HTTP=0.0.0.0:8321", "SIBYL_OTLP_GRPC=0.0.0.0:4317", "SIBYL_OTLP_HTTP=0.0.0.0:4318",
+			"PATH=/usr/local/bin", "SIBYL_DATA_DIR=/data", "SIBYL_HTTP=0.0.0.0:8321", "SIBYL_OTLP_GRPC=0.0.0.0:4317",
+			"SIBYL_OTLP_HTTP=0.0.0.0:4318",
 		},
-		Volumes: map[string]struct{}{"/data": {}}, ExposedPorts: map[string]struct{}{"4317/tcp": {}, "4318/tcp": {}, "8321/tcp": {}},
+		Volumes:      map[string]struct{}{"/data": {}},
+		ExposedPorts: map[string]struct{}{"4317/tcp": {}, "4318/tcp": {}, "8321/tcp": {}},
 		Labels: map[string]string{
 			"org.opencontainers.image.title": "Sibyl", "org.opencontainers.image.licenses": "Apache-2.0",
-			"org.opencontainers.image.source": "https://github.com/sibyl-trace/sibyl", "org.opencontainers.image.version": o.version,
+			"org.opencontainers.image.source":  "https://github.com/sibyl-trace/sibyl",
+			"org.opencontainers.image.version": o.version,
 		},
 	}
 	return mutate.ConfigFile(image, file)
@@ -138,7 +148,8 @@ func dir(name string, owner int, mode int64) entry {
 func systemFiles(o *options) ([]entry, error) {
 	certificates, err := os.ReadFile(o.certificates)
 	if err != nil {
-		return nil, fmt.Errorf("read CA certificates; install ca-certificates, or name a file with -certificates: %w", err)
+		return nil, fmt.Errorf("read CA certificates; install ca-certificates, or name a file with -certificates: %w",
+			err)
 	}
 	passwd := fmt.Sprintf("root:x:0:0::/:/sbin/nologin\nsibyl:x:%d:%d::/data:/sbin/nologin\n", user, user)
 	return []entry{
@@ -156,7 +167,16 @@ func layerOf(files []entry) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Uid: f.owner, Gid: f.owner, Mode: f.mode, Size: int64(len(f.data)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     f.name,
+			Uid:      f.owner,
+			Gid:      f.owner,
+			Mode:     f.mode,
+			Size:     int64(len(f.data)),
+			ModTime:  time.Unix(0, 0),
+			Format:   tar.FormatUSTAR,
+		}
 		if f.data == nil {
 			h.Typeflag, h.Name = tar.TypeDir, f.name+"/"
 		}
@@ -171,5 +191,6 @@ func layerOf(files []entry) (v1.Layer, error) {
 		return nil, err
 	}
 	data := b.Bytes()
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
+		tarball.WithMediaType(types.OCILayer))
 }

@@ -22,7 +22,10 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-binary", filepath.Join(in, "sibyl"), "-certificates", filepath.Join(in, "ca.crt"), "-version", "1.2", out}
+	args := []string{
+		"-binary", filepath.Join(in, "sibyl"), "-certificates", filepath.Join(in, "ca.crt"),
+		"-version", "1.2", out,
+	}
 	var first, second strings.Builder
 	for _, w := range []io.Writer{&first, &second} {
 		if err := run(args, w, io.Discard); err != nil {
@@ -48,7 +51,8 @@ func TestImage(t *testing.T) {
 		t.Error(err)
 	}
 	config, err := image.ConfigFile()
-	if err != nil || config.Config.User != "65532:65532" || config.Config.Labels["org.opencontainers.image.version"] != "1.2" {
+	if err != nil || config.Config.User != "65532:65532" ||
+		config.Config.Labels["org.opencontainers.image.version"] != "1.2" {
 		t.Errorf("%+v, %v", config, err)
 	}
 	layers, err := image.Layers()
@@ -81,7 +85,11 @@ func TestImage(t *testing.T) {
 }
 
 func TestWrongInput(t *testing.T) {
-	for _, args := range [][]string{nil, {"-binary", "/nowhere", t.TempDir()}, {"-certificates", "/nowhere", t.TempDir()}} {
+	for _, args := range [][]string{
+		nil,
+		{"-binary", "/nowhere", t.TempDir()},
+		{"-certificates", "/nowhere", t.TempDir()},
+	} {
 		if err := run(args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q: no error", args)
 		}

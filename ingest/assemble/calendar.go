@@ -34,7 +34,7 @@ func (c Calendar) Add(from, to trace.Nanos) {
 const (
 	farDays    = 365 // days from the median trace; no recording is that long
 	apartDays  = 2   // days from the other traces, unless those span more days
-	apartShare = 100 // traces that are apart count as a separate recording if they are at least one in apartShare of all
+	apartShare = 100 // traces that are apart are a separate recording if they are at least one in apartShare of all
 )
 
 // Recorded returns the first start and the last end of the traces whose clocks may be right. Both are zero without

@@ -123,7 +123,8 @@ func (o *Offline) Spilled() int64 { return o.spill.written }
 // spillAll moves all open traces to disk, as one sorted run.
 func (o *Offline) spillAll() error {
 	if err := o.spill.run(newMemorySource(o)); err != nil {
-		return fmt.Errorf("spill open traces larger than %d B to disk (allow more memory, or set TMPDIR to a directory with room): %w",
+		return fmt.Errorf("spill open traces larger than %d B to disk (allow more memory, or set TMPDIR to a "+
+			"directory with room): %w",
 			o.options.Memory, err)
 	}
 	o.arena.reset()
@@ -258,13 +259,16 @@ func (o *order) compare(t *trace.Trace, i, j int32) int {
 		return c
 	}
 	return cmp.Or( // duplicates and conflicts: rare
-		cmp.Compare(a.End, b.End), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Service, b.Service),
-		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Tracepoint, b.Tracepoint), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Flags, b.Flags),
+		cmp.Compare(a.End, b.End), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Op, b.Op),
+		cmp.Compare(a.Service, b.Service), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Tracepoint, b.Tracepoint),
+		cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Flags, b.Flags),
 		slices.CompareFunc(t.Attrs[o.attrAt[i]:o.attrAt[i+1]], t.Attrs[o.attrAt[j]:o.attrAt[j+1]], compareAttrs),
-		slices.CompareFunc(t.Joins[o.joinAt[i]:o.joinAt[i+1]], t.Joins[o.joinAt[j]:o.joinAt[j+1]], func(x, y trace.Join) int {
-			return cmp.Or(cmp.Compare(x.Linked, y.Linked), trace.CompareBools(x.Message, y.Message))
-		}),
+		slices.CompareFunc(t.Joins[o.joinAt[i]:o.joinAt[i+1]], t.Joins[o.joinAt[j]:o.joinAt[j+1]], compareJoins),
 	)
+}
+
+func compareJoins(x, y trace.Join) int {
+	return cmp.Or(cmp.Compare(x.Linked, y.Linked), trace.CompareBools(x.Message, y.Message))
 }
 
 func compareAttrs(x, y trace.Attr) int {

@@ -177,7 +177,8 @@ func TestUnwritableTempDir(t *testing.T) {
 	o := assemble.NewOffline(assemble.Options{Memory: 1, TempDir: filepath.Join(t.TempDir(), "missing")})
 	defer o.Close()
 	err := o.Add(&ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}})
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "allow more memory, or set TMPDIR to a directory with room") {
+	if !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "allow more memory, or set TMPDIR to a directory with room") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -212,7 +213,8 @@ func BenchmarkOffline(b *testing.B) {
 			b.ReportAllocs()
 			dir := b.TempDir()
 			for b.Loop() {
-				if n := len(assembleAll(b, batches, assemble.Options{Memory: memory, TempDir: dir})); n != spans/perTrace {
+				n := len(assembleAll(b, batches, assemble.Options{Memory: memory, TempDir: dir}))
+				if n != spans/perTrace {
 					b.Fatalf("%d traces", n)
 				}
 			}

@@ -296,7 +296,14 @@ func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID, service trac
 		o.open = append(o.open, openTrace{})
 	}
 	end := o.blocks.chain()
-	o.open[n] = openTrace{id: id, first: now, record: record, block: end.block, tail: end, owner: uint8(service % ownerShares)}
+	o.open[n] = openTrace{
+		id:     id,
+		first:  now,
+		record: record,
+		block:  end.block,
+		tail:   end,
+		owner:  uint8(service % ownerShares),
+	}
 	o.index[id] = n
 	o.push(n, settling)
 	o.push(n, aging)

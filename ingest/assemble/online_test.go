@@ -30,7 +30,15 @@ type closing struct {
 	Records []uint64
 }
 
-var quick = OnlineOptions{Settle: 6, Idle: 10, MaxAge: 60, MaxSpans: 1000, MaxBytes: 1 << 20, Memory: 1 << 30, Remember: 10_000}
+var quick = OnlineOptions{
+	Settle:   6,
+	Idle:     10,
+	MaxAge:   60,
+	MaxSpans: 1000,
+	MaxBytes: 1 << 20,
+	Memory:   1 << 30,
+	Remember: 10_000,
+}
 
 func idOf(n byte) trace.ID { return trace.ID{0: n, 15: 1} }
 
@@ -207,11 +215,25 @@ func TestOnlineKeepsEverything(t *testing.T) {
 	for i := range 100 {
 		b.Traces = append(b.Traces, idOf(1))
 		b.Spans = append(b.Spans, trace.Span{
-			ID: trace.SpanID(i + 1), Parent: trace.SpanID(i), Start: 5, End: trace.Nanos(7 + i), Op: 11, Service: 13, Host: 17,
-			Tracepoint: 19, Kind: trace.Client, Flags: trace.Error,
+			ID:         trace.SpanID(i + 1),
+			Parent:     trace.SpanID(i),
+			Start:      5,
+			End:        trace.Nanos(7 + i),
+			Op:         11,
+			Service:    13,
+			Host:       17,
+			Tracepoint: 19,
+			Kind:       trace.Client,
+			Flags:      trace.Error,
 		})
 		for k := range i % 4 {
-			b.Attrs = append(b.Attrs, trace.Attr{Key: trace.Symbol(k), Text: 23, Number: 1.5, Span: int32(i), Numeric: k == 1})
+			b.Attrs = append(b.Attrs, trace.Attr{
+				Key:     trace.Symbol(k),
+				Text:    23,
+				Number:  1.5,
+				Span:    int32(i),
+				Numeric: k == 1,
+			})
 			b.Joins = append(b.Joins, trace.Join{Span: int32(i), Linked: trace.SpanID(k)})
 		}
 	}
@@ -231,7 +253,8 @@ func TestOnlineKeepsEverything(t *testing.T) {
 		if !o.Next(100, &c) || o.Next(100, &c) {
 			t.Fatal("not one trace was closed")
 		}
-		if !slices.Equal(c.Spans, b.Spans) || !slices.Equal(c.Attrs, b.Attrs) || !slices.Equal(c.Joins, b.Joins) || !slices.Equal(c.Records, []uint64{42}) {
+		if !slices.Equal(c.Spans, b.Spans) || !slices.Equal(c.Attrs, b.Attrs) || !slices.Equal(c.Joins, b.Joins) ||
+			!slices.Equal(c.Records, []uint64{42}) {
 			t.Fatal("spans, attributes, joins or records differ")
 		}
 		if i == 0 {
@@ -349,7 +372,8 @@ func TestOnlineIsFair(t *testing.T) {
 	}
 	drain(2000)
 	if reasons[Complete] != 10 || evicted != 910 {
-		t.Errorf("traces of the quiet service: %v, want 10 complete; %d of the other evicted, want 910", reasons, evicted)
+		t.Errorf("traces of the quiet service: %v, want 10 complete; %d of the other evicted, want 910",
+			reasons, evicted)
 	}
 	for i := range o.owners {
 		if o.owners[i].bytes != 0 || o.owners[i].traces != (list{-1, -1}) {

@@ -28,7 +28,10 @@ func (s *Timeline) Add(at trace.Nanos, t *trace.Trace) error {
 	binary.BigEndian.PutUint64(key[:8], uint64(at))
 	binary.BigEndian.PutUint64(key[8:], s.n)
 	s.n++
-	id := trace.Attr{Key: trace.Symbol(binary.BigEndian.Uint64(t.ID[:8])), Text: trace.Symbol(binary.BigEndian.Uint64(t.ID[8:]))}
+	id := trace.Attr{
+		Key:  trace.Symbol(binary.BigEndian.Uint64(t.ID[:8])),
+		Text: trace.Symbol(binary.BigEndian.Uint64(t.ID[8:])),
+	}
 	s.attrs = append(append(s.attrs[:0], id), t.Attrs...)
 	s.sorted.add(key, &fragment{spans: t.Spans, attrs: s.attrs, joins: t.Joins})
 	if s.sorted.memory() > s.sorted.options.Memory {

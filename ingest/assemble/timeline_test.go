@@ -39,7 +39,8 @@ func TestTimeline(t *testing.T) {
 			if got.ID != want.ID || !slices.Equal(got.Spans, want.Spans) || !slices.Equal(got.Joins, want.Joins) {
 				t.Fatalf("trace %d differs:\n%s", n, cmp.Diff(want, got))
 			}
-			if diff := cmp.Diff(len(want.Attrs), len(got.Attrs)); diff != "" || len(want.Attrs) > 0 && !cmp.Equal(want.Attrs, got.Attrs) {
+			if diff := cmp.Diff(len(want.Attrs), len(got.Attrs)); diff != "" ||
+				len(want.Attrs) > 0 && !cmp.Equal(want.Attrs, got.Attrs) {
 				t.Fatalf("attributes of trace %d: got %v, want %v", n, got.Attrs, want.Attrs)
 			}
 			n++

@@ -37,13 +37,27 @@ var outcomes = []outcome{
 	{"nothing", server, unset, nil, nil, ""},
 	{"status", internal, ptrace.StatusCodeError, nil, nil, "status"},
 	{"status before code", server, ptrace.StatusCodeError, values{"http.response.status_code": 500}, nil, "status"},
-	{"explicit OK", server, okay, values{"http.status_code": 503, "error": true, "error.type": "x"}, values{"exception.escaped": true}, ""},
+	{
+		"explicit OK", server, okay,
+		values{"http.status_code": 503, "error": true, "error.type": "x"},
+		values{"exception.escaped": true},
+		"",
+	},
 	{"server 503", server, unset, values{"http.response.status_code": 503}, nil, "http"},
 	{"server 503 as text", server, unset, values{"http.status_code": "503"}, nil, "http"},
 	{"server 404", server, unset, values{"http.response.status_code": 404}, nil, ""},
-	{"server 404 with its copies", server, unset, values{"http.status_code": "404", "error": "404", "error.type": "404"}, nil, ""},
+	{
+		"server 404 with its copies", server, unset,
+		values{"http.status_code": "404", "error": "404", "error.type": "404"},
+		nil, "",
+	},
 	{"server 404 by copy only", server, unset, values{"error": "404"}, nil, ""},
-	{"server 404 by exception", server, unset, values{"http.response.status_code": 404}, values{"exception.escaped": true}, ""},
+	{
+		"server 404 by exception", server, unset,
+		values{"http.response.status_code": 404},
+		values{"exception.escaped": true},
+		"",
+	},
 	{"client 404", client, unset, values{"http.response.status_code": 404}, nil, "http"},
 	{"client 404 that was expected", client, okay, values{"http.response.status_code": 404}, nil, ""},
 	{"client 302", client, unset, values{"http.response.status_code": 302}, nil, ""},
@@ -51,14 +65,26 @@ var outcomes = []outcome{
 	{"server NOT_FOUND", server, unset, values{"rpc.grpc.status_code": 5}, nil, ""},
 	{"server UNAVAILABLE", server, unset, values{"rpc.grpc.status_code": 14}, nil, "grpc"},
 	{"server by name", server, unset, values{"rpc.response.status_code": "DEADLINE_EXCEEDED"}, nil, "grpc"},
-	{"server by number in text", server, unset, values{"grpc.status_code": "13", "http.status_code": "200"}, nil, "grpc"},
+	{
+		"server by number in text", server, unset,
+		values{"grpc.status_code": "13", "http.status_code": "200"},
+		nil, "grpc",
+	},
 	{"server by another style", server, unset, values{"rpc.connect_rpc.error_code": "data_loss"}, nil, "grpc"},
 	{"another system", server, unset, values{"rpc.response.status_code": "SERVICE_TIMEOUT"}, nil, ""},
 	{"client NOT_FOUND", client, unset, values{"rpc.grpc.status_code": 5}, nil, "grpc"},
-	{"client CANCELLED", client, unset, values{"rpc.response.status_code": "CANCELLED", "error.type": "CANCELLED"}, nil, ""},
+	{
+		"client CANCELLED", client, unset,
+		values{"rpc.response.status_code": "CANCELLED", "error.type": "CANCELLED"},
+		nil, "",
+	},
 	{"client OK", client, unset, values{"rpc.grpc.status_code": 0}, nil, ""},
 	{"error.type", client, unset, values{"error.type": "java.net.SocketTimeoutException"}, nil, "error-type"},
-	{"error.type with 200", server, unset, values{"http.response.status_code": 200, "error.type": "body"}, nil, "error-type"},
+	{
+		"error.type with 200", server, unset,
+		values{"http.response.status_code": 200, "error.type": "body"},
+		nil, "error-type",
+	},
 	{"error as bool", internal, unset, values{"error": true}, nil, "error-tag"},
 	{"error as text", internal, unset, values{"error": "true"}, nil, "error-tag"},
 	{"error as message", client, unset, values{"error": "connection refused"}, nil, "error-tag"},
@@ -66,7 +92,12 @@ var outcomes = []outcome{
 	{"error is false as bool", client, unset, values{"error": false}, nil, ""},
 	{"escaped", internal, unset, nil, values{"exception.escaped": true}, "exception"},
 	{"escaped as text", internal, unset, nil, values{"exception.escaped": "True"}, "exception"},
-	{"escaped with 200", server, unset, values{"http.status_code": 200}, values{"exception.escaped": true}, "exception"},
+	{
+		"escaped with 200", server, unset,
+		values{"http.status_code": 200},
+		values{"exception.escaped": true},
+		"exception",
+	},
 	{"handled", consumer, unset, nil, values{"exception.escaped": false}, ""},
 	{"recorded in an entry", consumer, unset, nil, values{"exception.type": "x"}, "exception"},
 	{"recorded below the entry", internal, unset, nil, values{"exception.type": "x"}, ""},
@@ -127,7 +158,9 @@ func (o *outcome) jaeger() []byte {
 	}
 	data, _ := json.Marshal(map[string]any{"data": []any{map[string]any{
 		"traceID": "1", "processes": map[string]any{"p": map[string]any{"serviceName": "s"}},
-		"spans": []any{map[string]any{"traceID": "1", "spanID": "1", "processID": "p", "startTime": 1, "duration": 1, "tags": tags, "logs": logs}},
+		"spans": []any{map[string]any{
+			"traceID": "1", "spanID": "1", "processID": "p", "startTime": 1, "duration": 1, "tags": tags, "logs": logs,
+		}},
 	}}})
 	return data
 }

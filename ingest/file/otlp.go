@@ -25,7 +25,10 @@ func ReadOTLP(ctx context.Context, paths []string, options Options, take func(pt
 	if err != nil {
 		return Summary{}, err
 	}
-	r := &pipeline{options: options.withDefaults(), input: &Input{Summary: Summary{Rejected: make(map[trace.Reason]Count)}}}
+	r := &pipeline{
+		options: options.withDefaults(),
+		input:   &Input{Summary: Summary{Rejected: make(map[trace.Reason]Count)}},
+	}
 	for _, s := range sources {
 		r.total.Add(s.size)
 	}

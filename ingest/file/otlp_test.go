@@ -26,16 +26,17 @@ func TestEverythingIsRead(t *testing.T) {
 			want += 6
 		}
 		n := 0
-		summary, err := file.ReadOTLP(t.Context(), []string{path}, file.Options{Strict: true}, func(traces ptrace.Traces) error {
-			for _, rs := range traces.ResourceSpans().All() {
-				for _, s := range rs.ScopeSpans().At(0).Spans().All() {
-					if v, ok := s.Attributes().Get("text"); ok && v.Str() == "brackets }]\\ and \"quotes\"" {
-						n++
+		summary, err := file.ReadOTLP(t.Context(), []string{path}, file.Options{Strict: true},
+			func(traces ptrace.Traces) error {
+				for _, rs := range traces.ResourceSpans().All() {
+					for _, s := range rs.ScopeSpans().At(0).Spans().All() {
+						if v, ok := s.Attributes().Get("text"); ok && v.Str() == "brackets }]\\ and \"quotes\"" {
+							n++
+						}
 					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
 		if err != nil || n != want || summary.Spans != int64(n) || summary.Files != 1 {
 			t.Errorf("%s: %d spans, %+v, %v, want %d", name, n, summary, err, want)
 		}
@@ -46,12 +47,19 @@ func TestEverythingIsRead(t *testing.T) {
 func TestEverythingBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken.jsonl")
 	good := string(marshalJSON(requests(1)[0]))
-	if err := os.WriteFile(path, []byte(good+"\n{\"resourceSpans\":[7]}\n{\"x\":1}\n{\"resourceMetrics\":[]}\n[{\"id\":\"x\",\"traceId\":\"1\"}]\n"+good+"\n"), 0o600); err != nil {
+	text := good + `
+{"resourceSpans":[7]}
+{"x":1}
+{"resourceMetrics":[]}
+[{"id":"x","traceId":"1"}]
+` + good + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	reported := 0
 	count := func(ptrace.Traces) error { return nil }
-	summary, err := file.ReadOTLP(t.Context(), []string{path}, file.Options{Report: func(file.InputError) { reported++ }}, count)
+	summary, err := file.ReadOTLP(t.Context(), []string{path},
+		file.Options{Report: func(file.InputError) { reported++ }}, count)
 	if err != nil || reported != 3 || summary.Rejected[trace.Malformed].Records != 2 ||
 		summary.Rejected[trace.BadSpanID].Spans != 1 || summary.Spans != 12 {
 		t.Errorf("%d reports, %+v, %v", reported, summary, err)
@@ -60,7 +68,8 @@ func TestEverythingBroken(t *testing.T) {
 		t.Error("strict: no error")
 	}
 	enough := errors.New("enough")
-	if _, err = file.ReadOTLP(t.Context(), []string{path}, file.Options{}, func(ptrace.Traces) error { return enough }); !errors.Is(err, enough) {
+	if _, err = file.ReadOTLP(t.Context(), []string{path}, file.Options{},
+		func(ptrace.Traces) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("error of take: %v", err)
 	}
 	if _, err = file.ReadOTLP(t.Context(), []string{path + "-missing"}, file.Options{}, count); err == nil {

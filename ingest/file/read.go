@@ -55,7 +55,7 @@ type Options struct {
 	Keys      *ingest.Keys // attributes to keep; if nil, only those of the tracepoint protocol
 	Workers   int          // decoding goroutines, at most MaxWorkers; one per core if 0
 	Memory    int64        // bytes of open traces in memory; assemble.DefaultMemory if 0
-	TempDir   string       // directory for open traces beyond Memory; if empty, the system's directory for temporary files
+	TempDir   string       // directory for open traces beyond Memory; the system's one for temporary files if empty
 	MaxRecord int          // limit in bytes, at least 256 KiB; DefaultMaxRecord if 0
 	Strict    bool         // fail at the first broken record
 	Stdin     io.Reader    // reader for the path "-"; os.Stdin if nil
@@ -470,7 +470,14 @@ type position struct {
 
 // failed returns the error for the part of path that starts at p.
 func (p position) failed(path string, reason trace.Reason, err error) InputError {
-	return InputError{Path: path, Line: p.line, Offset: p.offset, Decompressed: p.decompressed, Reason: reason, Err: err}
+	return InputError{
+		Path:         path,
+		Line:         p.line,
+		Offset:       p.offset,
+		Decompressed: p.decompressed,
+		Reason:       reason,
+		Err:          err,
+	}
 }
 
 // splitFile splits s into records, unless it was found in a directory and contains no traces.
@@ -484,7 +491,12 @@ func (r *pipeline) splitFile(ctx context.Context, s source, record recordFunc, b
 			err = fmt.Errorf("close input: %w", closed)
 		}
 	}()
-	split := &splitter{w: newWindow(file, r.options.MaxRecord), record: record, broken: broken, decompressed: file.compressed}
+	split := &splitter{
+		w:            newWindow(file, r.options.MaxRecord),
+		record:       record,
+		broken:       broken,
+		decompressed: file.compressed,
+	}
 	head := split.w.peek(sniffSize)
 	how := sniff(head)
 	if s.listed && !holdsTraces(head, how, s.hasTraceExtension()) {

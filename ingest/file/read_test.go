@@ -194,7 +194,8 @@ func TestFormsAreEqual(t *testing.T) {
 // mixed with OTLP.
 func TestZipkin(t *testing.T) {
 	span := func(trace, id, service string) string {
-		return fmt.Sprintf(`{"traceId":%q,"id":%q,"name":"get","kind":"SERVER","timestamp":5,"duration":"3","localEndpoint":{"serviceName":%q}}`, trace, id, service)
+		return fmt.Sprintf(`{"traceId":%q,"id":%q,"name":"get","kind":"SERVER","timestamp":5,"duration":"3",`+
+			`"localEndpoint":{"serviceName":%q}}`, trace, id, service)
 	}
 	a, b, c := span("a", "1", "web"), span("a", "2", "api"), span("463ac35c9f6413ad48485a3953bb6124", "3", "web")
 	want := ""
@@ -242,46 +243,98 @@ func TestBroken(t *testing.T) {
 		spans  int64
 		broken []string
 	}{
-		{"lines", []byte(line(1) + "\n{\"resourceSpans\":[{]}\n" + line(2) + "\n"), 12, []string{"f:2: malformed at byte 2: "}},
+		{
+			"lines", []byte(line(1) + "\n{\"resourceSpans\":[{]}\n" + line(2) + "\n"), 12,
+			[]string{"f:2: malformed at byte 2: "},
+		},
 		{"first-line", []byte("{\"resourceSpans\":[{\n" + line(2) + "\n"), 6, []string{"f:1: malformed at byte 2: "}},
-		{"garbage-line", []byte("garbage\n" + line(2) + "\n"), 6, []string{"f:1: malformed: not a JSON document with traces"}},
+		{
+			"garbage-line", []byte("garbage\n" + line(2) + "\n"), 6,
+			[]string{"f:1: malformed: not a JSON document with traces"},
+		},
 		{"torn-line", []byte(line(1) + "\n" + line(2)[:400]), 6, []string{"f:2: malformed at byte "}},
 		{
-			"zero-id", []byte(strings.Replace(line(1), "01000000000000000000000000000000", "00000000000000000000000000000000", 1)), 5,
+			"zero-id", []byte(strings.Replace(line(1), "01"+strings.Repeat("0", 30), strings.Repeat("0", 32), 1)), 5,
 			[]string{"f:byte 18: 1 span left out: trace id is all zero"},
 		},
-		{"element", []byte(strings.Replace(line(1), `"name":`, `"name":x`, 1)), 3, []string{"f:byte 18: malformed at byte "}},
-		{"no-value", []byte(strings.Replace(line(1), `"startTimeUnixNano":`, `"startTimeUnixNano":NaN,"x":`, 1) + "\n" + line(2)), 6, []string{"the value is not valid in JSON"}},
-		{"torn-document", []byte(line(1)[:len(line(1))-30]), 3, []string{"f:byte 0: malformed: the data ends within a record"}},
-		{"line-then-garbage", []byte(line(1) + "}}\nx\n" + line(2)), 6, []string{"f:1: malformed at byte ", "f:2: malformed: not a JSON document with traces"}},
+		{
+			"element", []byte(strings.Replace(line(1), `"name":`, `"name":x`, 1)), 3,
+			[]string{"f:byte 18: malformed at byte "},
+		},
+		{
+			"no-value", []byte(strings.Replace(line(1), `UnixNano":`, `UnixNano":NaN,"x":`, 1) + "\n" + line(2)), 6,
+			[]string{"the value is not valid in JSON"},
+		},
+		{
+			"torn-document", []byte(line(1)[:len(line(1))-30]), 3,
+			[]string{"f:byte 0: malformed: the data ends within a record"},
+		},
+		{
+			"line-then-garbage", []byte(line(1) + "}}\nx\n" + line(2)), 6,
+			[]string{"f:1: malformed at byte ", "f:2: malformed: not a JSON document with traces"},
+		},
 		{"document-then-garbage", []byte("{\n" + line(1)[1:] + "}}\nx\n" + line(2)), 12, []string{"f:byte "}},
 		{"torn-protobuf", cut(wire(1)), 3, []string{"malformed: the data ends within a record"}},
 		{"protobuf-then-garbage", append(wire(1), "xyz"...), 6, []string{"malformed: not a field of an OTLP request"}},
-		{"nothing-known", []byte("what is this\n"), 0, []string{"f:byte 0: malformed: not OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON"}},
 		{
-			"bare-spans", []byte(strings.Repeat(`{"traceID":"1","spanID":"2","operationName":"a","startTime":1,"duration":5}`+"\n", 2)), 0,
+			"nothing-known", []byte("what is this\n"), 0,
+			[]string{"f:byte 0: malformed: not OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON"},
+		},
+		{
+			"bare-spans", []byte(strings.Repeat(`{"traceID":"1","spanID":"2","operationName":"a"}`+"\n", 2)), 0,
 			[]string{"f:1: malformed at byte ", "f:2: malformed at byte 16: a span outside a trace"},
 		},
 		{
-			"unknown-fields", []byte("{\"a\":1,\"b\":[]}\n" + line(1) + "\n{\"resourceSpans\":[{\"spans\":[{}]}]}\n"), 6,
-			[]string{`f:1: malformed: no traces in a JSON document that begins with the field "a"; want OTLP`, `f:3: malformed at byte 20: unknown field "spans", and none of scopeSpans`},
+			"unknown-fields",
+			[]byte(`{"a":1,"b":[]}` + "\n" + line(1) + "\n" + `{"resourceSpans":[{"spans":[{}]}]}`), 6,
+			[]string{
+				`f:1: malformed: no traces in a JSON document that begins with the field "a"; want OTLP`,
+				`f:3: malformed at byte 20: unknown field "spans", and none of scopeSpans`,
+			},
 		},
 		{
 			"zipkin-id", []byte(`[{"traceId":"1","id":"x"},{"traceId":"1","id":"2","timestamp":3}]`), 1,
 			[]string{`f:byte 1: 1 span left out: id "x": want at most 16 hexadecimal digits`},
 		},
-		{"zipkin-v1", []byte(`[{"traceId":"1","id":"2","binaryAnnotations":[]}]`), 0, []string{"version 1 of Zipkin's JSON: use version 2"}},
-		{"otlp-span", []byte(`{"traceId":"1","spanId":"2"}`), 0, []string{"a span with a spanId outside of resourceSpans"}},
-		{"twice-gzip", gzipped(gzipped([]byte(line(1)))), 0, []string{"f:byte 0 of the decompressed data: malformed: compressed twice: decompress it once"}},
-		{"gzipped-lines", gzipped([]byte(line(1) + "\n{\"resourceSpans\":[{]}\n")), 6, []string{"f:2: malformed at byte 2: "}},
+		{
+			"zipkin-v1", []byte(`[{"traceId":"1","id":"2","binaryAnnotations":[]}]`), 0,
+			[]string{"version 1 of Zipkin's JSON: use version 2"},
+		},
+		{
+			"otlp-span", []byte(`{"traceId":"1","spanId":"2"}`), 0,
+			[]string{"a span with a spanId outside of resourceSpans"},
+		},
+		{
+			"twice-gzip", gzipped(gzipped([]byte(line(1)))), 0,
+			[]string{"f:byte 0 of the decompressed data: malformed: compressed twice: decompress it once"},
+		},
+		{
+			"gzipped-lines", gzipped([]byte(line(1) + "\n{\"resourceSpans\":[{]}\n")), 6,
+			[]string{"f:2: malformed at byte 2: "},
+		},
 		{"utf-16", []byte("\xff\xfe{\x00}\x00"), 0, []string{"f:byte 0: malformed: UTF-16 text: convert it to UTF-8"}},
 		{"zip", []byte("PK\x03\x04\x14\x00"), 0, []string{"f:byte 0: malformed: a zip archive: unpack it"}},
-		{"tar", append(make([]byte, 257), "ustar\x0000"...), 0, []string{"f:byte 0: malformed: a tar archive: unpack it"}},
-		{"torn-gzip", cut(gzipped([]byte(line(1) + "\n" + line(2) + "\n"))), 12, []string{" of the decompressed data: the file is cut: what follows is missing"}},
-		{"gzip-then-garbage", append(gzipped([]byte(line(1)+"\n"+line(2))), "xyz"...), 12, []string{"malformed: ignored trailing data after the gzip data"}},
-		{"gzip-then-a-byte", append(gzipped([]byte(line(1))), 0x1f), 6, []string{"malformed: ignored trailing data after the gzip data"}},
+		{
+			"tar", append(make([]byte, 257), "ustar\x0000"...), 0,
+			[]string{"f:byte 0: malformed: a tar archive: unpack it"},
+		},
+		{
+			"torn-gzip", cut(gzipped([]byte(line(1) + "\n" + line(2) + "\n"))), 12,
+			[]string{" of the decompressed data: the file is cut: what follows is missing"},
+		},
+		{
+			"gzip-then-garbage", append(gzipped([]byte(line(1)+"\n"+line(2))), "xyz"...), 12,
+			[]string{"malformed: ignored trailing data after the gzip data"},
+		},
+		{
+			"gzip-then-a-byte", append(gzipped([]byte(line(1))), 0x1f), 6,
+			[]string{"malformed: ignored trailing data after the gzip data"},
+		},
 		{"two-gzips", append(gzipped([]byte(line(1)+"\n")), gzipped([]byte(line(2)))...), 12, nil},
-		{"two-gzips-torn", cut(append(gzipped([]byte(line(1)+"\n")), gzipped([]byte(line(2)+"\n"))...)), 12, []string{"the file is cut"}},
+		{
+			"two-gzips-torn", cut(append(gzipped([]byte(line(1)+"\n")), gzipped([]byte(line(2)+"\n"))...)), 12,
+			[]string{"the file is cut"},
+		},
 		{"no-gzip", []byte{0x1f, 0x8b, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0, []string{"malformed: decompress: "}},
 		{"no-zstd", []byte("\x28\xb5\x2f\xfdxyzxyz"), 0, []string{"malformed: decompress: "}},
 		{"empty", nil, 0, nil},
@@ -293,7 +346,8 @@ func TestBroken(t *testing.T) {
 			t.Chdir(t.TempDir())
 			write(t, ".", "f", test.data)
 			var broken []string
-			_, summary := read(t, file.Options{Report: func(b file.InputError) { broken = append(broken, b.Error()) }}, "f")
+			_, summary := read(t, file.Options{Report: func(b file.InputError) { broken = append(broken, b.Error()) }},
+				"f")
 			if summary.Spans != test.spans {
 				t.Errorf("%d spans, want %d", summary.Spans, test.spans)
 			}
@@ -324,7 +378,8 @@ func TestOffsets(t *testing.T) {
 	text := []byte(lines + bad + good)
 	for name, data := range map[string][]byte{"plain": text, "gzip": gzipped(text)} {
 		var broken []int64
-		_, summary := read(t, file.Options{Report: func(b file.InputError) { broken = append(broken, b.Offset) }}, write(t, t.TempDir(), "f", data))
+		_, summary := read(t, file.Options{Report: func(b file.InputError) { broken = append(broken, b.Offset) }},
+			write(t, t.TempDir(), "f", data))
 		if diff := cmp.Diff([]int64{int64(len(lines))}, broken); diff != "" {
 			t.Errorf("%s: offsets of broken records (-want +got):\n%s", name, diff)
 		}
@@ -360,12 +415,13 @@ func TestTooLarge(t *testing.T) {
 	short := string(marshalJSON(requests(1)[0]))
 	for name, data := range map[string]string{
 		"lines":    short + "\n" + long + "\n" + short,
-		"document": `{"resourceSpans":[` + strings.TrimSuffix(strings.TrimPrefix(long, `{"resourceSpans":[`), "]}") + "," + strings.TrimPrefix(short, `{"resourceSpans":[`) + short,
+		"document": strings.TrimSuffix(long, "]}") + "," + strings.TrimPrefix(short, `{"resourceSpans":[`) + short,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var broken []trace.Reason
-			_, summary := read(t, file.Options{MaxRecord: 1, Report: func(b file.InputError) { broken = append(broken, b.Reason) }},
-				write(t, t.TempDir(), "f", []byte(data)))
+			report := func(b file.InputError) { broken = append(broken, b.Reason) }
+			path := write(t, t.TempDir(), "f", []byte(data))
+			_, summary := read(t, file.Options{MaxRecord: 1, Report: report}, path)
 			if diff := cmp.Diff([]trace.Reason{trace.TooLarge}, broken); diff != "" || summary.Spans != 12 {
 				t.Errorf("%+v\n%s", summary, diff)
 			}
@@ -393,14 +449,16 @@ func TestErrors(t *testing.T) {
 		t.Error("empty directory: no error")
 	}
 	path := write(t, t.TempDir(), "f", marshalJSON(requests(1)[0]))
-	if _, err := file.Read(t.Context(), []string{path}, file.Options{Memory: 1, TempDir: "/missing/dir"}); !errors.Is(err, os.ErrNotExist) {
+	full := file.Options{Memory: 1, TempDir: "/missing/dir"}
+	if _, err := file.Read(t.Context(), []string{path}, full); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no room on disk: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	r, w := io.Pipe()
 	defer w.Close()
-	if _, err := file.Read(ctx, []string{file.Stdin}, file.Options{Stdin: r}); !errors.Is(err, context.DeadlineExceeded) {
+	_, err := file.Read(ctx, []string{file.Stdin}, file.Options{Stdin: r})
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -54,7 +54,8 @@ func list(paths []string) ([]source, error) {
 			return nil, pathError(path, err)
 		}
 		if !info.IsDir() {
-			sources = append(sources, source{path: path, size: regularSize(info), pipe: info.Mode()&fs.ModeNamedPipe != 0})
+			sources = append(sources,
+				source{path: path, size: regularSize(info), pipe: info.Mode()&fs.ModeNamedPipe != 0})
 			continue
 		}
 		found, err := listDir(path)

@@ -111,7 +111,8 @@ func (s *splitter) at(line, offset int64) position { return position{line, offse
 func (s *splitter) takeHeld(f format, offset int64) error {
 	defer s.w.drop()
 	if s.w.lost {
-		return s.broken(trace.TooLarge, fmt.Errorf("record is %w of %d bytes", errLimit, s.w.limit), s.at(s.line, offset))
+		return s.broken(trace.TooLarge, fmt.Errorf("record is %w of %d bytes", errLimit, s.w.limit),
+			s.at(s.line, offset))
 	}
 	data := bytes.TrimSpace(s.w.held())
 	if len(data) == 0 {
@@ -456,7 +457,9 @@ func (s *splitter) fields() error {
 		if !ok {
 			return s.broken(trace.Malformed, errFraming, s.at(0, offset))
 		}
-		if err := s.sized(n, size, offset, func(data []byte) error { return s.record(data, otlpProtobuf, s.at(0, offset)) }); err != nil {
+		err := s.sized(n, size, offset,
+			func(data []byte) error { return s.record(data, otlpProtobuf, s.at(0, offset)) })
+		if err != nil {
 			return ignoreEOF(err)
 		}
 	}
@@ -516,7 +519,9 @@ func (s *splitter) request(data []byte, offset int64) error {
 // reports and skips the record. If the stream is too short, it reports the record and returns io.EOF.
 func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) error) error {
 	if size > uint64(s.w.limit-header) {
-		if err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit), s.at(0, offset)); err != nil {
+		err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit),
+			s.at(0, offset))
+		if err != nil {
 			return err
 		}
 		return s.discard(uint64(header) + size)

@@ -30,8 +30,8 @@ func decode(t testing.TB, data string) (string, []ingest.Rejection) {
 }
 
 const processes = `"processes":{
-	"p1":{"serviceName":"shop","tags":[{"key":"hostname","type":"string","value":"a"},{"key":"ip","type":"string","value":"127.0.0.1"},
-		{"key":"version","type":"string","value":"v7"}]},
+	"p1":{"serviceName":"shop","tags":[{"key":"hostname","type":"string","value":"a"},
+		{"key":"ip","type":"string","value":"127.0.0.1"},{"key":"version","type":"string","value":"v7"}]},
 	"p2":{"serviceName":"cart","tags":[{"key":"host.id","type":"string","value":"b"}]}}`
 
 // A span in Jaeger's JSON becomes the span that OTLP would have sent.
@@ -41,24 +41,29 @@ func TestSpans(t *testing.T) {
 			"references", `
 			{"traceID":"1","spanID":"a","operationName":"GET /","startTime":1,"duration":9,"processID":"p1","tags":[
 				{"key":"span.kind","type":"string","value":"server"},{"key":"http.route","type":"string","value":"/"}]},
-			{"traceID":"1","spanID":"b","operationName":"get","references":[{"refType":"CHILD_OF","traceID":"1","spanID":"a","span":{"x":[{}]}}],
-				"startTime":"2","duration":3.0,"processID":"p2","logs":[{"timestamp":1,"fields":[]}],"warnings":["w"],"tags":[
+			{"traceID":"1","spanID":"b","operationName":"get","startTime":"2","duration":3.0,"processID":"p2",
+				"references":[{"refType":"CHILD_OF","traceID":"1","spanID":"a","span":{"x":[{}]}}],
+				"logs":[{"timestamp":1,"fields":[]}],"warnings":["w"],"tags":[
 				{"key":"error","type":"bool","value":true},{"key":"size","type":"int64","value":"12"}]}`,
-			"a shop \"GET /\" server 1000..10000 host=a http.route=/ version=v7\n  b cart get unspecified 2000..5000 host=b error size=12\n",
+			"a shop \"GET /\" server 1000..10000 host=a http.route=/ version=v7\n" +
+				"  b cart get unspecified 2000..5000 host=b error size=12\n",
 		},
 		{
 			"parent before child reference", `
-			{"traceID":"1","spanID":"c","operationName":"x","references":[{"refType":"FOLLOWS_FROM","traceID":"1","spanID":"8"},
+			{"traceID":"1","spanID":"c","operationName":"x","references":[
+				{"refType":"FOLLOWS_FROM","traceID":"1","spanID":"8"},
 				{"refType":"CHILD_OF","traceID":"2","spanID":"9"},{"refType":"CHILD_OF","traceID":"0001","spanID":"7"}],
 				"tags":[{"key":"sibyl.join","type":"bool","value":true}]}`,
 			"c \"\" x unspecified 0..0 parent=7 join=8\n",
 		},
 		{
-			"follows", `{"traceID":"1","spanID":"c","operationName":"x","references":[{"refType":"FOLLOWS_FROM","traceID":"1","spanID":"8"}]}`,
+			"follows", `{"traceID":"1","spanID":"c","operationName":"x",
+				"references":[{"refType":"FOLLOWS_FROM","traceID":"1","spanID":"8"}]}`,
 			"c \"\" x unspecified 0..0 parent=8\n",
 		},
 		{
-			"message of another trace", `{"traceID":"1","spanID":"c","operationName":"x","references":[{"refType":"FOLLOWS_FROM","traceID":"2","spanID":"8"}],
+			"message of another trace", `{"traceID":"1","spanID":"c","operationName":"x",
+				"references":[{"refType":"FOLLOWS_FROM","traceID":"2","spanID":"8"}],
 				"tags":[{"key":"span.kind","type":"string","value":"consumer"}]}`,
 			fmt.Sprintf("c \"\" x consumer 0..0 link=%x\n", uint64(trace.MessageID(trace.ID{15: 2}, 8))),
 		},
@@ -67,7 +72,8 @@ func TestSpans(t *testing.T) {
 			"c \"\" x unspecified 0..0 parent=ff\n",
 		},
 		{
-			"inline process", `{"traceID":"1","spanID":"c","operationName":"x","process":{"serviceName":"own","tags":null}},
+			"inline process", `
+			{"traceID":"1","spanID":"c","operationName":"x","process":{"serviceName":"own","tags":null}},
 			{"traceID":"1","spanID":"d","operationName":"x","processID":"p2","process":null}`,
 			"c own x unspecified 0..0\nd cart x unspecified 0..0 host=b\n",
 		},
@@ -130,7 +136,8 @@ func TestRejected(t *testing.T) {
 	}
 	for span, want := range tests {
 		got, rejected := decode(t, `{"spans":[{`+span+`},{"traceID":"1","spanID":"9","operationName":"x"}]}`)
-		if len(rejected) != 1 || rejected[0].Reason != want || rejected[0].Spans != 1 || rejected[0].Detail == "" || len(rejected[0].Detail) > 200 {
+		if len(rejected) != 1 || rejected[0].Reason != want || rejected[0].Spans != 1 || rejected[0].Detail == "" ||
+			len(rejected[0].Detail) > 200 {
 			t.Errorf("%.60s: rejected %+v, want %s", span, rejected, want)
 		}
 		if got != "9 \"\" x unspecified 0..0\n" {
@@ -150,9 +157,10 @@ func TestNegativeDuration(t *testing.T) {
 
 // Any input gives an error and no spans, or valid spans, but no panic.
 func FuzzJSON(f *testing.F) {
-	f.Add([]byte(`{"data":[{"traceID":"1","spans":[{"traceID":"1","spanID":"a","operationName":"x","startTime":1,"duration":2,` +
-		`"references":[{"refType":"CHILD_OF","traceID":"1","spanID":"b"}],"tags":[{"key":"error","type":"bool","value":true}],"processID":"p1"}],` +
-		processes + `}]}`))
+	f.Add([]byte(`{"data":[{"traceID":"1",
+		"spans":[{"traceID":"1","spanID":"a","operationName":"x","startTime":1,"duration":2,"processID":"p1",
+			"references":[{"refType":"CHILD_OF","traceID":"1","spanID":"b"}],
+			"tags":[{"key":"error","type":"bool","value":true}]}],` + processes + `}]}`))
 	f.Add([]byte(`[{"spans":[{}]}]`))
 	f.Add([]byte(`{"spans":[{"traceID":"1","spanID":"\u0031","startTime":"1e3"}],"processes":{"p":null}}`))
 	f.Add([]byte(`{"data":[{"data":[]}]} x`))

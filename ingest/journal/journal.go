@@ -81,7 +81,8 @@ func Open(o Options) (*Journal, error) {
 		return nil, errors.Join(err, j.Close())
 	}
 	if db.Truncated > 0 {
-		o.Log.Warn("the end of the journal was unreadable and has been moved", slog.Int64("bytes", db.Truncated), slog.String("to", db.Removed))
+		o.Log.Warn("the end of the journal was unreadable and has been moved", slog.Int64("bytes", db.Truncated),
+			slog.String("to", db.Removed))
 	}
 	return j, nil
 }

@@ -256,7 +256,16 @@ func TestSince(t *testing.T) {
 		at         trace.Nanos
 		from, want uint64
 	}{
-		{9, 1, 1}, {10, 1, 1}, {11, 1, 3}, {20, 1, 3}, {20, 3, 3}, {20, 4, 4}, {21, 1, 6}, {30, 1, 6}, {31, 1, 7}, {10, 7, 7},
+		{9, 1, 1},
+		{10, 1, 1},
+		{11, 1, 3},
+		{20, 1, 3},
+		{20, 3, 3},
+		{20, 4, 4},
+		{21, 1, 6},
+		{30, 1, 6},
+		{31, 1, 7},
+		{10, 7, 7},
 	} {
 		if got, err := j.Since(c.at, c.from); got != c.want || err != nil {
 			t.Errorf("Since(%d, %d) = %d, %v, want %d", c.at, c.from, got, err, c.want)

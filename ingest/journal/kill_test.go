@@ -36,7 +36,8 @@ func TestKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			life := time.Duration(rand.IntN(120)) * time.Millisecond
-			live := sync.OnceFunc(func() { time.AfterFunc(life, func() { _ = c.Process.Kill() }) }) // may have ended already
+			kill := func() { _ = c.Process.Kill() } // may have ended already
+			live := sync.OnceFunc(func() { time.AfterFunc(life, kill) })
 			if acked > 0 { // otherwise it lives until it acknowledges a record, however long that takes
 				live()
 			}

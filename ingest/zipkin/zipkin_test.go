@@ -60,24 +60,32 @@ func TestTranslate(t *testing.T) {
 		return `"attributes":[` + strings.Join(all, ",") + `]`
 	}
 	text := func(fields ...string) string { return strings.Join(fields, ",") }
+	internal := func(fields string) string {
+		return span("", text(plain, `"kind":1`, times, fields, `"status":{}`))
+	}
 	const ended = `"timestamp":5,"duration":3`
 	tests := map[string]struct{ in, want string }{
 		"no kind": {text(ids, ended), span("", text(plain, `"kind":1`, times, `"status":{}`))},
 		"client": {
-			text(ids, ended, `"parentId":"3","name":"get /","kind":"CLIENT","localEndpoint":{"serviceName":"web","ipv4":"10.0.0.1","port":3999},
+			text(ids, ended, `"parentId":"3","name":"get /","kind":"CLIENT",
+				"localEndpoint":{"serviceName":"web","ipv4":"10.0.0.1","port":3999},
 				"remoteEndpoint":{"serviceName":"api","ipv6":"2001:db8::1","port":80}`),
 			span(attributes("service.name", "web", "host.ip", "10.0.0.1"),
-				text(`"traceId":"00000000000000000000000000000001","spanId":"0000000000000002","parentSpanId":"0000000000000003","name":"get /","kind":3`, times,
+				text(plain, `"parentSpanId":"0000000000000003","name":"get /","kind":3`, times,
 					attributes("peer.service", "api", "server.address", "2001:db8::1", "server.port", "80"),
 					`"status":{}`)),
 		},
 		"shared server": {
-			text(ids, ended, `"kind":"SERVER","shared":true,"debug":true,"localEndpoint":{"serviceName":"api","port":8080},"remoteEndpoint":{"ipv4":"10.0.0.9","port":0}`),
+			text(ids, ended, `"kind":"SERVER","shared":true,"debug":true,
+				"localEndpoint":{"serviceName":"api","port":8080},"remoteEndpoint":{"ipv4":"10.0.0.9","port":0}`),
 			span(attributes("service.name", "api"),
 				text(plain, `"kind":2`, times,
 					attributes("client.address", "10.0.0.9", "server.port", "8080"), `"status":{}`)),
 		},
-		"kind of a tag": {text(ids, ended, `"tags":{"span.kind":"consumer"}`), span("", text(plain, `"kind":5`, times, attributes("span.kind", "consumer"), `"status":{}`))},
+		"kind of a tag": {
+			text(ids, ended, `"tags":{"span.kind":"consumer"}`),
+			span("", text(plain, `"kind":5`, times, attributes("span.kind", "consumer"), `"status":{}`)),
+		},
 		"tag over endpoint": {
 			text(ids, ended,
 				`"kind":"PRODUCER","tags":{"peer.service":"orders"},"remoteEndpoint":{"serviceName":"kafka"}`),
@@ -85,13 +93,14 @@ func TestTranslate(t *testing.T) {
 		},
 		"status code": {
 			text(ids, ended, `"tags":{"http.status_code":"503","sql.rows":"7","flag":true,"none":null}`),
-			span("", text(plain, `"kind":1`, times, `"attributes":[{"key":"http.status_code","value":{"intValue":"503"}},{"key":"sql.rows","value":{"stringValue":"7"}},`+
-				`{"key":"flag","value":{"stringValue":"true"}},{"key":"none","value":{"stringValue":""}}]`, `"status":{}`)),
+			internal(`"attributes":[{"key":"http.status_code","value":{"intValue":"503"}},` +
+				`{"key":"sql.rows","value":{"stringValue":"7"}},{"key":"flag","value":{"stringValue":"true"}},` +
+				`{"key":"none","value":{"stringValue":""}}]`),
 		},
-		"error":         {text(ids, ended, `"tags":{"error":"timed out"}`), span("", text(plain, `"kind":1`, times, attributes("error", "timed out"), `"status":{}`))},
-		"empty error":   {text(ids, ended, `"tags":{"error":""}`), span("", text(plain, `"kind":1`, times, attributes("error", "true"), `"status":{}`))},
-		"error is true": {text(ids, ended, `"tags":{"error":true}`), span("", text(plain, `"kind":1`, times, attributes("error", "true"), `"status":{}`))},
-		"no error":      {text(ids, ended, `"tags":{"error":"false"}`), span("", text(plain, `"kind":1`, times, attributes("error", "false"), `"status":{}`))},
+		"error":         {text(ids, ended, `"tags":{"error":"timed out"}`), internal(attributes("error", "timed out"))},
+		"empty error":   {text(ids, ended, `"tags":{"error":""}`), internal(attributes("error", "true"))},
+		"error is true": {text(ids, ended, `"tags":{"error":true}`), internal(attributes("error", "true"))},
+		"no error":      {text(ids, ended, `"tags":{"error":"false"}`), internal(attributes("error", "false"))},
 		"status": {
 			text(ids, ended, `"tags":{"otel.status_code":"ERROR","otel.status_description":"late","error":"late"}`),
 			span("", text(plain, `"kind":1`, times,
@@ -100,11 +109,16 @@ func TestTranslate(t *testing.T) {
 		},
 		"annotations": {
 			text(ids, ended, `"annotations":[{"timestamp":6,"value":"retry"},{"value":"no time"},7]`),
-			span("",
-				text(plain, `"kind":1`, times, `"events":[{"timeUnixNano":"6000","name":"retry"}]`, `"status":{}`)),
+			internal(`"events":[{"timeUnixNano":"6000","name":"retry"}]`),
 		},
-		"time of an annotation": {text(ids, `"annotations":[{"timestamp":5,"value":"x"}],"duration":3`), span("", text(plain, `"kind":1`, times, `"events":[{"timeUnixNano":"5000","name":"x"}]`, `"status":{}`))},
-		"clock set back":        {text(ids, `"timestamp":8,"duration":-3`), span("", text(plain, `"kind":1`, `"startTimeUnixNano":"8000","endTimeUnixNano":"5000"`, `"status":{}`))},
+		"time of an annotation": {
+			text(ids, `"annotations":[{"timestamp":5,"value":"x"}],"duration":3`),
+			internal(`"events":[{"timeUnixNano":"5000","name":"x"}]`),
+		},
+		"clock set back": {
+			text(ids, `"timestamp":8,"duration":-3`),
+			span("", text(plain, `"kind":1`, `"startTimeUnixNano":"8000","endTimeUnixNano":"5000"`, `"status":{}`)),
+		},
 		"long ids": {
 			text(ended, `"traceId":"463AC35C9F6413AD48485A3953BB6124","id":"00000000000000000000000000000002"`),
 			span("", text(`"traceId":"463ac35c9f6413ad48485a3953bb6124","spanId":"0000000000000002","kind":1`,
@@ -175,44 +189,33 @@ func TestResources(t *testing.T) {
 
 // An invalid span is omitted and counted, and doesn't affect others.
 func TestRejected(t *testing.T) {
-	for span, want := range map[string]ingest.Rejection{
-		`"id":"1","timestamp":1`:                               {Reason: trace.BadTraceID, Detail: "traceId is missing"},
-		`"traceId":"0","id":"1","timestamp":1`:                 {Reason: trace.BadTraceID, Detail: "traceId is zero"},
-		`"traceId":"trace-1","id":"1","timestamp":1`:           {Reason: trace.BadTraceID, Detail: `traceId "trace-1": want at most 32 hexadecimal digits`},
-		`"traceId":"1","timestamp":1`:                          {Reason: trace.BadSpanID, Detail: "id is missing"},
-		`"traceId":"1","id":"10000000000000000","timestamp":1`: {Reason: trace.BadSpanID, Detail: `id "10000000000000000": want at most 16 hexadecimal digits`},
-		ids + `,"parentId":"?","timestamp":1`: {
-			Reason: trace.BadSpanID,
-			Detail: `parentId "?": want at most 16 hexadecimal digits`,
+	const (
+		number = "timestamp or duration of span 0000000000000002 is negative, too large, or not a number"
+		ends   = "span 0000000000000002 ends outside of the years 1970 to 2262"
+	)
+	for span, want := range map[string]struct {
+		reason trace.Reason
+		detail string
+	}{
+		`"id":"1","timestamp":1`:               {trace.BadTraceID, "traceId is missing"},
+		`"traceId":"0","id":"1","timestamp":1`: {trace.BadTraceID, "traceId is zero"},
+		`"traceId":"-","id":"1","timestamp":1`: {trace.BadTraceID, `traceId "-": want at most 32 hexadecimal digits`},
+		`"traceId":"1","timestamp":1`:          {trace.BadSpanID, "id is missing"},
+		`"traceId":"1","id":"10000000000000000","timestamp":1`: {
+			trace.BadSpanID, `id "10000000000000000": want at most 16 hexadecimal digits`,
 		},
-		ids: {
-			Reason: trace.BadTime,
-			Detail: "span 0000000000000002 has no timestamp",
-		},
-		ids + `,"timestamp":-1`: {
-			Reason: trace.BadTime,
-			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number",
-		},
-		ids + `,"timestamp":1e300`: {
-			Reason: trace.BadTime,
-			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number",
-		},
-		ids + `,"timestamp":"now"`: {
-			Reason: trace.BadTime,
-			Detail: "timestamp or duration of span 0000000000000002 is negative, too large, or not a number",
-		},
-		ids + `,"timestamp":9000000000000000,"duration":300000000000000`: {
-			Reason: trace.BadTime,
-			Detail: "span 0000000000000002 ends outside of the years 1970 to 2262",
-		},
-		ids + `,"timestamp":1,"duration":-2`: {
-			Reason: trace.BadTime,
-			Detail: "span 0000000000000002 ends outside of the years 1970 to 2262",
-		},
+		ids + `,"parentId":"?","timestamp":1`: {trace.BadSpanID, `parentId "?": want at most 16 hexadecimal digits`},
+		ids:                                   {trace.BadTime, "span 0000000000000002 has no timestamp"},
+		ids + `,"timestamp":-1`:               {trace.BadTime, number},
+		ids + `,"timestamp":1e300`:            {trace.BadTime, number},
+		ids + `,"timestamp":"now"`:            {trace.BadTime, number},
+		ids + `,"timestamp":9000000000000000,"duration":300000000000000`: {trace.BadTime, ends},
+		ids + `,"timestamp":1,"duration":-2`:                             {trace.BadTime, ends},
 	} {
-		got, rejected := translate(t, `[{`+span+`},{"traceId":"1","id":"9","timestamp":1,"localEndpoint":7,"tags":[],"annotations":{},"name":{}}]`)
-		want.Spans = 1
-		if diff := cmp.Diff([]ingest.Rejection{want}, rejected); diff != "" ||
+		got, rejected := translate(t, `[{`+span+
+			`},{"traceId":"1","id":"9","timestamp":1,"localEndpoint":7,"tags":[],"annotations":{},"name":{}}]`)
+		reported := []ingest.Rejection{{Reason: want.reason, Spans: 1, Detail: want.detail}}
+		if diff := cmp.Diff(reported, rejected); diff != "" ||
 			len(got) != 1 || !strings.Contains(got[0], "0000000000000009") {
 			t.Errorf("%s: %q (-want +got):\n%s", span, got, diff)
 		}
@@ -243,9 +246,12 @@ func TestMalformed(t *testing.T) {
 // server.
 func TestSharedSpans(t *testing.T) {
 	const data = `[
-		{"traceId":"a","id":"1","kind":"CLIENT","name":"get","timestamp":1000000,"duration":100000,"localEndpoint":{"serviceName":"web"}},
-		{"traceId":"a","id":"1","kind":"SERVER","name":"get /cart","timestamp":1010000,"duration":80000,"shared":true,"localEndpoint":{"serviceName":"cart"}},
-		{"traceId":"a","id":"2","parentId":"1","name":"price","timestamp":1020000,"duration":50000,"localEndpoint":{"serviceName":"cart"}}]`
+		{"traceId":"a","id":"1","kind":"CLIENT","name":"get","timestamp":1000000,"duration":100000,
+			"localEndpoint":{"serviceName":"web"}},
+		{"traceId":"a","id":"1","kind":"SERVER","name":"get /cart","timestamp":1010000,"duration":80000,"shared":true,
+			"localEndpoint":{"serviceName":"cart"}},
+		{"traceId":"a","id":"2","parentId":"1","name":"price","timestamp":1020000,"duration":50000,
+			"localEndpoint":{"serviceName":"cart"}}]`
 	request, _, err := zipkin.Translate([]byte(data))
 	if err != nil {
 		t.Fatal(err)
@@ -272,8 +278,9 @@ func TestSharedSpans(t *testing.T) {
 // Any input gives an error without a request, or a request of limited size with as many spans as the input, except for
 // rejected ones.
 func FuzzTranslate(f *testing.F) {
-	f.Add([]byte(`[{"traceId":"1","id":"2","parentId":"0","name":"x","kind":"CLIENT","timestamp":1,"duration":"2","tags":{"error":"","a\n":1},
-		"annotations":[{"timestamp":3,"value":"v"}],"localEndpoint":{"serviceName":"a","ipv4":"1","port":2},"remoteEndpoint":{"ipv6":"3"}},
+	f.Add([]byte(`[{"traceId":"1","id":"2","parentId":"0","name":"x","kind":"CLIENT","timestamp":1,"duration":"2",
+		"tags":{"error":"","a\n":1},"annotations":[{"timestamp":3,"value":"v"}],
+		"localEndpoint":{"serviceName":"a","ipv4":"1","port":2},"remoteEndpoint":{"ipv6":"3"}},
 		{"traceId":"x","id":"1"}]`))
 	f.Add([]byte(`[[{"id":"1"}],[],{"traceId":"1","binaryAnnotations":null}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -155,8 +155,10 @@ func AddPathFlags(c *cobra.Command) *PathFlags {
 	f.async.Flag(c, "async", "", "clamp children that outlive their parent to its end, or ignore them")
 	f.tie.Flag(c, "tie", "", "tie break between children that end at the same time")
 	f.touching.Flag(c, "touching", "", "inclusive: consecutive children may touch; strict: they may not")
-	c.Flags().Var(&f.overlap, "overlap-tolerance", "largest overlap of two children on the path, as a fraction of their parent's duration")
-	c.Flags().StringSliceVar(&f.seeThrough, "see-through", nil, "services that answer no call, such as istio-proxy,envoy: the first span behind them does")
+	c.Flags().Var(&f.overlap, "overlap-tolerance",
+		"largest overlap of two children on the path, as a fraction of their parent's duration")
+	c.Flags().StringSliceVar(&f.seeThrough, "see-through", nil,
+		"services that answer no call, such as istio-proxy,envoy: the first span behind them does")
 	return f
 }
 

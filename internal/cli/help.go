@@ -38,7 +38,8 @@ func explainFlag(c *cobra.Command, err error) error {
 
 // wantedNumbers describes the values of flags by their type.
 var wantedNumbers = map[string]string{
-	"int": "want a whole number", "int64": "want a whole number", "uint": "want a whole number of at least 0", "uint32": "want a whole number of at least 0",
+	"int": "want a whole number", "int64": "want a whole number",
+	"uint": "want a whole number of at least 0", "uint32": "want a whole number of at least 0",
 	"uint64": "want a whole number of at least 0", "uintSlice": "want whole numbers of at least 0, like 7 or 7,8",
 	"float64": "want a number", "bool": "want true or false",
 }

@@ -18,19 +18,38 @@ type field struct {
 }
 
 var fields = rapid.Custom(func(t *rapid.T) field {
-	word, signed, float := rapid.Uint64().Draw(t, "word"), rapid.Int64().Draw(t, "signed"), rapid.Float64().Draw(t, "float")
+	word, signed := rapid.Uint64().Draw(t, "word"), rapid.Int64().Draw(t, "signed")
+	float := rapid.Float64().Draw(t, "float")
 	text, flag := rapid.String().Draw(t, "text"), rapid.Bool().Draw(t, "flag")
 	return []field{
-		{func(b []byte) []byte { return codec.AppendWords(b, word) }, func(r *codec.Reader) bool { return r.Word() == word }},
-		{func(b []byte) []byte { return codec.AppendUvarints(b, word) }, func(r *codec.Reader) bool { return r.Uvarint() == word }},
+		{
+			func(b []byte) []byte { return codec.AppendWords(b, word) },
+			func(r *codec.Reader) bool { return r.Word() == word },
+		},
+		{
+			func(b []byte) []byte { return codec.AppendUvarints(b, word) },
+			func(r *codec.Reader) bool { return r.Uvarint() == word },
+		},
 		{func(b []byte) []byte { return codec.AppendUvarint128(b, word, uint64(signed)) }, func(r *codec.Reader) bool {
 			hi, lo := r.Uvarint128()
 			return hi == word && lo == uint64(signed)
 		}},
-		{func(b []byte) []byte { return codec.AppendVarints(b, signed) }, func(r *codec.Reader) bool { return r.Varint() == signed }},
-		{func(b []byte) []byte { return codec.AppendFloats(b, float) }, func(r *codec.Reader) bool { return r.Finite() == float }},
-		{func(b []byte) []byte { return codec.AppendBools(b, flag) }, func(r *codec.Reader) bool { return r.Bool() == flag }},
-		{func(b []byte) []byte { return codec.AppendText(b, text) }, func(r *codec.Reader) bool { return r.Text(math.MaxInt) == text }},
+		{
+			func(b []byte) []byte { return codec.AppendVarints(b, signed) },
+			func(r *codec.Reader) bool { return r.Varint() == signed },
+		},
+		{
+			func(b []byte) []byte { return codec.AppendFloats(b, float) },
+			func(r *codec.Reader) bool { return r.Finite() == float },
+		},
+		{
+			func(b []byte) []byte { return codec.AppendBools(b, flag) },
+			func(r *codec.Reader) bool { return r.Bool() == flag },
+		},
+		{
+			func(b []byte) []byte { return codec.AppendText(b, text) },
+			func(r *codec.Reader) bool { return r.Text(math.MaxInt) == text },
+		},
 		{
 			func(b []byte) []byte {
 				return codec.AppendSection(b, func(b []byte) []byte { return append(b, text...) })
@@ -113,7 +132,10 @@ func TestLimits(t *testing.T) {
 		{"negative length", nil, func(r *codec.Reader) { r.Bytes(-1) }, true},
 		{"check", nil, func(r *codec.Reader) { r.Check(false) }, true},
 		{"section", codec.AppendWords(nil, 1), func(r *codec.Reader) { r.Section() }, true},
-		{"huge section", append(codec.AppendWords(nil, math.MaxUint64), 1), func(r *codec.Reader) { r.Section() }, true},
+		{
+			"huge section", append(codec.AppendWords(nil, math.MaxUint64), 1),
+			func(r *codec.Reader) { r.Section() }, true,
+		},
 	} {
 		r := codec.NewReader(c.b)
 		c.read(r)

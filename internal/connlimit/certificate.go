@@ -71,9 +71,11 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	switch {
 	case c.files.Log == nil:
 	case err != nil && !c.unreadable:
-		c.files.Log.Error("a certificate could not be reloaded: the previous one remains in use", slog.Any("error", err))
+		c.files.Log.Error("a certificate could not be reloaded: the previous one remains in use",
+			slog.Any("error", err))
 	case c.current != before:
-		c.files.Log.Info("a certificate was reloaded", slog.String("file", c.files.CertFile), slog.Time("until", c.current.Leaf.NotAfter))
+		c.files.Log.Info("a certificate was reloaded", slog.String("file", c.files.CertFile),
+			slog.Time("until", c.current.Leaf.NotAfter))
 	}
 	c.unreadable = err != nil
 	return c.current, nil

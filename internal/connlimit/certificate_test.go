@@ -84,7 +84,10 @@ func issued(t *testing.T) (files TLS, certificate []byte) {
 	for _, f := range []struct {
 		name  string
 		block pem.Block
-	}{{files.CertFile, pem.Block{Type: "CERTIFICATE", Bytes: certificate}}, {files.KeyFile, pem.Block{Type: "PRIVATE KEY", Bytes: secret}}} {
+	}{
+		{files.CertFile, pem.Block{Type: "CERTIFICATE", Bytes: certificate}},
+		{files.KeyFile, pem.Block{Type: "PRIVATE KEY", Bytes: secret}},
+	} {
 		if err := os.WriteFile(f.name, pem.EncodeToMemory(&f.block), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,11 @@ import (
 func TestCodec(t *testing.T) {
 	codec := gogocodec.New()
 	sent := &api_v2.SpansResponseChunk{Spans: []model.Span{{
-		TraceID: model.NewTraceID(1, 2), SpanID: model.NewSpanID(3), OperationName: "work", StartTime: time.Unix(7, 0).UTC(), Duration: time.Second,
+		TraceID:       model.NewTraceID(1, 2),
+		SpanID:        model.NewSpanID(3),
+		OperationName: "work",
+		StartTime:     time.Unix(7, 0).UTC(),
+		Duration:      time.Second,
 	}}}
 	data, err := codec.Marshal(sent)
 	if err != nil {

@@ -68,7 +68,8 @@ func TestOpen(t *testing.T) {
 		_, webErr := OpenHTTP(t.Context(), taken, &http.Server{})
 		_, rpcErr := OpenGRPC(t.Context(), taken, grpc.NewServer)
 		for _, err := range []error{webErr, rpcErr} {
-			if err == nil || !strings.Contains(err.Error(), "listen for the test") || !strings.Contains(err.Error(), taken.Address) {
+			if err == nil || !strings.Contains(err.Error(), "listen for the test") ||
+				!strings.Contains(err.Error(), taken.Address) {
 				t.Errorf("address of %s opened twice: %v", kind, err)
 			}
 		}

@@ -72,7 +72,8 @@ func (d *Disk) Fits(now time.Time, bytes uint64) bool {
 
 // Free returns the free bytes as of now, or at most checkInterval earlier.
 func (d *Disk) Free(now time.Time) uint64 {
-	if last := d.checked.Load(); now.UnixNano()-last > checkInterval.Nanoseconds() && d.checked.CompareAndSwap(last, now.UnixNano()) {
+	if last := d.checked.Load(); now.UnixNano()-last > checkInterval.Nanoseconds() &&
+		d.checked.CompareAndSwap(last, now.UnixNano()) {
 		var s unix.Statfs_t
 		if err := unix.Statfs(d.dir, &s); err == nil {
 			d.free.Store(s.Bavail * uint64(s.Bsize))

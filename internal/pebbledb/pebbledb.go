@@ -109,7 +109,8 @@ func (db *DB) open(o *Options) error {
 		return err
 	}
 	if manifest != "" && len(logs) == 0 { // Pebble would treat it as empty
-		o.Log.Warn("the log of a database is missing: writes that only the log held are lost; restore a backup, or go on without them",
+		o.Log.Warn("the log of a database is missing: writes that only the log held are lost; restore a backup, "+
+			"or go on without them",
 			slog.String("database", o.Dir))
 	}
 	if db.Truncated, err = truncateLogs(o.Dir, logs); err != nil { // Pebble would hide part of it and reject the rest
@@ -156,9 +157,12 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log},
 	}
 	if o.Ordered {
-		options.L0CompactionThreshold, options.L0CompactionFileThreshold, options.L0StopWritesThreshold = 1<<20, 1<<20, 1<<20
+		options.L0CompactionThreshold = 1 << 20
+		options.L0CompactionFileThreshold = 1 << 20
+		options.L0StopWritesThreshold = 1 << 20
+		uncompressed := func() *sstable.CompressionProfile { return sstable.NoCompression } // values are compressed
 		for i := range options.Levels {
-			options.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression } // values are compressed
+			options.Levels[i].Compression = uncompressed
 			options.TargetFileSizes[i] = int64(o.memTable())
 		}
 	}

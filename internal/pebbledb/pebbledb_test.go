@@ -21,8 +21,12 @@ func TestDamagedFile(t *testing.T) {
 	}
 	var given error
 	o := Options{
-		Dir: filepath.Join(dir, "store"), MemTable: 1 << 20, Cache: 1 << 20, Disk: disk, Log: slog.New(slog.DiscardHandler),
-		GiveUp: func(err error) { given = err; panic(err) },
+		Dir:      filepath.Join(dir, "store"),
+		MemTable: 1 << 20,
+		Cache:    1 << 20,
+		Disk:     disk,
+		Log:      slog.New(slog.DiscardHandler),
+		GiveUp:   func(err error) { given = err; panic(err) },
 	}
 	db, err := Open(o)
 	if err != nil {
@@ -52,7 +56,8 @@ func TestDamagedFile(t *testing.T) {
 		t.Errorf("read from a damaged file: %v, %v, want a call of GiveUp", closer, err)
 	}()
 	want := "database store: it is damaged: file " + filepath.Base(files[0]) + ": "
-	if got := fmt.Sprintf("%+v", given); !strings.HasPrefix(got, want) || strings.Contains(got, "stack") || !pebble.IsCorruptionError(given) || !errors.Is(given, ErrDamaged) {
+	if got := fmt.Sprintf("%+v", given); !strings.HasPrefix(got, want) || strings.Contains(got, "stack") ||
+		!pebble.IsCorruptionError(given) || !errors.Is(given, ErrDamaged) {
 		t.Errorf("error %q, want one that begins with %q", got, want)
 	}
 }
@@ -64,7 +69,13 @@ func TestUnusableLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: filepath.Join(dir, "store"), MemTable: 1 << 20, Cache: 1 << 20, Disk: disk, Log: slog.New(slog.DiscardHandler)}
+	o := Options{
+		Dir:      filepath.Join(dir, "store"),
+		MemTable: 1 << 20,
+		Cache:    1 << 20,
+		Disk:     disk,
+		Log:      slog.New(slog.DiscardHandler),
+	}
 	if err := os.MkdirAll(filepath.Join(o.Dir, "LOCK"), 0o700); err != nil { // root may open all files
 		t.Fatal(err)
 	}
@@ -91,7 +102,13 @@ func TestDamagedLogIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: filepath.Join(dir, "store"), MemTable: 1 << 20, Cache: 1 << 20, Disk: disk, Log: slog.New(slog.DiscardHandler)}
+	o := Options{
+		Dir:      filepath.Join(dir, "store"),
+		MemTable: 1 << 20,
+		Cache:    1 << 20,
+		Disk:     disk,
+		Log:      slog.New(slog.DiscardHandler),
+	}
 	db, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +149,8 @@ func TestDamagedLogIsKept(t *testing.T) {
 	}
 	defer again.Close()
 	kept, err := os.ReadFile(again.Removed)
-	if kept, ok := strings.CutPrefix(string(kept), earlier); err != nil || !ok || int64(len(kept)) != again.Truncated || !strings.Contains(kept, "key 099") {
+	if kept, ok := strings.CutPrefix(string(kept), earlier); err != nil || !ok || int64(len(kept)) != again.Truncated ||
+		!strings.Contains(kept, "key 099") {
 		t.Errorf("kept %d bytes, error %v, want the %d removed", len(kept), err, again.Truncated)
 	}
 }

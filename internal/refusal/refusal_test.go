@@ -40,10 +40,12 @@ func TestReasons(t *testing.T) {
 // errors.Is finds an Error by its reason, even if it is wrapped.
 func TestIs(t *testing.T) {
 	err := fmt.Errorf("take: %w", refusal.New(refusal.Overloaded, "the disk is full", ""))
-	if !errors.Is(err, refusal.Overloaded) || errors.Is(err, refusal.Malformed) || errors.Is(errors.New("overloaded"), refusal.Overloaded) {
+	if !errors.Is(err, refusal.Overloaded) || errors.Is(err, refusal.Malformed) ||
+		errors.Is(errors.New("overloaded"), refusal.Overloaded) {
 		t.Error("errors.Is does not compare reasons")
 	}
-	if later := refusal.New(refusal.Conflict, "", "").Later(time.Second); !errors.Is(later, refusal.Conflict) || later.After != time.Second {
+	if later := refusal.New(refusal.Conflict, "", "").Later(time.Second); !errors.Is(later, refusal.Conflict) ||
+		later.After != time.Second {
 		t.Errorf("later: %+v", later)
 	}
 }
@@ -51,7 +53,11 @@ func TestIs(t *testing.T) {
 // TestWrite: the hint is a field of the body, and Retry-After is in whole seconds, rounded up.
 func TestWrite(t *testing.T) {
 	e := &refusal.Error{
-		Reason: refusal.Overloaded, Detail: "too many requests", Hint: "try again", After: 1100 * time.Millisecond, Status: http.StatusTooManyRequests,
+		Reason: refusal.Overloaded,
+		Detail: "too many requests",
+		Hint:   "try again",
+		After:  1100 * time.Millisecond,
+		Status: http.StatusTooManyRequests,
 		Header: http.Header{"Allow": {"GET"}},
 	}
 	w := httptest.NewRecorder()
@@ -61,11 +67,16 @@ func TestWrite(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]any{"type": "about:blank", "title": "Too Many Requests", "status": 429., "detail": "too many requests", "hint": "try again"}
+	want := map[string]any{
+		"type": "about:blank", "title": "Too Many Requests",
+		"status": 429., "detail": "too many requests", "hint": "try again",
+	}
 	if diff := cmp.Diff(want, got); diff != "" || w.Code != http.StatusTooManyRequests {
 		t.Errorf("%d, -want +got:\n%s", w.Code, diff)
 	}
-	header := http.Header{"Allow": {"GET"}, "Retry-After": {"2"}, "Content-Type": {refusal.ProblemType}, "Cache-Control": {"no-store"}}
+	header := http.Header{
+		"Allow": {"GET"}, "Retry-After": {"2"}, "Content-Type": {refusal.ProblemType}, "Cache-Control": {"no-store"},
+	}
 	if diff := cmp.Diff(header, w.Header()); diff != "" {
 		t.Errorf("header, -want +got:\n%s", diff)
 	}
@@ -73,7 +84,11 @@ func TestWrite(t *testing.T) {
 
 // TestGRPCStatus: the message is valid UTF-8 of bounded length, and the delay is exact.
 func TestGRPCStatus(t *testing.T) {
-	e := &refusal.Error{Reason: refusal.Overloaded, Detail: "\xff" + strings.Repeat("x", 1000), After: 1500 * time.Millisecond}
+	e := &refusal.Error{
+		Reason: refusal.Overloaded,
+		Detail: "\xff" + strings.Repeat("x", 1000),
+		After:  1500 * time.Millisecond,
+	}
 	st, ok := status.FromError(e)
 	if !ok || st.Code() != codes.Unavailable || !utf8.ValidString(st.Message()) || len(st.Message()) != 511 {
 		t.Errorf("%v", st)
@@ -85,7 +100,8 @@ func TestGRPCStatus(t *testing.T) {
 	if retry, ok := details[0].(*errdetails.RetryInfo); !ok || retry.GetRetryDelay().AsDuration() != e.After {
 		t.Errorf("wait: %v", details[0])
 	}
-	if st := refusal.Failure().GRPCStatus(); len(st.Details()) != 0 || st.Message() != "internal error: Sibyl's log has the details" {
+	if st := refusal.Failure().GRPCStatus(); len(st.Details()) != 0 ||
+		st.Message() != "internal error: Sibyl's log has the details" {
 		t.Errorf("%v", st)
 	}
 }

@@ -174,5 +174,6 @@ func Together(word, next string) bool { return isNumber(word) && !isNumber(next)
 
 // isNumber reports whether a word is a number, such as "(1,198" or "−2.5", and doesn't end a clause.
 func isNumber(word string) bool {
-	return strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789.,(+−±≈<") == "" && !strings.HasSuffix(word, ".") && !strings.HasSuffix(word, ",")
+	return strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789.,(+−±≈<") == "" &&
+		!strings.HasSuffix(word, ".") && !strings.HasSuffix(word, ",")
 }

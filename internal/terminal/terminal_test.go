@@ -40,7 +40,8 @@ func TestShorten(t *testing.T) {
 // Columns line up for names in any script.
 func TestWidth(t *testing.T) {
 	for s, want := range map[string]int{
-		"": 0, "shop": 4, "4\u202f777": 5, "äöü": 3, "注文サービス": 12, "한국": 4, "🛒": 2, "❤️": 2, "👩‍👩‍👧": 2, "cafe\u0301": 4, "…·–█": 4,
+		"": 0, "shop": 4, "4\u202f777": 5, "äöü": 3, "注文サービス": 12, "한국": 4,
+		"🛒": 2, "❤️": 2, "👩‍👩‍👧": 2, "cafe\u0301": 4, "…·–█": 4,
 	} {
 		if got := Width(s); got != want {
 			t.Errorf("Width(%q) = %d, want %d", s, got, want)
@@ -54,7 +55,8 @@ func TestWidth(t *testing.T) {
 			}
 		}
 	}
-	if got, want := (Style{Width: 1}).Wrap(strings.Repeat("注文 ", 13), 2), "  "+strings.TrimSpace(strings.Repeat("注文 ", 11))+"\n  注文 注文\n"; got != want {
+	got := (Style{Width: 1}).Wrap(strings.Repeat("注文 ", 13), 2)
+	if want := "  " + strings.TrimSpace(strings.Repeat("注文 ", 11)) + "\n  注文 注文\n"; got != want {
 		t.Errorf("Wrap = %q, want %q", got, want)
 	}
 }
@@ -71,7 +73,8 @@ func TestOf(t *testing.T) {
 
 // A number stays on the line of its unit. A number at the end of a clause, or before another number, need not.
 func TestWrapKeepsUnits(t *testing.T) {
-	const text = "92 % of it is time in and from the service frontend (in it 76 %, from it 16 %); 3.5 ms longer than in 1 2 3 4 5 6 of 10, 20, 30 to"
+	const text = "92 % of it is time in and from the service frontend (in it 76 %, from it 16 %); " +
+		"3.5 ms longer than in 1 2 3 4 5 6 of 10, 20, 30 to"
 	for width := 60; width < 130; width++ {
 		for line := range strings.Lines(Style{Width: width}.Wrap(text, 2)) {
 			if Width(strings.TrimRight(line, "\n")) > width {

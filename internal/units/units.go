@@ -19,7 +19,13 @@ var steps = []struct {
 	nanos, below float64
 	name         string
 }{
-	{1, 1000, "ns"}, {1e3, 1000, "µs"}, {1e6, 1000, "ms"}, {1e9, 120, "s"}, {60e9, 120, "min"}, {3600e9, 48, "h"}, {86400e9, math.Inf(1), "d"},
+	{1, 1000, "ns"},
+	{1e3, 1000, "µs"},
+	{1e6, 1000, "ms"},
+	{1e9, 120, "s"},
+	{60e9, 120, "min"},
+	{3600e9, 48, "h"},
+	{86400e9, math.Inf(1), "d"},
 }
 
 // roundsUp is the fraction of a unit's limit at which three significant digits round up to the limit, so the next unit

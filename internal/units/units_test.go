@@ -21,12 +21,15 @@ func TestFormat(t *testing.T) {
 	}
 	delete(vectors, "about")
 	formats := map[string]func(x float64) string{
-		"duration": Nanos, "span": func(ns float64) string {
+		"duration": Nanos, "signed": Signed, "percent": Percent, "share": Share, "percentile": Percentile,
+		"ratio": Ratio, "rate": Rate,
+		"span": func(ns float64) string {
 			if math.IsNaN(ns) {
 				return Unknown
 			}
 			return Span(time.Duration(ns))
-		}, "signed": Signed, "percent": Percent, "share": Share, "percentile": Percentile, "ratio": Ratio, "rate": Rate, "count": func(x float64) string {
+		},
+		"count": func(x float64) string {
 			if math.IsNaN(x) {
 				return Unknown
 			}
@@ -91,7 +94,8 @@ func TestPart(t *testing.T) {
 
 func TestCoarse(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0 s", 59900 * time.Millisecond: "59 s", 290 * time.Second: "4 min", 119 * time.Minute: "119 min", 2 * time.Hour: "2 h", 171 * time.Hour: "7 days",
+		-time.Second: "0 s", 59900 * time.Millisecond: "59 s", 290 * time.Second: "4 min",
+		119 * time.Minute: "119 min", 2 * time.Hour: "2 h", 171 * time.Hour: "7 days",
 	} {
 		if got := Coarse(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
@@ -104,7 +108,10 @@ func TestCoarse(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		for name, got := range map[string]string{"Nanos": Nanos(x), "Signed": Signed(x), "Percent": Percent(x), "Share": Share(x), "Ratio": Ratio(x), "Range": Range(x, 0)} {
+		for name, got := range map[string]string{
+			"Nanos": Nanos(x), "Signed": Signed(x), "Percent": Percent(x),
+			"Share": Share(x), "Ratio": Ratio(x), "Range": Range(x, 0),
+		} {
 			if got != Unknown {
 				t.Errorf("%s(%v) = %q", name, x, got)
 			}

@@ -158,7 +158,8 @@ func (e *Exporter) send(ctx context.Context, list []Path) {
 	defer e.mu.Unlock()
 	if err != nil {
 		e.counts.Failed += uint64(len(list))
-		e.log.WarnContext(ctx, "export: critical paths could not be sent to the tracing backend", slog.Any("error", err), slog.Int("traces", len(list)))
+		e.log.WarnContext(ctx, "export: critical paths could not be sent to the tracing backend",
+			slog.Any("error", err), slog.Int("traces", len(list)))
 		return
 	}
 	e.counts.Sent += uint64(len(list))
@@ -166,7 +167,12 @@ func (e *Exporter) send(ctx context.Context, list []Path) {
 
 // retry posts a body until it is accepted, a retry can't help, or the attempts are used up.
 func (e *Exporter) retry(ctx context.Context, body []byte) error {
-	delays := backoff.ExponentialBackOff{InitialInterval: firstDelay * 3 / 2, RandomizationFactor: 1. / 3, Multiplier: 2, MaxInterval: maxDelay}
+	delays := backoff.ExponentialBackOff{
+		InitialInterval:     firstDelay * 3 / 2,
+		RandomizationFactor: 1. / 3,
+		Multiplier:          2,
+		MaxInterval:         maxDelay,
+	}
 	for attempt := 1; ; attempt++ {
 		after, again, err := e.post(ctx, body)
 		if err == nil || !again || attempt == attempts || ctx.Err() != nil {

@@ -58,18 +58,22 @@ func TestSpans(t *testing.T) {
 	}
 	got := spans.At(1)
 	attributes := map[string]any{
-		"sibyl.critical_path.exclusive_ns": int64(30), "sibyl.critical_path.share": 0.3, "sibyl.critical_path.sections": int64(2),
+		"sibyl.critical_path.exclusive_ns": int64(30),
+		"sibyl.critical_path.share":        0.3, "sibyl.critical_path.sections": int64(2),
 		"sibyl.critical_path.rank": int64(2), "sibyl.problem": "7",
 	}
 	if diff := cmp.Diff(attributes, got.Attributes().AsRaw()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if got.ParentSpanID().String() != trace.SpanID(0xb).String() || got.TraceID().String() != c.Trace.String() || got.StartTimestamp() != got.EndTimestamp() || got.StartTimestamp() != 10 {
-		t.Errorf("parent %s, trace %s, %d to %d", got.ParentSpanID(), got.TraceID(), got.StartTimestamp(), got.EndTimestamp())
+	if got.ParentSpanID().String() != trace.SpanID(0xb).String() || got.TraceID().String() != c.Trace.String() ||
+		got.StartTimestamp() != got.EndTimestamp() || got.StartTimestamp() != 10 {
+		t.Errorf("parent %s, trace %s, %d to %d",
+			got.ParentSpanID(), got.TraceID(), got.StartTimestamp(), got.EndTimestamp())
 	}
 	again := request([]Path{c}).ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 	for i := range spans.Len() {
-		if spans.At(i).SpanID() != again.At(i).SpanID() || spans.At(i).SpanID().IsEmpty() || i > 0 && spans.At(i).SpanID() == spans.At(i-1).SpanID() {
+		if spans.At(i).SpanID() != again.At(i).SpanID() || spans.At(i).SpanID().IsEmpty() ||
+			i > 0 && spans.At(i).SpanID() == spans.At(i-1).SpanID() {
 			t.Errorf("span %d: IDs %s and %s", i, spans.At(i).SpanID(), again.At(i).SpanID())
 		}
 	}
@@ -100,13 +104,19 @@ func exporting(t *testing.T, status func(nth int) int, do func(e *Exporter, sent
 				return nil, err
 			}
 			request := ptraceotlp.NewExportRequest()
-			if err := request.UnmarshalProto(body); err != nil || q.URL.Path != "/v1/traces" || q.Header.Get("Content-Type") != "application/x-protobuf" {
+			if err := request.UnmarshalProto(body); err != nil || q.URL.Path != "/v1/traces" ||
+				q.Header.Get("Content-Type") != "application/x-protobuf" {
 				t.Errorf("%s: %v", q.URL, err)
 			}
 			if code == 200 {
 				sent = append(sent, request.Traces().SpanCount())
 			}
-			return &http.Response{StatusCode: code, Status: fmt.Sprint(code), Header: http.Header{"Retry-After": {"7"}}, Body: io.NopCloser(strings.NewReader("x"))}, nil
+			return &http.Response{
+				StatusCode: code,
+				Status:     fmt.Sprint(code),
+				Header:     http.Header{"Retry-After": {"7"}},
+				Body:       io.NopCloser(strings.NewReader("x")),
+			}, nil
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -119,7 +129,11 @@ func exporting(t *testing.T, status func(nth int) int, do func(e *Exporter, sent
 
 // numbered returns a trace of one span.
 func numbered(i int) Path {
-	return Path{Trace: trace.ID{1, byte(i), byte(i >> 8)}, Duration: 10, Spans: []Span{{ID: 1, Exclusive: 10, Sections: 1}}}
+	return Path{
+		Trace:    trace.ID{1, byte(i), byte(i >> 8)},
+		Duration: 10,
+		Spans:    []Span{{ID: 1, Exclusive: 10, Sections: 1}},
+	}
 }
 
 func TestSends(t *testing.T) {

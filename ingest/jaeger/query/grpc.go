@@ -38,7 +38,8 @@ func newGRPC(base *url.URL, limit int64) (*overGRPC, error) {
 		security = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	}
 	c, err := grpc.NewClient(base.Host, grpc.WithTransportCredentials(security),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New()), grpc.MaxCallRecvMsgSize(int(min(limit, maxMessage)))))
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New()),
+			grpc.MaxCallRecvMsgSize(int(min(limit, maxMessage)))))
 	if err != nil {
 		return nil, fmt.Errorf("connect to Jaeger at %s: %w", base.Host, err)
 	}

@@ -23,7 +23,8 @@ type overHTTP struct {
 }
 
 func newHTTP(base *url.URL, limit int64) *overHTTP {
-	return &overHTTP{base, &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute}}, limit}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute}
+	return &overHTTP{base, &http.Client{Transport: transport}, limit}
 }
 
 func (h *overHTTP) close() error {
@@ -116,7 +117,8 @@ func (h *overHTTP) get(ctx context.Context, resource string, query url.Values) (
 		case response.StatusCode == http.StatusNotFound && failed.Error != nil:
 			return nil, nil // no traces
 		case response.StatusCode == http.StatusNotFound:
-			return nil, fmt.Errorf("no %s: is this the URL of a query service? Versions without it need protocol grpc", u.Path)
+			return nil, fmt.Errorf("no %s: is this the URL of a query service? Versions without it need protocol grpc",
+				u.Path)
 		case failed.Error != nil:
 			return nil, fmt.Errorf("%w (%s)", failed.Error, response.Status)
 		}

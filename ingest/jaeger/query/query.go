@@ -152,7 +152,13 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Fetcher, erro
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Fetcher{options: o, name: shown(u), intake: intake, positions: positions, log: o.Log.With(slog.String("jaeger", shown(u)))}
+	f := &Fetcher{
+		options:   o,
+		name:      shown(u),
+		intake:    intake,
+		positions: positions,
+		log:       o.Log.With(slog.String("jaeger", shown(u))),
+	}
 	switch o.Protocol {
 	case "http", "":
 		f.source = newHTTP(u, o.MaxResponse)
@@ -202,7 +208,8 @@ func (f *Fetcher) Run(ctx context.Context) (err error) {
 				if ctx.Err() != nil {
 					break
 				}
-				f.log.WarnContext(ctx, "fetching from Jaeger failed, retrying", slog.Any("error", err), slog.Duration("pause", pause))
+				f.log.WarnContext(ctx, "fetching from Jaeger failed, retrying", slog.Any("error", err),
+					slog.Duration("pause", pause))
 				sleep(ctx, jittered(pause))
 				if errors.Is(err, errUnreadable) && to.Sub(from) <= minRetryWindow && f.skip(ctx, to) == nil {
 					from = to
@@ -277,7 +284,8 @@ func (f *Fetcher) allServices(ctx context.Context) ([]string, error) {
 	slices.Sort(services)
 	services = slices.Compact(services)
 	if len(services) > maxServices {
-		f.log.WarnContext(ctx, "Jaeger has too many services to fetch all: configure the relevant ones", slog.Int("services", len(services)), slog.Int("fetched", maxServices))
+		f.log.WarnContext(ctx, "Jaeger has too many services to fetch all: configure the relevant ones",
+			slog.Int("services", len(services)), slog.Int("fetched", maxServices))
 		services = services[:maxServices]
 	}
 	return services, nil
@@ -318,7 +326,8 @@ func (f *Fetcher) find(ctx context.Context, service string, w window) error {
 		return f.find(ctx, service, window{middle, w.to})
 	}
 	f.counts.Incomplete.Add(1)
-	f.log.WarnContext(ctx, "more traces at one time than a query may return: some are missing", slog.String("service", service), slog.Time("time", w.from))
+	f.log.WarnContext(ctx, "more traces at one time than a query may return: some are missing",
+		slog.String("service", service), slog.Time("time", w.from))
 	return f.forward(ctx, traces)
 }
 

@@ -69,7 +69,8 @@ func (j *jaeger) find(_ context.Context, service string, w window, n int) (ptrac
 	var ids []byte
 	for _, s := range j.spans {
 		here := j.arrived == nil || !j.arrived(s).After(time.Now())
-		if here && s.service == service && !s.start.Before(w.from) && !s.start.After(w.to) && !slices.Contains(ids, s.trace) && len(ids) < n {
+		if here && s.service == service && !s.start.Before(w.from) && !s.start.After(w.to) &&
+			!slices.Contains(ids, s.trace) && len(ids) < n {
 			ids = append(ids, s.trace)
 		}
 	}
@@ -202,17 +203,22 @@ func application(seed uint64) []stored {
 // windows, while catching up and live.
 func TestEachTraceOnce(t *testing.T) {
 	for seed := range uint64(5) {
-		for _, o := range []Options{{}, {MaxTraces: 10}, {Services: []string{"a", "b", "c"}, Interval: time.Minute, Lag: 2 * time.Minute}} {
+		for _, o := range []Options{
+			{},
+			{MaxTraces: 10},
+			{Services: []string{"a", "b", "c"}, Interval: time.Minute, Lag: 2 * time.Minute},
+		} {
 			synctest.Test(t, func(t *testing.T) {
 				from, to := &jaeger{spans: application(seed)}, &intake{}
-				if o.MaxTraces > 0 {
-					from.spans = slices.DeleteFunc(from.spans, func(s stored) bool { return s.trace%16 != 0 }) // fewer at one time than MaxTraces
+				if o.MaxTraces > 0 { // fewer at one time than MaxTraces
+					from.spans = slices.DeleteFunc(from.spans, func(s stored) bool { return s.trace%16 != 0 })
 				}
 				o.Lookback = time.Hour
 				c := pull(t, from, to, &positions{}, o, 10*time.Minute)
 				once(t, from, to, nil)
 				if c.Incomplete.Load() != 0 || int(c.Spans.Load()) != len(from.spans) || c.Traces.Load() < 10 {
-					t.Errorf("%d traces, %d spans of %d, %d cut", c.Traces.Load(), c.Spans.Load(), len(from.spans), c.Incomplete.Load())
+					t.Errorf("%d traces, %d spans of %d, %d cut",
+						c.Traces.Load(), c.Spans.Load(), len(from.spans), c.Incomplete.Load())
 				}
 			})
 		}
@@ -274,7 +280,8 @@ func TestLargeResponses(t *testing.T) {
 		from, to := &jaeger{large: 12}, &intake{}
 		for i := range byte(100) {
 			for id := range byte(3) {
-				from.spans = append(from.spans, stored{i, id, "a", time.Now().Add(-time.Hour).Add(time.Duration(i) * 100 * time.Millisecond)})
+				from.spans = append(from.spans,
+					stored{i, id, "a", time.Now().Add(-time.Hour).Add(time.Duration(i) * 100 * time.Millisecond)})
 			}
 		}
 		c := pull(t, from, to, &positions{}, Options{Lookback: 2 * time.Hour}, 10*time.Minute)
@@ -358,9 +365,10 @@ func TestRestart(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		from := &jaeger{spans: []stored{{1, 1, "a", now.Add(-55 * time.Minute)}, {2, 1, "a", now.Add(-40 * time.Minute)}}}
-		to := &intake{}
-		at := &positions{errs: []error{nil, nil, nil, nil, nil, errDown}} // the sixth window contains trace 1 and isn't saved
+		spans := []stored{{1, 1, "a", now.Add(-55 * time.Minute)}, {2, 1, "a", now.Add(-40 * time.Minute)}}
+		from, to := &jaeger{spans: spans}, &intake{}
+		// The sixth window contains trace 1 and isn't saved.
+		at := &positions{errs: []error{nil, nil, nil, nil, nil, errDown}}
 		pull(t, from, to, at, Options{Lookback: time.Hour}, time.Minute)
 		once(t, from, to, map[byte]int{1: 2})
 	})
@@ -377,7 +385,13 @@ func TestIntakeFails(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{{}, {URL: "jaeger:16686"}, {URL: "ftp://jaeger"}, {URL: "http://jaeger", Protocol: "thrift"}, {URL: "http://"}} {
+	for _, o := range []Options{
+		{},
+		{URL: "jaeger:16686"},
+		{URL: "ftp://jaeger"},
+		{URL: "http://jaeger", Protocol: "thrift"},
+		{URL: "http://"},
+	} {
 		if p, err := New(&intake{}, &positions{}, o); err == nil || p != nil {
 			t.Errorf("%+v: no error", o)
 		}

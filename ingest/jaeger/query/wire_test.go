@@ -23,8 +23,9 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 )
 
-const one = `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"a"}}]},"scopeSpans":[{"spans":[` +
-	`{"traceId":"000000000000000000000000000000%02x","spanId":"0000000000000001","name":"x","startTimeUnixNano":"1"}]}]}]}`
+const one = `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"a"}}]},` +
+	`"scopeSpans":[{"spans":[{"traceId":"000000000000000000000000000000%02x","spanId":"0000000000000001",` +
+	`"name":"x","startTimeUnixNano":"1"}]}]}]}`
 
 var someWindow = window{time.Unix(1_700_000_000, 1000), time.Unix(1_700_000_060, 0)}
 
@@ -60,10 +61,12 @@ func TestHTTPQuery(t *testing.T) {
 	}, 1<<20)
 	want := []string{
 		"GET /jaeger/api/v3/services ",
-		"GET /jaeger/api/v3/traces query.num_traces=7 query.raw_traces=true query.search_depth=7 query.service_name=a+b " +
-			"query.start_time_max=2023-11-14T22%3A14%3A20Z query.start_time_min=2023-11-14T22%3A13%3A20.000001Z",
+		"GET /jaeger/api/v3/traces query.num_traces=7 query.raw_traces=true query.search_depth=7 " +
+			"query.service_name=a+b query.start_time_max=2023-11-14T22%3A14%3A20Z " +
+			"query.start_time_min=2023-11-14T22%3A13%3A20.000001Z",
 	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil || !slices.Equal(services, []string{"a", "b"}) || traces.SpanCount() != 1 {
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || !slices.Equal(services, []string{"a", "b"}) ||
+		traces.SpanCount() != 1 {
 		t.Errorf("%v %v\n%s", services, err, diff)
 	}
 }
@@ -83,10 +86,17 @@ func TestHTTPAnswers(t *testing.T) {
 		{"no such API", "404 page not found", 404, 0, "protocol grpc"},
 		{"refused", `{"error":{"httpCode":400,"message":"malformed parameter"}}`, 400, 0, "malformed parameter"},
 		{"broken", "nginx", 502, 0, "502"},
-		{"fails while streaming", fmt.Sprintf(`{"result":`+one+"}\n{\"error\":{\"message\":\"storage\"}}", 1), 200, 0, "storage"},
+		{
+			"fails while streaming", fmt.Sprintf(`{"result":`+one+"}\n{\"error\":{\"message\":\"storage\"}}", 1),
+			200, 0, "storage",
+		},
 		{"torn", `{"result":{"resourceSpans":[`, 200, 0, "decode"},
 		{"no JSON", "<html>", 200, 0, "decode"},
-		{"IDs in base64", `{"result":` + strings.Replace(fmt.Sprintf(one, 1), "00000000000000000000000000000001", "AAAAAAAAAAAAAAAAAAAAAQ==", 1) + `}`, 200, 0, "protocol grpc"},
+		{
+			"IDs in base64", `{"result":` + strings.Replace(fmt.Sprintf(one, 1),
+				"00000000000000000000000000000001", "AAAAAAAAAAAAAAAAAAAAAQ==", 1) + `}`,
+			200, 0, "protocol grpc",
+		},
 		{"large", fmt.Sprintf(`{"result":`+one+`}`, 1) + strings.Repeat(" ", 2000), 200, 0, errLarge.Error()},
 	} {
 		_, traces, err := overWire(t, func(w http.ResponseWriter, r *http.Request) {
@@ -123,10 +133,19 @@ func (q *querier) FindTraces(r *api_v2.FindTracesRequest, stream api_v2.QuerySer
 	for i := range uint64(5) {
 		if err := stream.Send(&api_v2.SpansResponseChunk{Spans: []model.Span{
 			{
-				TraceID: model.TraceID{High: 1, Low: 2}, SpanID: model.SpanID(i + 1), OperationName: "GET /", StartTime: time.Unix(7, 8000),
-				Duration: time.Second, Process: &model.Process{ServiceName: "shop"}, Tags: []model.KeyValue{model.String("span.kind", "server")},
+				TraceID:       model.TraceID{High: 1, Low: 2},
+				SpanID:        model.SpanID(i + 1),
+				OperationName: "GET /",
+				StartTime:     time.Unix(7, 8000),
+				Duration:      time.Second,
+				Process:       &model.Process{ServiceName: "shop"},
+				Tags:          []model.KeyValue{model.String("span.kind", "server")},
 			},
-			{TraceID: model.TraceID{Low: i}, SpanID: 9, References: []model.SpanRef{{TraceID: model.TraceID{Low: i}, SpanID: 4}}},
+			{
+				TraceID:    model.TraceID{Low: i},
+				SpanID:     9,
+				References: []model.SpanRef{{TraceID: model.TraceID{Low: i}, SpanID: 4}},
+			},
 		}}); err != nil {
 			return err
 		}
@@ -159,13 +178,16 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.query.ServiceName != "shop" || q.query.SearchDepth != 7 || !q.query.RawTraces || !q.query.StartTimeMin.Equal(someWindow.from) || !q.query.StartTimeMax.Equal(someWindow.to) {
+	if q.query.ServiceName != "shop" || q.query.SearchDepth != 7 || !q.query.RawTraces ||
+		!q.query.StartTimeMin.Equal(someWindow.from) || !q.query.StartTimeMax.Equal(someWindow.to) {
 		t.Errorf("asked for %+v", q.query)
 	}
 	span := traces.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
-	if traces.SpanCount() != 10 || traces.ResourceSpans().Len() != 2 || span.Kind() != ptrace.SpanKindServer || span.StartTimestamp() != 7_000_008_000 ||
+	if traces.SpanCount() != 10 || traces.ResourceSpans().Len() != 2 || span.Kind() != ptrace.SpanKindServer ||
+		span.StartTimestamp() != 7_000_008_000 ||
 		span.EndTimestamp() != 8_000_008_000 || span.TraceID().String() != "00000000000000010000000000000002" {
-		t.Errorf("%d spans of %d resources, the first one %s %d..%d", traces.SpanCount(), traces.ResourceSpans().Len(), span.TraceID(), span.StartTimestamp(), span.EndTimestamp())
+		t.Errorf("%d spans of %d resources, the first one %s %d..%d", traces.SpanCount(), traces.ResourceSpans().Len(),
+			span.TraceID(), span.StartTimestamp(), span.EndTimestamp())
 	}
 	small, err := newGRPC(base, 200)
 	if err != nil {

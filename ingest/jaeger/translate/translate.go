@@ -20,7 +20,11 @@ import (
 
 // Spans returns spans as OTLP, with their processes as resources. A span without a process has an empty resource.
 func Spans(spans []model.Span) ptrace.Traces {
-	t := translator{out: ptrace.NewTraces(), of: make(map[*model.Process]ptrace.SpanSlice), same: make(map[string]ptrace.SpanSlice)}
+	t := translator{
+		out:  ptrace.NewTraces(),
+		of:   make(map[*model.Process]ptrace.SpanSlice),
+		same: make(map[string]ptrace.SpanSlice),
+	}
 	for i := range spans {
 		t.span(&spans[i])
 	}
@@ -105,7 +109,8 @@ func (t *translator) span(s *model.Span) {
 func relate(s *model.Span, out ptrace.Span) {
 	parent := -1
 	for i, r := range s.References {
-		if r.TraceID == s.TraceID && (parent < 0 || r.RefType == model.ChildOf && s.References[parent].RefType != model.ChildOf) {
+		if r.TraceID == s.TraceID &&
+			(parent < 0 || r.RefType == model.ChildOf && s.References[parent].RefType != model.ChildOf) {
 			parent = i
 		}
 	}

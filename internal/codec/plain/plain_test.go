@@ -23,8 +23,12 @@ type value struct {
 
 func TestRoundTrip(t *testing.T) {
 	v := value{
-		Name: "a", Numbers: []int64{-1, math.MaxInt64}, ByKey: map[uint64]string{2: "b", 1: "c", math.MaxUint64: ""}, Ratio: math.Inf(-1),
-		ID: [16]byte{15: 7}, Part: &value{Numbers: []int64{}},
+		Name:    "a",
+		Numbers: []int64{-1, math.MaxInt64},
+		ByKey:   map[uint64]string{2: "b", 1: "c", math.MaxUint64: ""},
+		Ratio:   math.Inf(-1),
+		ID:      [16]byte{15: 7},
+		Part:    &value{Numbers: []int64{}},
 	}
 	b := plain.Append([]byte("head"), &v)
 	var got value
@@ -47,7 +51,11 @@ func TestOtherFields(t *testing.T) {
 
 func TestCorrupt(t *testing.T) {
 	b := plain.Append(nil, &value{Name: "a", Numbers: []int64{1}})
-	for _, bad := range [][]byte{nil, b[:len(b)-1], append(bytes.Clone(b), 0), {0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x01}} {
+	for _, bad := range [][]byte{
+		nil, b[:len(b)-1], append(bytes.Clone(b), 0),
+		{0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		{0x01},
+	} {
 		if err := plain.Decode(bad, new(value)); !errors.Is(err, codec.ErrCorrupt) {
 			t.Errorf("% x: %v", bad, err)
 		}

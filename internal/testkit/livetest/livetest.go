@@ -37,7 +37,8 @@ func Start(t *testing.T, o live.Options, at trace.Nanos) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log}); err != nil {
+	o.Journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if o.Store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: log}); err != nil {

@@ -132,7 +132,8 @@ func Extract(o critpath.Options, t *trace.Trace) *Result {
 func (w *Result) deduplicate() {
 	extra := make([]uint64, len(w.trace.Spans))
 	for _, a := range w.trace.Attrs {
-		extra[a.Span] += analysis.HashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), map[bool]uint64{true: 1}[a.Numeric]).Lo
+		extra[a.Span] += analysis.HashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number),
+			map[bool]uint64{true: 1}[a.Numeric]).Lo
 	}
 	for _, j := range w.trace.Joins {
 		extra[j.Span] += analysis.HashOf(uint64(j.Linked)).Lo
@@ -679,7 +680,8 @@ func (w *Result) setFlags() {
 		}
 	}
 	remote := len(orphans) == 1 && len(tops) == 1 && tops[0].why == "missing" &&
-		(tops[0].Kind == trace.Server || tops[0].Kind == trace.Consumer || (tops[0].Flags|orphans[0].Flags)&trace.RemoteParent != 0)
+		(tops[0].Kind == trace.Server || tops[0].Kind == trace.Consumer ||
+			(tops[0].Flags|orphans[0].Flags)&trace.RemoteParent != 0)
 	set(critpath.FlagRemoteParent, remote)
 	set(critpath.FlagIncomplete, len(orphans) > 0 && !remote)
 	set(critpath.FlagNoRoot, len(w.roots) == 0 || none == 0 && !remote)
@@ -812,7 +814,8 @@ func (w *Result) refine(r *root, number int) bool {
 		for cursor > sec.start {
 			var best *span
 			for _, k := range s.kids {
-				if !k.baseline() && !k.async && !k.dropped && w.eligible(s, k, cursor, sec.start, after != nil) && (best == nil || w.better(k, best)) {
+				if !k.baseline() && !k.async && !k.dropped && w.eligible(s, k, cursor, sec.start, after != nil) &&
+					(best == nil || w.better(k, best)) {
 					best = k
 				}
 			}
@@ -926,7 +929,13 @@ func (w *Result) observeContexts(r *root, o *observation.Observation) {
 		}
 		c := all[s.full]
 		if c == nil {
-			c = &observation.ContextCount{Context: s.full, Op: s.Op, Target: s.target(), Tracepoint: s.Tracepoint, Exclusive: exclusive[s.full]}
+			c = &observation.ContextCount{
+				Context:    s.full,
+				Op:         s.Op,
+				Target:     s.target(),
+				Tracepoint: s.Tracepoint,
+				Exclusive:  exclusive[s.full],
+			}
 			if s.up != nil {
 				c.Parent = s.up.full
 			}
@@ -972,7 +981,12 @@ func (w *Result) self(r *root, s *span) int64 {
 }
 
 func (w *Result) edge(s *section) observation.EdgeTime {
-	e := observation.EdgeTime{Context: s.node.full, Before: s.before.step(), After: s.after.step(), Nanos: int64(s.end - s.start)}
+	e := observation.EdgeTime{
+		Context: s.node.full,
+		Before:  s.before.step(),
+		After:   s.after.step(),
+		Nanos:   int64(s.end - s.start),
+	}
 	e.Edge = trace.EdgeOf(e.Context, e.Before, e.After)
 	return e
 }
@@ -1028,9 +1042,16 @@ func (w *Result) observeVariables(r *root, o *observation.Observation) {
 			if a.Span != s.index || slices.Contains([]trace.Symbol{keyTracepoint, keyPlan, keyArm, keyJoin}, a.Key) {
 				continue
 			}
-			v := located{observation.Variable{Context: s.full, Key: a.Key, Text: a.Text, Number: a.Number, Numeric: a.Numeric}, s.start, s.id}
-			if b, ok := best[place{s.full, a.Key}]; !ok || v.compare(b) < 0 {
-				best[place{s.full, a.Key}] = v
+			x := observation.Variable{
+				Context: s.full,
+				Key:     a.Key,
+				Text:    a.Text,
+				Number:  a.Number,
+				Numeric: a.Numeric,
+			}
+			v, at := located{x, s.start, s.id}, place{s.full, a.Key}
+			if b, ok := best[at]; !ok || v.compare(b) < 0 {
+				best[at] = v
 			}
 		}
 	}
@@ -1064,7 +1085,8 @@ func Describe(p *critpath.Path) Description {
 		for _, list := range [][]critpath.Section{r.Sections, r.Refined} {
 			b.WriteString("\n sections")
 			for _, s := range list {
-				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", id(p, s.Node), id(p, s.Before), id(p, s.After), s.Start, s.End, s.Within)
+				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)",
+					id(p, s.Node), id(p, s.Before), id(p, s.After), s.Start, s.End, s.Within)
 			}
 		}
 		b.WriteString("\n critical")
@@ -1173,5 +1195,6 @@ type located struct {
 // compare orders by context and key, then by preference: the earliest span first, with its values in a fixed order.
 func (v located) compare(w located) int {
 	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
-		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
+		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text),
+		cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
 }

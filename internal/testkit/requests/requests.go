@@ -20,10 +20,24 @@ func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observat
 	entry := trace.Op(requestType + 1)
 	ctx := trace.Context(0).Child(entry)
 	return &observation.Observation{
-		Trace: trace.ID{0: byte(start), 1: byte(start >> 8), 2: byte(start >> 16), 3: byte(start >> 24), 4: byte(start >> 32), 5: byte(d), 6: byte(d >> 8), 7: byte(d >> 16)},
-		Root:  1, Start: start, Duration: d, Entry: entry, Skeleton: analysis.Hash{Hi: 1, Lo: uint64(group)},
-		Contexts: []observation.ContextCount{{Context: ctx, Op: entry, Count: 1, Exclusive: int64(d), Self: int64(d), Total: int64(d)}},
-		Edges:    []observation.EdgeTime{{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: int64(d)}},
+		Trace: trace.ID{
+			0: byte(start), 1: byte(start >> 8), 2: byte(start >> 16), 3: byte(start >> 24),
+			4: byte(start >> 32), 5: byte(d), 6: byte(d >> 8), 7: byte(d >> 16),
+		},
+		Root:     1,
+		Start:    start,
+		Duration: d,
+		Entry:    entry,
+		Skeleton: analysis.Hash{Hi: 1, Lo: uint64(group)},
+		Contexts: []observation.ContextCount{{
+			Context:   ctx,
+			Op:        entry,
+			Count:     1,
+			Exclusive: int64(d),
+			Self:      int64(d),
+			Total:     int64(d),
+		}},
+		Edges: []observation.EdgeTime{{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: int64(d)}},
 	}
 }
 
@@ -34,8 +48,11 @@ const benchEdges = 20
 // their edges.
 func Edged(r *rand.Rand, requestType, group int) *observation.Observation {
 	o := &observation.Observation{
-		Trace: trace.ID{0: byte(group), 1: byte(group >> 8)}, Root: trace.SpanID(r.Uint64()),
-		Start: trace.Nanos(r.Int64N(1e10)), Entry: trace.Op(requestType + 1), Skeleton: analysis.Hash{Hi: 7, Lo: uint64(group)},
+		Trace:    trace.ID{0: byte(group), 1: byte(group >> 8)},
+		Root:     trace.SpanID(r.Uint64()),
+		Start:    trace.Nanos(r.Int64N(1e10)),
+		Entry:    trace.Op(requestType + 1),
+		Skeleton: analysis.Hash{Hi: 7, Lo: uint64(group)},
 	}
 	root := trace.Context(0).Child(o.Entry)
 	for i := range benchEdges {
@@ -44,7 +61,15 @@ func Edged(r *rand.Rand, requestType, group int) *observation.Observation {
 		if i > 0 {
 			parent, ctx = root, root.Child(trace.Op(i))
 		}
-		o.Contexts = append(o.Contexts, observation.ContextCount{Context: ctx, Parent: parent, Op: trace.Op(i), Count: 1, Exclusive: ns, Self: ns, Total: ns})
+		o.Contexts = append(o.Contexts, observation.ContextCount{
+			Context:   ctx,
+			Parent:    parent,
+			Op:        trace.Op(i),
+			Count:     1,
+			Exclusive: ns,
+			Self:      ns,
+			Total:     ns,
+		})
 		o.Edges = append(o.Edges, observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: ns})
 		o.Duration += time.Duration(ns)
 	}
@@ -80,7 +105,12 @@ func Sized(i int, start trace.Nanos, t transfergen.Transfer) *observation.Observ
 	entry := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("GET")), trace.Server)
 	o := Plain(int(entry)-1, 1, start, t.Latency)
 	o.Trace = trace.ID{0: byte(i), 1: byte(i >> 8), 2: byte(i >> 16), 15: 1}
-	o.Variables = []observation.Variable{{Context: o.Contexts[0].Context, Key: trace.SymbolOf([]byte(BodySize)), Number: float64(t.Size), Numeric: true}}
+	o.Variables = []observation.Variable{{
+		Context: o.Contexts[0].Context,
+		Key:     trace.SymbolOf([]byte(BodySize)),
+		Number:  float64(t.Size),
+		Numeric: true,
+	}}
 	return o
 }
 
@@ -104,7 +134,8 @@ type Builder struct {
 func NewBuilder() *Builder {
 	b := &Builder{Rand: rand.New(rand.NewPCG(1, 1)), Table: &trace.Table{}}
 	for i, service := range []string{"shop", "db", "cache"} {
-		b.ops[i] = b.Table.Op(b.Table.Symbol(service), b.Table.Symbol([]string{"GET", "select", "read"}[i]), trace.Server)
+		b.ops[i] = b.Table.Op(b.Table.Symbol(service), b.Table.Symbol([]string{"GET", "select", "read"}[i]),
+			trace.Server)
 	}
 	b.Get = b.Table.Child(0, b.ops[0])
 	return b
@@ -113,7 +144,11 @@ func NewBuilder() *Builder {
 // Request adds a request that spends the given milliseconds in GET, db and cache. It does not call a service whose
 // time is 0.
 func (b *Builder) Request(ms ...float64) *observation.Observation {
-	o := &observation.Observation{Root: trace.SpanID(b.Uint64() | 1), Start: trace.Nanos(len(b.Requests)) * 1e8, Entry: b.ops[0]}
+	o := &observation.Observation{
+		Root:  trace.SpanID(b.Uint64() | 1),
+		Start: trace.Nanos(len(b.Requests)) * 1e8,
+		Entry: b.ops[0],
+	}
 	for i, t := range ms {
 		if t == 0 {
 			continue
@@ -122,8 +157,15 @@ func (b *Builder) Request(ms ...float64) *observation.Observation {
 		if i > 0 {
 			context, parent = b.Table.Child(b.Get, b.ops[i]), b.Get
 		}
-		o.Contexts = append(o.Contexts, observation.ContextCount{Context: context, Parent: parent, Op: b.ops[i], Count: 1, Exclusive: nanos})
-		o.Edges = append(o.Edges, observation.EdgeTime{Edge: trace.EdgeOf(context, 0, 0), Context: context, Nanos: nanos})
+		o.Contexts = append(o.Contexts, observation.ContextCount{
+			Context:   context,
+			Parent:    parent,
+			Op:        b.ops[i],
+			Count:     1,
+			Exclusive: nanos,
+		})
+		o.Edges = append(o.Edges,
+			observation.EdgeTime{Edge: trace.EdgeOf(context, 0, 0), Context: context, Nanos: nanos})
 		o.Duration += time.Duration(nanos)
 	}
 	Sort(o)
@@ -134,7 +176,8 @@ func (b *Builder) Request(ms ...float64) *observation.Observation {
 
 // Text adds a text attribute to the entry of a request.
 func (b *Builder) Text(o *observation.Observation, key, value string) {
-	o.Variables = append(o.Variables, observation.Variable{Context: b.Get, Key: b.Table.Symbol(key), Text: b.Table.Symbol(value)})
+	o.Variables = append(o.Variables,
+		observation.Variable{Context: b.Get, Key: b.Table.Symbol(key), Text: b.Table.Symbol(value)})
 }
 
 // Heavy returns a log-normal factor with median 1.

@@ -94,7 +94,15 @@ func (a *App) Catalogue() []cct.Tracepoint {
 	for i := range a.variables {
 		v := &a.variables[i]
 		p := &a.points[v.point]
-		tp := cct.Tracepoint{ID: v.id, Op: p.op, Parent: p.id, Cost: time.Duration(v.cost), Bytes: 30, Layer: cct.App, Kind: cct.VariablePoint}
+		tp := cct.Tracepoint{
+			ID:     v.id,
+			Op:     p.op,
+			Parent: p.id,
+			Cost:   time.Duration(v.cost),
+			Bytes:  30,
+			Layer:  cct.App,
+			Kind:   cct.VariablePoint,
+		}
 		if p.baseline {
 			tp.Owner = p.op
 		} else if p.owner >= 0 && !p.severalOwners {

@@ -99,7 +99,8 @@ func TestTracesAreWellFormed(t *testing.T) {
 				}
 				p := spans[s.Parent]
 				if p == nil || p.Start > s.Start {
-					t.Fatalf("%s: parent missing or later:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
+					t.Fatalf("%s: parent missing or later:\n%s",
+						a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
 				}
 				gaveUp := p.Kind == trace.Client && p.Flags&trace.Error != 0
 				if s.End > p.End && s.Kind != trace.Consumer && !gaveUp {
@@ -386,7 +387,8 @@ func TestLockWaitsEmerge(t *testing.T) {
 		return mean / float64(n)
 	}
 	if healthy, faulty := wait(6*testRun), wait(0); faulty < 20*healthy {
-		t.Errorf("mean wait %v healthy and %v contended, want a factor of 20", time.Duration(healthy), time.Duration(faulty))
+		t.Errorf("mean wait %v healthy and %v contended, want a factor of 20",
+			time.Duration(healthy), time.Duration(faulty))
 	}
 }
 
@@ -417,7 +419,14 @@ func TestCalendarQueues(t *testing.T) {
 
 func TestCalendarTakesTheFirstGap(t *testing.T) {
 	var c calendar
-	for _, step := range []struct{ t, d, want int64 }{{0, 10, 0}, {20, 10, 20}, {5, 10, 10}, {5, 3, 30}, {0, 1, 33}, {100, 5, 100}} {
+	for _, step := range []struct{ t, d, want int64 }{
+		{0, 10, 0},
+		{20, 10, 20},
+		{5, 10, 10},
+		{5, 3, 30},
+		{0, 1, 33},
+		{100, 5, 100},
+	} {
 		start, before := c.first(step.t, step.d)
 		if start != step.want {
 			t.Errorf("first(%d, %d) = %d, want %d in %v", step.t, step.d, start, step.want, c.taken)
@@ -565,7 +574,8 @@ func TestDistributions(t *testing.T) {
 			took += float64(f.roots[len(f.roots)-1].ns)
 		}
 		if ratio := took / n / a.points[ty.entry].time; ratio < 0.6 || ratio > 1.7 {
-			t.Errorf("%s: mean duration is %.2f of the precomputed one, want about 1", a.Table().OpName(a.points[ty.entry].op), ratio)
+			t.Errorf("%s: mean duration is %.2f of the precomputed one, want about 1",
+				a.Table().OpName(a.points[ty.entry].op), ratio)
 		}
 	}
 }
@@ -586,7 +596,8 @@ func TestSizes(t *testing.T) {
 			}
 			for _, ty := range a.types {
 				if nodes := a.points[ty.entry].nodes; nodes < 3 || nodes > 5*maxNodes {
-					t.Errorf("%d tracepoints in %d services: a request executes %.0f points, want 3 to %d", n, services, nodes, 5*maxNodes)
+					t.Errorf("%d tracepoints in %d services: a request executes %.0f points, want 3 to %d",
+						n, services, nodes, 5*maxNodes)
 				}
 			}
 		}
@@ -613,7 +624,8 @@ func TestSkew(t *testing.T) {
 	for i, tr := range collect(New(Config{Seed: 15, Skew: most}), 0, testRun, nil) {
 		for k, s := range tr.Spans {
 			offset := s.Start.Sub(straight[i].Spans[k].Start)
-			if old, ok := offsets[s.Host]; ok && old != offset || offset.Abs() > most || s.Duration() != straight[i].Spans[k].Duration() {
+			if old, ok := offsets[s.Host]; ok && old != offset || offset.Abs() > most ||
+				s.Duration() != straight[i].Spans[k].Duration() {
 				t.Fatalf("offset %v after %v, want equal ones of at most %v", offset, old, most)
 			}
 			offsets[s.Host] = offset

@@ -66,7 +66,8 @@ func build(c Config) *program {
 func (b *builder) nameSymbols() {
 	t, s := b.table, &b.symbols
 	s.plan, s.arm = t.Symbol(trace.KeyPlan), t.Symbol(trace.KeyArm)
-	s.hostName, s.version, s.status = t.Symbol("host.name"), t.Symbol("service.version"), t.Symbol("http.response.status_code")
+	s.hostName, s.version = t.Symbol("host.name"), t.Symbol("service.version")
+	s.status = t.Symbol("http.response.status_code")
 	s.pod, s.instance = t.Symbol("k8s.pod.name"), t.Symbol("service.instance.id")
 	s.yes, s.no = t.Symbol("true"), t.Symbol("false")
 	s.tenants = b.values("tenant-", 12, 1)
@@ -151,9 +152,10 @@ func (b *builder) addHosts(s *service) {
 	for i := range 2 + b.rng.IntN(4) {
 		random := mix(mix(b.config.Seed, streamPods), uint64(len(b.hosts)))
 		b.hosts = append(b.hosts, host{
-			pod:     b.table.Symbol(podName(s.name, random)),
-			id:      b.table.Symbol(instanceID(random)),
-			address: "10." + strconv.Itoa(16+len(b.hosts)>>16) + "." + strconv.Itoa(len(b.hosts)>>8&255) + "." + strconv.Itoa(len(b.hosts)&255),
+			pod: b.table.Symbol(podName(s.name, random)),
+			id:  b.table.Symbol(instanceID(random)),
+			address: "10." + strconv.Itoa(16+len(b.hosts)>>16) + "." + strconv.Itoa(len(b.hosts)>>8&255) + "." +
+				strconv.Itoa(len(b.hosts)&255),
 			sym:     b.table.Symbol(s.name + "-" + string(rune('a'+i))),
 			version: version,
 			speed:   math.Exp(0.04 * b.rng.NormFloat64()),
@@ -273,7 +275,9 @@ var overheads = [...]struct {
 
 // newPoint adds a point without calls and returns its index. Names are unique within the service, layer and kind,
 // except the names of calls and messages.
-func (b *builder) newPoint(s int32, name string, kind trace.Kind, layer cct.Layer, act action, mean, cov float64) int32 {
+func (b *builder) newPoint(
+	s int32, name string, kind trace.Kind, layer cct.Layer, act action, mean, cov float64,
+) int32 {
 	svc := &b.services[s]
 	mu, sigma := logNormal(mean, cov)
 	o := overheads[layer]

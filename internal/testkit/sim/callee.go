@@ -39,7 +39,8 @@ func (sb *serviceBuilder) nameCall(callee int32, operation string) (string, attr
 	if sb.points[callee].kind == trace.Consumer {
 		name := messages[mix(mix(sb.config.Seed, streamCallees), uint64(sb.service))%uint64(len(messages))]
 		return name, attributes{
-			"messaging.system", "kafka", "messaging.operation.name", name, "messaging.destination.name", service + "." + operation,
+			"messaging.system", "kafka", "messaging.operation.name", name,
+			"messaging.destination.name", service + "." + operation,
 		}
 	}
 	method := httpMethod(operation)
@@ -59,18 +60,20 @@ func (sb *serviceBuilder) nameThirdParty(name string) (string, attributes) {
 	case 0, 1:
 		operation := pick("SELECT", "SELECT", "INSERT")
 		return operation, attributes{
-			"db.system.name", "postgresql", "db.operation.name", operation, "db.namespace", service, "db.collection.name", pick(resources...),
-			"server.address", name + "-db", "server.port", postgresPort,
+			"db.system.name", "postgresql", "db.operation.name", operation, "db.namespace", service,
+			"db.collection.name", pick(resources...), "server.address", name + "-db", "server.port", postgresPort,
 		}
 	case 2:
 		operation := pick("GET", "SET")
 		return operation, attributes{
-			"db.system.name", "redis", "db.operation.name", operation, "server.address", name + "-cache", "server.port", redisPort,
+			"db.system.name", "redis", "db.operation.name", operation,
+			"server.address", name + "-cache", "server.port", redisPort,
 		}
 	}
 	address := "api." + strings.ReplaceAll(name, "_", "-") + ".example"
 	return "POST", attributes{
-		"http.request.method", "POST", "server.address", address, "server.port", httpsPort, "url.full", "https://" + address + "/v1/requests",
+		"http.request.method", "POST", "server.address", address, "server.port", httpsPort,
+		"url.full", "https://" + address + "/v1/requests",
 	}
 }
 
@@ -92,9 +95,11 @@ func (sb *serviceBuilder) setCallee(p, callee int32, list attributes) {
 		hosts := sb.services[sb.points[callee].service].hosts
 		for _, h := range sb.hosts[hosts.first:hosts.end] {
 			url := fmt.Sprintf("http://%s:%d/%s", h.address, httpPort, sb.table.OpName(sb.points[callee].op))
-			c.peers = append(c.peers, sb.peer(p, append(slices.Clone(list), "server.address", h.address, "url.full", url)))
+			c.peers = append(c.peers,
+				sb.peer(p, append(slices.Clone(list), "server.address", h.address, "url.full", url)))
 			if sb.config.AllAttributes {
-				c.replicas = append(c.replicas, [2]trace.Attr{sb.attr("server.address", h.address), sb.attr("url.full", url)})
+				c.replicas = append(c.replicas,
+					[2]trace.Attr{sb.attr("server.address", h.address), sb.attr("url.full", url)})
 			}
 		}
 	}
@@ -157,5 +162,6 @@ func podName(service string, random uint64) string {
 // instanceID returns a random UUID.
 func instanceID(random uint64) string {
 	low := mix(random, 1)
-	return fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", uint32(random>>32), uint16(random>>16), random&0xfff, 0x8000|low>>48&0x3fff, low&(1<<48-1))
+	return fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x",
+		uint32(random>>32), uint16(random>>16), random&0xfff, 0x8000|low>>48&0x3fff, low&(1<<48-1))
 }

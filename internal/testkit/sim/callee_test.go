@@ -13,7 +13,8 @@ func TestCallsAreNamedGenerically(t *testing.T) {
 	a := New(Config{Seed: 3, Tracepoints: 1000, Messages: 0.3, AllAttributes: true})
 	table := a.Table()
 	names := []string{"GET", "POST", "SELECT", "INSERT", "SET", "publish", "send"}
-	address, system, destination := table.Symbol("server.address"), table.Symbol("db.system.name"), table.Symbol("messaging.destination.name")
+	address, system := table.Symbol("server.address"), table.Symbol("db.system.name")
+	destination := table.Symbol("messaging.destination.name")
 	hosts := make(map[trace.Symbol]trace.Symbol)             // by address
 	replicas := make(map[trace.Op]map[trace.Symbol]struct{}) // addresses by called operation
 	answered, unanswered, databases, messages := 0, 0, 0, 0
@@ -66,7 +67,8 @@ func TestCallsAreNamedGenerically(t *testing.T) {
 		most = max(most, len(of))
 	}
 	if most < 2 || answered == 0 || unanswered == 0 || databases == 0 || messages == 0 {
-		t.Errorf("at most %d addresses of an operation, %d answered and %d unanswered calls, %d of databases, %d messages; want several addresses and all kinds of calls",
+		t.Errorf("at most %d addresses of an operation, %d answered and %d unanswered calls, %d of databases, "+
+			"%d messages; want several addresses and all kinds of calls",
 			most, answered, unanswered, databases, messages)
 	}
 }
@@ -82,7 +84,8 @@ func TestNamesChangeNothingElse(t *testing.T) {
 		want := collect(a, 0, testRun, nil)
 		for i, got := range collect(b, 0, testRun, nil) {
 			for k := range got.Spans {
-				if x, y := &got.Spans[k], &want[i].Spans[k]; x.ID != y.ID || x.Parent != y.Parent || x.Start != y.Start || x.End != y.End || x.Kind != y.Kind || x.Service != y.Service {
+				if x, y := &got.Spans[k], &want[i].Spans[k]; x.ID != y.ID || x.Parent != y.Parent ||
+					x.Start != y.Start || x.End != y.End || x.Kind != y.Kind || x.Service != y.Service {
 					t.Fatalf("span %+v, want %+v", x, y)
 				}
 			}

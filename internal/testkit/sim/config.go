@@ -38,19 +38,19 @@ type Config struct {
 	Rate        float64 `json:"rate"`        // requests per second of all request types together; default 75
 
 	Diurnal  float64       `json:"diurnal"`   // amplitude of the daily cycle of the rate; default 0.3
-	HintLoss float64       `json:"hint_loss"` // fraction of tracepoints without their caller in the catalogue; default 0.1
+	HintLoss float64       `json:"hint_loss"` // fraction of tracepoints that don't announce their caller; default 0.1
 	Async    float64       `json:"async"`     // fraction of asynchronous calls; default 0.01
-	Parallel float64       `json:"parallel"`  // fraction of functions that call some of their children in parallel; default 0.15
-	Optional float64       `json:"optional"`  // fraction of calls that happen with a probability of 0.1–0.95; default 0.25
+	Parallel float64       `json:"parallel"`  // fraction of functions with parallel calls; default 0.15
+	Optional float64       `json:"optional"`  // fraction of calls with a probability of 0.1–0.95; default 0.25
 	Loops    float64       `json:"loops"`     // fraction of calls that are repeated, 1–5 times on average; default 0.08
-	Caches   float64       `json:"caches"`    // fraction of functions behind a cache with a hit ratio of 0.5–0.95; default 0.06
+	Caches   float64       `json:"caches"`    // fraction of functions behind a cache that hits 0.5–0.95; default 0.06
 	Messages float64       `json:"messages"`  // fraction of operations that consume messages; default 0.05
 	Failures float64       `json:"failures"`  // fraction of remote calls that fail and are retried; default 0.002
 	Overhead float64       `json:"overhead"`  // factor on the time of a hit of an enabled tracepoint; default 1
 	Strength float64       `json:"strength"`  // factor on the strength of the fault; default 1
 	Skew     time.Duration `json:"skew_ns"`   // largest offset of a host's clock; default 0
 
-	CalleeNames    bool `json:"callee_names,omitempty"`    // calls and messages are named after their callees, without attributes
+	CalleeNames    bool `json:"callee_names,omitempty"`    // calls are named after their callees, without attributes
 	AllAttributes  bool `json:"all_attributes,omitempty"`  // even attributes that sibyl serve drops by default
 	UnknownCallers bool `json:"unknown_callers,omitempty"` // agents know no callers and operations of functions
 }

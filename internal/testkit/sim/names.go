@@ -9,8 +9,8 @@ import (
 var (
 	serviceWords = []string{
 		"cart", "checkout", "catalog", "pricing", "payment", "shipping", "inventory", "search", "profile",
-		"session", "offers", "ratings", "invoice", "ledger", "quota", "media", "geo", "mail", "audit", "risk", "loyalty",
-		"returns", "supply", "tax", "notify", "auth", "config", "report", "stock", "order",
+		"session", "offers", "ratings", "invoice", "ledger", "quota", "media", "geo", "mail", "audit", "risk",
+		"loyalty", "returns", "supply", "tax", "notify", "auth", "config", "report", "stock", "order",
 	}
 	verbs = []string{
 		"load", "validate", "resolve", "apply", "merge", "render", "fetch", "store", "check", "build", "parse",
@@ -21,9 +21,12 @@ var (
 		"Token", "Session", "Route", "Label", "Batch", "Entry", "Record", "Limit",
 	}
 	methods   = []string{"Get", "List", "Create", "Update", "Delete", "Search", "Submit", "Confirm"}
-	resources = []string{"orders", "items", "prices", "users", "rules", "index", "journal", "blobs", "sessions", "queue"}
-	remotes   = []string{"psp", "maps", "sms", "fraud", "rates", "identity", "carrier", "cdn"}
-	messages  = []string{"publish", "send"}
+	resources = []string{
+		"orders", "items", "prices", "users", "rules", "index", "journal", "blobs", "sessions",
+		"queue",
+	}
+	remotes  = []string{"psp", "maps", "sms", "fraud", "rates", "identity", "carrier", "cdn"}
+	messages = []string{"publish", "send"}
 )
 
 // namer generates names that are unique within a service.

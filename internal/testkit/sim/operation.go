@@ -94,7 +94,8 @@ func (sb *serviceBuilder) site(callee int32) site {
 
 // function builds a function with the given calls in random order.
 func (sb *serviceBuilder) function(sites []site) int32 {
-	f := sb.newPoint(sb.service, sb.names.function(), trace.Internal, cct.App, work, sb.logUniform(20, 1500)*microsecond, sb.cov())
+	f := sb.newPoint(sb.service, sb.names.function(), trace.Internal, cct.App, work,
+		sb.logUniform(20, 1500)*microsecond, sb.cov())
 	sb.rng.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
 	if len(sites) > 1 && sb.chance(sb.config.Caches) {
 		sb.points[f].cache = float32(0.5 + 0.45*sb.rng.Float64())
@@ -186,7 +187,8 @@ func (sb *serviceBuilder) entry(functions []int32) int32 {
 	}
 	add(sb.collector, sb.logUniform(0.003, 0.02))
 	add(sb.codecs, 0.9)
-	e := sb.newPoint(sb.service, sb.names.operation(), kind, cct.App, enter, sb.logUniform(50, 500)*microsecond, sb.cov())
+	e := sb.newPoint(sb.service, sb.names.operation(), kind, cct.App, enter, sb.logUniform(50, 500)*microsecond,
+		sb.cov())
 	sb.points[e].baseline = true
 	sb.setSites(e, sites)
 	keys := []struct {

@@ -43,7 +43,12 @@ type serviceBuilder struct {
 
 // newService divides a quota of tracepoints among layers and operations, and builds the shared points.
 func (b *builder) newService(s int32, quota int) *serviceBuilder {
-	sb := &serviceBuilder{builder: b, names: namer{b.rng, make(map[string]int)}, service: s, remotes: make(map[int32]int32)}
+	sb := &serviceBuilder{
+		builder: b,
+		names:   namer{b.rng, make(map[string]int)},
+		service: s,
+		remotes: make(map[int32]int32),
+	}
 	kernel, runtime := max(4, quota*12/100), max(2, quota*14/100)
 	helpers := quota * 6 / 100
 	size := 18 + b.rng.IntN(20)
@@ -126,13 +131,15 @@ func (sb *serviceBuilder) shareKernel(n int) {
 }
 
 func (sb *serviceBuilder) kernel(kind string, act action, mean float64) int32 {
-	return sb.newPoint(sb.service, sb.names.probe("kernel.", kind), trace.Internal, cct.Kernel, act, mean, 0.3+0.7*sb.rng.Float64())
+	return sb.newPoint(sb.service, sb.names.probe("kernel.", kind), trace.Internal, cct.Kernel, act, mean,
+		0.3+0.7*sb.rng.Float64())
 }
 
 // thirdParty builds a CLIENT point for a service without spans, with a socket wait in it.
 func (sb *serviceBuilder) thirdParty() int32 {
 	name := sb.names.unique(sb.names.pick(remotes))
-	wait := sb.newPoint(sb.service, "kernel.net:"+name, trace.Internal, cct.Kernel, remote, sb.logUniform(4, 60)*millisecond, sb.cov())
+	wait := sb.newPoint(sb.service, "kernel.net:"+name, trace.Internal, cct.Kernel, remote,
+		sb.logUniform(4, 60)*millisecond, sb.cov())
 	called, attrs := sb.nameThirdParty(name)
 	client := sb.newPoint(sb.service, called, trace.Client, cct.App, work, 60*microsecond, 0.3)
 	sb.points[client].baseline = true
@@ -175,13 +182,15 @@ func (sb *serviceBuilder) shareRuntime(n int) {
 }
 
 func (sb *serviceBuilder) runtime(kind string, act action, mean float64) int32 {
-	return sb.newPoint(sb.service, sb.names.probe("runtime.", kind), trace.Internal, cct.Runtime, act, mean, 0.3+0.7*sb.rng.Float64())
+	return sb.newPoint(sb.service, sb.names.probe("runtime.", kind), trace.Internal, cct.Runtime, act, mean,
+		0.3+0.7*sb.rng.Float64())
 }
 
 // shareHelpers builds functions with several callers.
 func (sb *serviceBuilder) shareHelpers(n int) {
 	for range n {
-		h := sb.newPoint(sb.service, "util."+sb.names.function(), trace.Internal, cct.App, work, sb.logUniform(10, 300)*microsecond, sb.cov())
+		h := sb.newPoint(sb.service, "util."+sb.names.function(), trace.Internal, cct.App, work,
+			sb.logUniform(10, 300)*microsecond, sb.cov())
 		sb.attach(h, min(0.15, 3/float64(len(sb.attached))))
 	}
 }

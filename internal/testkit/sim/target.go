@@ -35,9 +35,12 @@ import (
 // in parallel to a longer branch, or for which no caller waits.
 type Target struct {
 	Fault       Fault
-	Tracepoints []trace.Symbol  // tracepoints that show the fault
-	Operations  []trace.Op      // operations of Tracepoints, and baseline operations that show the fault, as steps (see [trace.Op.To])
-	Contexts    []trace.Context // calling contexts of Operations with all tracepoints enabled, ascending, at most maxContexts
+	Tracepoints []trace.Symbol // tracepoints that show the fault
+	// Operations lists the operations of Tracepoints, and baseline operations that show the fault, as steps (see
+	// [trace.Op.To]).
+	Operations []trace.Op
+	// Contexts lists the calling contexts of Operations with all tracepoints enabled, ascending, at most maxContexts.
+	Contexts []trace.Context
 	// Baseline lists the baseline contexts of Contexts, ascending. An edge of one of them carries the fault.
 	Baseline []trace.Context
 	Key      trace.Symbol // the variable that explains the fault; may be 0
@@ -169,7 +172,8 @@ func (a *App) contextsOf(i int32) (full, baseline []trace.Context) {
 }
 
 func (a *App) isRoot(i int32) bool {
-	return a.points[i].kind == trace.Consumer || slices.ContainsFunc(a.types, func(t requestType) bool { return t.entry == i })
+	return a.points[i].kind == trace.Consumer ||
+		slices.ContainsFunc(a.types, func(t requestType) bool { return t.entry == i })
 }
 
 // contextOf returns the calling contexts of a path that leads upwards to a root.

@@ -44,18 +44,21 @@ func TestReadBack(t *testing.T) {
 // read returns the only trace of data as text.
 func read(t *testing.T, data []byte) string {
 	t.Helper()
-	in, err := file.Read(t.Context(), []string{file.Stdin}, file.Options{Keys: ingest.AllKeys(), Strict: true, Stdin: bytes.NewReader(data)})
+	in, err := file.Read(t.Context(), []string{file.Stdin},
+		file.Options{Keys: ingest.AllKeys(), Strict: true, Stdin: bytes.NewReader(data)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	fields := []string{"host.name", "service.name", "span.kind", "error", trace.KeyTracepoint} // also fields of the span
+	// These attributes are also fields of the span.
+	fields := []string{"host.name", "service.name", "span.kind", "error", trace.KeyTracepoint}
 	var texts []string
 	for tr, err := range in.All() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.Attrs = slices.DeleteFunc(tr.Attrs, func(a trace.Attr) bool { return slices.Contains(fields, in.Table.Text(a.Key)) })
+		tr.Attrs = slices.DeleteFunc(tr.Attrs,
+			func(a trace.Attr) bool { return slices.Contains(fields, in.Table.Text(a.Key)) })
 		texts = append(texts, tracetext.Format(tr, in.Table))
 	}
 	if len(texts) != 1 {

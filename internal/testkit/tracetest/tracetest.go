@@ -62,7 +62,8 @@ func Build(shape Shape, draw Draw) *trace.Trace {
 	}
 	if shape.Joins {
 		for range draw("joins", 4) {
-			b.t.Joins = append(b.t.Joins, trace.Join{Span: b.index(), Linked: b.t.Spans[b.index()].ID, Message: b.rarely("message", 4)})
+			b.t.Joins = append(b.t.Joins,
+				trace.Join{Span: b.index(), Linked: b.t.Spans[b.index()].ID, Message: b.rarely("message", 4)})
 		}
 	}
 	if shape.Attrs {

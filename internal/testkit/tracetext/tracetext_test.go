@@ -25,7 +25,10 @@ func drawText(t *rapid.T) string {
 			rapid.SampledFrom([]string{`"GET /cart/{}"`, "GET/77", "get-0badcafe1", "v2"}).Draw(t, "name"),
 			rapid.SampledFrom([]string{"server", "client", "internal", "unspecified"}).Draw(t, "kind"),
 			start, start+rapid.Int64Range(-5, 100).Draw(t, "duration"))
-		for _, word := range []string{"parent=ff", "parent=a", "host=h1", "tp=p1", "remote", "error", "join=a", "join=ff", "k=1.5", "k=x", `"a b"="c d"`, "n=NaN", "e="} {
+		for _, word := range []string{
+			"parent=ff", "parent=a", "host=h1", "tp=p1", "remote", "error", "join=a",
+			"join=ff", "k=1.5", "k=x", `"a b"="c d"`, "n=NaN", "e=",
+		} {
 			if rapid.IntRange(0, 5).Draw(t, "has "+word) == 5 {
 				out.WriteString(" " + word)
 			}
@@ -50,7 +53,8 @@ func TestRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(text, tracetext.Format(second, &table)); diff != "" {
 			t.Fatal(diff)
 		}
-		if len(first.Spans) != len(second.Spans) || len(first.Attrs) != len(second.Attrs) || len(first.Joins) != len(second.Joins) {
+		if len(first.Spans) != len(second.Spans) || len(first.Attrs) != len(second.Attrs) ||
+			len(first.Joins) != len(second.Joins) {
 			t.Fatalf("the round trip lost spans, attributes or joins of\n%s", text)
 		}
 	})
@@ -83,7 +87,8 @@ e db query client 20..30 parent=ff
 
 // Format must not lose spans on a cycle of parents or copies of a span.
 func TestFormatWritesEverySpan(t *testing.T) {
-	const text = "a s x server 0..9 parent=b\nb s x client 1..8 parent=a\nc s x client 2..3 parent=c\nd s y server 0..1\nd s y server 0..2\n  e s z client 0..1\n"
+	const text = "a s x server 0..9 parent=b\nb s x client 1..8 parent=a\nc s x client 2..3 parent=c\n" +
+		"d s y server 0..1\nd s y server 0..2\n  e s z client 0..1\n"
 	var table trace.Table
 	parsed, err := tracetext.Parse(text, &table)
 	if err != nil {
@@ -97,11 +102,13 @@ func TestFormatWritesEverySpan(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for _, text := range []string{
-		"a shop GET", "a shop GET server", "a shop GET waiter 0..1", "a shop GET server 0-1", "a shop GET server 0..soon",
+		"a shop GET", "a shop GET server", "a shop GET waiter 0..1", "a shop GET server 0-1",
+		"a shop GET server 0..soon",
 		"a shop GET server x..1", `a shop "GET server 0..1`, "a shop GET server 0..1 strange",
 	} {
 		var table trace.Table
-		if parsed, err := tracetext.Parse("# first\n"+text, &table); !errors.Is(err, tracetext.ErrSyntax) || parsed != nil || !strings.Contains(err.Error(), "line 2") {
+		if parsed, err := tracetext.Parse("# first\n"+text, &table); !errors.Is(err, tracetext.ErrSyntax) ||
+			parsed != nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v, %v", text, parsed, err)
 		}
 	}

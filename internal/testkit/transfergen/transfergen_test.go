@@ -21,7 +21,9 @@ func TestGenerate(t *testing.T) {
 			t.Fatalf("%+v does not fit its class", tr)
 		}
 	}
-	for class, want := range map[transfergen.Class]float64{transfergen.Delayed: o.Delayed, transfergen.TimedOut: o.TimedOut} {
+	for class, want := range map[transfergen.Class]float64{
+		transfergen.Delayed: o.Delayed, transfergen.TimedOut: o.TimedOut,
+	} {
 		if got := counts[class] / 20000; got < want*0.8 || got > want*1.2 {
 			t.Errorf("fraction of class %d: %v, want about %v", class, got, want)
 		}
@@ -29,7 +31,12 @@ func TestGenerate(t *testing.T) {
 }
 
 func TestConfusion(t *testing.T) {
-	transfers := []transfergen.Transfer{{Size: 1, Latency: 1}, {Size: 1, Latency: 9}, {Size: 2, Latency: 9, Class: transfergen.Delayed}, {Size: 3, Class: transfergen.TimedOut}}
+	transfers := []transfergen.Transfer{
+		{Size: 1, Latency: 1},
+		{Size: 1, Latency: 9},
+		{Size: 2, Latency: 9, Class: transfergen.Delayed},
+		{Size: 3, Class: transfergen.TimedOut},
+	}
 	c := transfergen.Classify(transfers, func(size, latency float64) transfergen.Class {
 		if size == 3 {
 			return transfergen.TimedOut
@@ -37,7 +44,9 @@ func TestConfusion(t *testing.T) {
 		return transfergen.Class(latency / 9)
 	})
 	c.Add(c)
-	if c.Accuracy() != 0.75 || c.Precision(transfergen.Delayed) != 0.5 || c.Recall(transfergen.Delayed) != 1 || c.Recall(transfergen.Normal) != 0.5 {
-		t.Errorf("%v: accuracy %v, precision %v, recall %v", c, c.Accuracy(), c.Precision(transfergen.Delayed), c.Recall(transfergen.Delayed))
+	if c.Accuracy() != 0.75 || c.Precision(transfergen.Delayed) != 0.5 || c.Recall(transfergen.Delayed) != 1 ||
+		c.Recall(transfergen.Normal) != 0.5 {
+		t.Errorf("%v: accuracy %v, precision %v, recall %v",
+			c, c.Accuracy(), c.Precision(transfergen.Delayed), c.Recall(transfergen.Delayed))
 	}
 }
