@@ -32,7 +32,7 @@ import (
 // Hidden commands of this program, for the processes of a demo.
 const (
 	ShopCommand       = "demo-shop"       // runs [shop.Run]
-	SupervisedCommand = "demo-supervised" // runs [Supervise]; its arguments are the directory or "", the program and the program's arguments
+	SupervisedCommand = "demo-supervised" // runs [Supervise] with a directory or "", a program and its arguments
 )
 
 // Options configures a demo.
@@ -69,7 +69,7 @@ const (
 var ErrNotFound = errors.New("no answer in time")
 
 const (
-	offTimeout = 60 * time.Second // from the answer until its tracepoints are disabled, and until the kernel explains it
+	offTimeout = 60 * time.Second // from the answer until its tracepoints are disabled and the kernel explains it
 
 	// Times from the request to stop until a supervised program is killed, and until a process of the demo is killed.
 	// The server needs less than the first to answer its last requests. The second also leaves time to remove files.
@@ -159,8 +159,12 @@ func newDemo(o *Options) (*demo, error) {
 		return nil, fmt.Errorf("create a temporary directory: %w", err)
 	}
 	return &demo{
-		Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), exited: make(chan *child, 2+len(shop.Services())),
-		observesKernel: o.Kernel != WithoutKernel && missing == nil, unobserved: missing,
+		Options:        o,
+		dir:            dir,
+		truth:          filepath.Join(dir, "truth.json"),
+		exited:         make(chan *child, 2+len(shop.Services())),
+		observesKernel: o.Kernel != WithoutKernel && missing == nil,
+		unobserved:     missing,
 	}, nil
 }
 
@@ -211,7 +215,8 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	if d.unobserved != nil {
-		d.watcher.report("Without the kernel agent, which would tell what threads wait for: %s.", firstLine(d.unobserved))
+		d.watcher.report("Without the kernel agent, which would tell what threads wait for: %s.",
+			firstLine(d.unobserved))
 	}
 	if !d.observesKernel {
 		return nil
@@ -227,12 +232,16 @@ func firstLine(err error) string {
 
 // ofService returns environment with variables that name the service and its instance, for the kernel agent.
 func ofService(environment []string, name string, instance int) []string {
-	return append(slices.Clone(environment), "OTEL_SERVICE_NAME="+name, fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", name, instance))
+	return append(slices.Clone(environment), "OTEL_SERVICE_NAME="+name,
+		fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", name, instance))
 }
 
 // startKernelAgent starts the kernel agent for the processes of the shop, with its default settings.
 func (d *demo) startKernelAgent(environment []string) error {
-	arguments := []string{SupervisedCommand, "", d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(), "--otlp", d.server.otlp}
+	arguments := []string{
+		SupervisedCommand, "", d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(),
+		"--otlp", d.server.otlp,
+	}
 	for _, pid := range d.observed {
 		arguments = append(arguments, "--pid", strconv.Itoa(pid))
 	}
@@ -275,7 +284,8 @@ func (d *demo) startShop(environment []string, otlp string) error {
 	d.peers = make(map[string][]string)
 	instances := make(map[string]int)
 	for _, name := range shop.Services() {
-		c, err := start(fmt.Sprintf("%s-%d", name, instances[name]), d.Program, d.dir, ofService(environment, name, instances[name]), ShopCommand)
+		c, err := start(fmt.Sprintf("%s-%d", name, instances[name]), d.Program, d.dir,
+			ofService(environment, name, instances[name]), ShopCommand)
 		if err != nil {
 			return err
 		}
@@ -329,7 +339,8 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	if d.Fault == shop.None {
 		d.watcher.report("No fault was injected. Sibyl is not told.")
 	} else {
-		d.watcher.report("A fault was injected into the shop. Sibyl is not told. An incident opens when requests have been slow for about two minutes.")
+		d.watcher.report("A fault was injected into the shop. Sibyl is not told. An incident opens when requests " +
+			"have been slow for about two minutes.")
 	}
 	timeout := time.After(d.Timeout)
 	select {
@@ -389,7 +400,8 @@ func (d *demo) makePast(ctx context.Context) error {
 	if err := d.past.repeat(ctx, d.Past); err != nil {
 		return err
 	}
-	d.watcher.report("Sibyl received the requests of these %s again, as those of the last %s: incidents need a history.", d.recording(), units.Duration(d.Past))
+	d.watcher.report("Sibyl received the requests of these %s again, as those of the last %s: "+
+		"incidents need a history.", d.recording(), units.Duration(d.Past))
 	return nil
 }
 
@@ -514,9 +526,18 @@ func (d *demo) result(before, after *shop.Report) *Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &Result{
-		Fault: d.Fault, Incidents: w.incidents, Seconds: time.Since(w.since).Seconds(), Epochs: w.epochs, Tracepoints: after.Tracepoints, EnabledEver: len(w.ever),
-		EnabledPeak: w.peak, RemainingEnabled: w.held, Requests: d.load.requests.Load(), Failed: d.load.failed.Load(), Seed: d.Seed,
-		largest: w.largest,
+		Fault:            d.Fault,
+		Incidents:        w.incidents,
+		Seconds:          time.Since(w.since).Seconds(),
+		Epochs:           w.epochs,
+		Tracepoints:      after.Tracepoints,
+		EnabledEver:      len(w.ever),
+		EnabledPeak:      w.peak,
+		RemainingEnabled: w.held,
+		Requests:         d.load.requests.Load(),
+		Failed:           d.load.failed.Load(),
+		Seed:             d.Seed,
+		largest:          w.largest,
 	}
 	if spans := after.Spans - before.Spans; spans > 0 {
 		r.ExtraSpans = float64(after.Extra-before.Extra) / float64(spans)

@@ -23,8 +23,10 @@ import (
 // events are the events of the server of TestWatcher, in two streams of four.
 var events = []string{
 	`{"type": "problem.opened", "problem": "00000000000000000000000000000004", "diagnosis": "carts are slow"}`,
-	`{"type": "incident.opened", "incident": "0000000000000123", "service": "stock", "sentence": "Requests take 5 % longer; all of it is time in stock."}`,
-	`{"type": "incident.opened", "incident": "0000000000000abc", "service": "cart", "sentence": "Requests take 2× longer; all of it is time in cart."}`,
+	`{"type": "incident.opened", "incident": "0000000000000123", "service": "stock",` +
+		` "sentence": "Requests take 5 % longer; all of it is time in stock."}`,
+	`{"type": "incident.opened", "incident": "0000000000000abc", "service": "cart",` +
+		` "sentence": "Requests take 2× longer; all of it is time in cart."}`,
 	`{"type": "epoch"}`,
 	`{"type": "decision", "decision": "1-1", "incident": "0000000000000abc"}`,
 	`{"type": "incident.located", "incident": "0000000000000123"}`,
@@ -48,14 +50,24 @@ func TestWatcher(t *testing.T) {
 		streams++
 	})
 	for path, body := range map[string]string{
-		"/plan": `{"version": 2, "arms": [{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total", "lease": {"incident": "0000000000000abc"}}, {"id": "2", "name": "cart/tax"}]},
+		"/plan": `{"version": 2, "arms": [
+			{"name": "a", "tracepoints": [
+				{"id": "1", "name": "cart/total", "lease": {"incident": "0000000000000abc"}},
+				{"id": "2", "name": "cart/tax"}]},
 			{"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`,
-		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}, {"operation": "b"}, {"operation": "c"}, {"operation": "d"}, {"operation": "e"}, {"operation": "f"}], "incident": "0000000000000abc",
+		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "incident": "0000000000000abc",
+			"picks": [{"tracepoint": "1", "operation": "cart total"}, {"operation": "b"}, {"operation": "c"},
+				{"operation": "d"}, {"operation": "e"}, {"operation": "f"}],
 			"off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
 			"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`,
-		"/incidents/0000000000000abc":      `{"incident": {"sentence": "80 % of the added latency is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "text": "waiting for a lock", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}}`,
-		"/investigations/0000000000000abc": `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
-		"/investigations/0000000000000123": `{"investigation": {"suspects": [{"operation": "stock SELECT → sqlite stock.items", "share": {"value": 0.9}}]}}`,
+		"/incidents/0000000000000abc": `{"incident": {
+			"sentence": "80 % of the added latency is waiting for a lock in cart total, on host b.",
+			"wait": {"class": "futex", "text": "waiting for a lock", "share": 0.8, "service": "cart",
+				"function": "cart total", "host": "b"}}}`,
+		"/investigations/0000000000000abc": `{"investigation": {"suspects": [
+			{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
+		"/investigations/0000000000000123": `{"investigation": {"suspects": [
+			{"operation": "stock SELECT → sqlite stock.items", "share": {"value": 0.9}}]}}`,
 	} {
 		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -87,10 +99,13 @@ func TestWatcher(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		"An incident opened. Requests take 5 % longer; all of it is time in stock.", h.URL + "/incidents/0000000000000123",
-		"An incident opened. Requests take 2× longer; all of it is time in cart.", h.URL + "/incidents/0000000000000abc",
+		"An incident opened. Requests take 5 % longer; all of it is time in stock.",
+		h.URL + "/incidents/0000000000000123",
+		"An incident opened. Requests take 2× longer; all of it is time in cart.",
+		h.URL + "/incidents/0000000000000abc",
 		"The kernel agent explained it: 80 % of the added latency is waiting for a lock in cart total, on host", "b.",
-		"Sibyl enabled 6 tracepoints and disabled 2, because 50 % of the slowdown is in cart total: cart total,", "b, c, d, 2 more",
+		"Sibyl enabled 6 tracepoints and disabled 2, because 50 % of the slowdown is in cart total: cart total,",
+		"b, c, d, 2 more",
 		"Sibyl located another slowdown: stock SELECT → sqlite stock.items, of", h.URL + "/incidents/0000000000000123",
 		"Sibyl located the slowdown: cart POST /tax·, with 90 % of it",
 		"Another incident opened: " + h.URL + "/incidents/0000000000000def",
@@ -102,13 +117,15 @@ func TestWatcher(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if len(w.incidents) != 3 || w.incidents[0].OfFault || w.incidents[0].Edge == nil || !w.incidents[1].OfFault || w.incidents[1].Seconds <= 0 || w.incidents[2].OfFault {
+	if len(w.incidents) != 3 || w.incidents[0].OfFault || w.incidents[0].Edge == nil || !w.incidents[1].OfFault ||
+		w.incidents[1].Seconds <= 0 || w.incidents[2].OfFault {
 		t.Errorf("incidents %+v, want three, only the second of the fault in cart", w.incidents)
 	}
 	if w.found == nil || w.found.edge.Service != "cart" {
 		t.Errorf("found %+v, want a place in cart", w.found)
 	}
-	if x := w.reason; x == nil || x.Class != "futex" || x.Service != "cart" || x.Host != "b" || x.Function != "cart total" || x.Seconds <= 0 {
+	if x := w.reason; x == nil || x.Class != "futex" || x.Service != "cart" || x.Host != "b" ||
+		x.Function != "cart total" || x.Seconds <= 0 {
 		t.Errorf("%+v, want a lock in cart total on b", x)
 	}
 	if w.epochs != 1 || len(w.ever) != 2 || w.peak != 2 || w.held != 1 || w.allOff() {
@@ -148,7 +165,8 @@ func TestWatcherFollows(t *testing.T) {
 			w.handle(t.Context(), e)
 		}
 		if !w.incidents[0].OfFault || (w.found != nil) != (last.Type == "incident.located") {
-			t.Errorf("%s: %+v, found %+v; want an incident of the fault, located by the event only", last.Type, w.incidents[0], w.found)
+			t.Errorf("%s: %+v, found %+v; want an incident of the fault, located by the event only",
+				last.Type, w.incidents[0], w.found)
 		}
 	}
 }
@@ -157,8 +175,20 @@ func TestWatcherFollows(t *testing.T) {
 func TestResult(t *testing.T) {
 	edge := shop.Edge{Service: "cart", Operation: "total"}
 	truth := &shop.Truth{Edge: edge, Table: "items"}
-	one := []Incident{{Seconds: 70, Service: "cart", Sentence: "cart is slow", URL: "http://sibyl/incidents/1", OfFault: true}}
-	two := append(one, Incident{Seconds: 90, Service: "stock", Sentence: "stock is slow", URL: "http://sibyl/incidents/2", Edge: &shop.Edge{Service: "stock", Operation: "SELECT"}})
+	one := []Incident{{
+		Seconds:  70,
+		Service:  "cart",
+		Sentence: "cart is slow",
+		URL:      "http://sibyl/incidents/1",
+		OfFault:  true,
+	}}
+	two := append(one, Incident{
+		Seconds:  90,
+		Service:  "stock",
+		Sentence: "stock is slow",
+		URL:      "http://sibyl/incidents/2",
+		Edge:     &shop.Edge{Service: "stock", Operation: "SELECT"},
+	})
 	for _, c := range []struct {
 		fault     shop.Fault
 		found     *finding
@@ -167,13 +197,25 @@ func TestResult(t *testing.T) {
 		text      string
 	}{
 		{shop.Disk, &finding{edge: edge}, one, true, "Answer: cart total. This is correct"},
-		{shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, one, false, "This is wrong: the fault is disk in cart total"},
-		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT", Target: "sqlite cart.items"}}, one, true, "Answer: cart SELECT → sqlite cart.items. This is correct"},
+		{
+			shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, one, false,
+			"This is wrong: the fault is disk in cart total",
+		},
+		{
+			shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT", Target: "sqlite cart.items"}},
+			one, true, "Answer: cart SELECT → sqlite cart.items. This is correct",
+		},
 		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT"}}, one, false, "This is wrong"},
 		{shop.Disk, nil, one, false, "not located"},
-		{shop.Disk, nil, two, false, "Another incident after 90 s: http://sibyl/incidents/2\n  stock is slow\n  Sibyl located stock SELECT.\n"},
+		{
+			shop.Disk, nil, two, false,
+			"Another incident after 90 s: http://sibyl/incidents/2\n  stock is slow\n  Sibyl located stock SELECT.\n",
+		},
 		{shop.None, nil, nil, true, "no incident opened"},
-		{shop.None, nil, one, false, "1 incident opened.\nIncident after 70 s: http://sibyl/incidents/1\n  cart is slow\n"},
+		{
+			shop.None, nil, one, false,
+			"1 incident opened.\nIncident after 70 s: http://sibyl/incidents/1\n  cart is slow\n",
+		},
 	} {
 		d := &demo{Options: &Options{Fault: c.fault}, watcher: newWatcher(nil, nil)}
 		d.watcher.found, d.watcher.incidents, d.watcher.truth = c.found, c.incidents, truth
@@ -181,7 +223,8 @@ func TestResult(t *testing.T) {
 		if len(c.incidents) > 0 && c.fault != shop.None && strings.Contains(r.String(), c.incidents[0].Sentence) {
 			t.Errorf("%q repeats the sentence of the story", r)
 		}
-		if r.Correct != c.correct || r.Located != (c.found != nil) || r.ExtraSpans != 0.25 || r.Tracepoints != 7 || !strings.Contains(r.String(), c.text) {
+		if r.Correct != c.correct || r.Located != (c.found != nil) || r.ExtraSpans != 0.25 || r.Tracepoints != 7 ||
+			!strings.Contains(r.String(), c.text) {
 			t.Errorf("%s %v: %+v, %q; want correct %t, %q", c.fault, c.found, r, r, c.correct, c.text)
 		}
 	}
@@ -190,7 +233,8 @@ func TestResult(t *testing.T) {
 // TestExplained: an explanation is correct if it names the class and service of the fault.
 func TestExplained(t *testing.T) {
 	truth := filepath.Join(t.TempDir(), "truth.json")
-	if err := os.WriteFile(truth, []byte(`{"service": "cart", "operation": "total", "waits": ["futex"]}`), 0o600); err != nil {
+	if err := os.WriteFile(truth, []byte(`{"service": "cart", "operation": "total", "waits": ["futex"]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	expected, err := readTruth(truth)
@@ -202,8 +246,29 @@ func TestExplained(t *testing.T) {
 		correct bool
 		text    string
 	}{
-		{&Wait{Class: "futex", Text: "waiting for a lock", Share: 0.8, Service: "cart", Seconds: 90}, true, "The kernel agent explained it after 90 s: 80 % of the added latency is waiting for a lock in cart.\n"},
-		{&Wait{Class: "sync", Text: "waiting for the disk (fsync)", Share: 0.8, Service: "cart", Function: "cart total", Host: "b", Seconds: 90}, false, "after 90 s, wrongly: 80 % of the added latency is waiting for the disk (fsync) in cart total, on host b.\n"},
+		{
+			&Wait{
+				Class:   "futex",
+				Text:    "waiting for a lock",
+				Share:   0.8,
+				Service: "cart",
+				Seconds: 90,
+			}, true,
+			"The kernel agent explained it after 90 s: 80 % of the added latency is waiting for a lock in cart.\n",
+		},
+		{
+			&Wait{
+				Class:    "sync",
+				Text:     "waiting for the disk (fsync)",
+				Share:    0.8,
+				Service:  "cart",
+				Function: "cart total",
+				Host:     "b",
+				Seconds:  90,
+			}, false,
+			"after 90 s, wrongly: 80 % of the added latency is waiting for the disk (fsync) in cart total, " +
+				"on host b.\n",
+		},
 		{&Wait{Class: "futex", Service: "orders", Seconds: 90, Sentence: "orders waits."}, false, "wrongly"},
 		{nil, false, "did not explain it: the cause is waiting for a lock.\n"},
 	} {
@@ -306,10 +371,44 @@ func TestTable(t *testing.T) {
 		return all
 	}
 	err := Table(&b, []*Result{
-		{Fault: shop.Lock, Correct: true, Seconds: 10, Incidents: at(8), Tracepoints: 200, EnabledEver: 4, EnabledPeak: 3, ExtraSpans: 0.1},
-		{Fault: shop.Disk, Seconds: 180, Tracepoints: 200, EnabledEver: 30, EnabledPeak: 9, ExtraSpans: 0.3, RemainingEnabled: 2},
-		{Fault: shop.Lock, Correct: true, Seconds: 40, Incidents: at(30, 50), Tracepoints: 200, EnabledEver: 10, EnabledPeak: 5, ExtraSpans: 0.05},
-		{Fault: shop.Lock, Seconds: 20, Incidents: at(9), Tracepoints: 200, EnabledEver: 6, EnabledPeak: 4, ExtraSpans: 0.2},
+		{
+			Fault:       shop.Lock,
+			Correct:     true,
+			Seconds:     10,
+			Incidents:   at(8),
+			Tracepoints: 200,
+			EnabledEver: 4,
+			EnabledPeak: 3,
+			ExtraSpans:  0.1,
+		},
+		{
+			Fault:            shop.Disk,
+			Seconds:          180,
+			Tracepoints:      200,
+			EnabledEver:      30,
+			EnabledPeak:      9,
+			ExtraSpans:       0.3,
+			RemainingEnabled: 2,
+		},
+		{
+			Fault:       shop.Lock,
+			Correct:     true,
+			Seconds:     40,
+			Incidents:   at(30, 50),
+			Tracepoints: 200,
+			EnabledEver: 10,
+			EnabledPeak: 5,
+			ExtraSpans:  0.05,
+		},
+		{
+			Fault:       shop.Lock,
+			Seconds:     20,
+			Incidents:   at(9),
+			Tracepoints: 200,
+			EnabledEver: 6,
+			EnabledPeak: 4,
+			ExtraSpans:  0.2,
+		},
 	})
 	want := `  fault  correct  incidents  max  opened  located    max  ever enabled     max  peak  extra spans  remaining
    lock   2 of 3          1    2     9 s     20 s   40 s         3.0 %   5.0 %     5       10.0 %          0
@@ -324,10 +423,15 @@ func TestTable(t *testing.T) {
 func TestOverhead(t *testing.T) {
 	half := 0.5
 	p, enabled := agentPlan(&contract.Plan{Arms: []contract.Arm{
-		{Name: "a", Share: &half, Tracepoints: []contract.PlannedTracepoint{{ID: "1", Name: "cart/total"}, {ID: "2", Name: "cart/tax"}}},
+		{
+			Name:        "a",
+			Share:       &half,
+			Tracepoints: []contract.PlannedTracepoint{{ID: "1", Name: "cart/total"}, {ID: "2", Name: "cart/tax"}},
+		},
 		{Name: "b", Share: &half, Tracepoints: []contract.PlannedTracepoint{{ID: "2", Name: "cart/tax"}}},
 	}})
-	if err := p.Validate(); err != nil || enabled != 2 || p.Arms[0].Tracepoints[0].ID != "cart/tax" || p.Arms[1].Share != half {
+	if err := p.Validate(); err != nil || enabled != 2 || p.Arms[0].Tracepoints[0].ID != "cart/tax" ||
+		p.Arms[1].Share != half {
 		t.Errorf("%d enabled, plan %+v, %v; want a valid plan with 2", enabled, p, err)
 	}
 	if err := fullPlan().Validate(); err != nil {
@@ -338,10 +442,21 @@ func TestOverhead(t *testing.T) {
 			t.Errorf("signTestTrim(%d) = %d, want %d", n, got, want)
 		}
 	}
-	o := &Overhead{Fault: shop.Lock, Seed: 1, Rounds: 3, Seconds: 4, Customers: 16, Loads: []*SelectionResult{{On: Nothing}, {On: Everything, Tracepoints: 7}}}
+	o := &Overhead{
+		Fault:     shop.Lock,
+		Seed:      1,
+		Rounds:    3,
+		Seconds:   4,
+		Customers: 16,
+		Loads:     []*SelectionResult{{On: Nothing}, {On: Everything, Tracepoints: 7}},
+	}
 	o.runs = [][]measure{
 		{{throughput: 100, p99: 10, cpu: 2}, {throughput: 50, p99: 20, cpu: 4}, {throughput: 200, p99: 5, cpu: 1}},
-		{{throughput: 80, p99: 12, cpu: 3, extra: 6}, {throughput: 45, p99: 30, cpu: 4, extra: 7}, {throughput: 100, p99: 5, cpu: 2, extra: 8}},
+		{
+			{throughput: 80, p99: 12, cpu: 3, extra: 6},
+			{throughput: 45, p99: 30, cpu: 4, extra: 7},
+			{throughput: 100, p99: 5, cpu: 2, extra: 8},
+		},
 	}
 	o.compare()
 	var b strings.Builder

@@ -38,7 +38,8 @@ func startEverything(ctx context.Context) (*everything, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+protocol.Path+"{id}", e.register)
 	mux.HandleFunc("GET "+protocol.Path+"{id}"+protocol.PlanPath, e.get)
-	mux.HandleFunc("POST "+protocol.Path+"{id}"+protocol.StatusPath, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("POST "+protocol.Path+"{id}"+protocol.StatusPath,
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	e.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = e.server.Serve(listener) }() // ends with close
 	return e, nil

@@ -41,7 +41,15 @@ func TestEverything(t *testing.T) {
 	var all []protocol.Tracepoint
 	for i := range protocol.PageSize + 1 {
 		id := fmt.Sprintf("catalog/m%05d", i)
-		all = append(all, protocol.Tracepoint{ID: id, Layer: protocol.Runtime, Kind: protocol.SpanPoint, Service: "catalog", Scope: "s", Operation: "m", SpanKind: protocol.Internal})
+		all = append(all, protocol.Tracepoint{
+			ID:        id,
+			Layer:     protocol.Runtime,
+			Kind:      protocol.SpanPoint,
+			Service:   "catalog",
+			Scope:     "s",
+			Operation: "m",
+			SpanKind:  protocol.Internal,
+		})
 	}
 	register := func(page int) (answer protocol.Registered) {
 		r := protocol.Registration{
@@ -49,7 +57,10 @@ func TestEverything(t *testing.T) {
 			Catalogue: protocol.Catalogue{Hash: protocol.HashCatalogue(all), Size: len(all)},
 		}
 		if page >= 0 {
-			r.Page = &protocol.Page{Number: page, Tracepoints: all[page*protocol.PageSize : min(len(all), (page+1)*protocol.PageSize)]}
+			r.Page = &protocol.Page{
+				Number:      page,
+				Tracepoints: all[page*protocol.PageSize : min(len(all), (page+1)*protocol.PageSize)],
+			}
 		}
 		body, err := json.Marshal(&r)
 		if err != nil {
@@ -71,7 +82,8 @@ func TestEverything(t *testing.T) {
 	if err != nil || len(p.Arms) != 1 || len(p.Arms[0].Tracepoints) != len(all) || p.Arms[0].Share != 1 {
 		t.Errorf("%s, %v; want a plan with one arm of %d tracepoints", raw, err, len(all))
 	}
-	if code := exchange(t, e, http.MethodGet, protocol.PlanPath+"?wait=0s", p.Hash, "", nil); code != http.StatusNotModified {
+	code := exchange(t, e, http.MethodGet, protocol.PlanPath+"?wait=0s", p.Hash, "", nil)
+	if code != http.StatusNotModified {
 		t.Errorf("status %d for an unchanged plan", code)
 	}
 	if code := exchange(t, e, http.MethodPut, "", "", "{}", nil); code != http.StatusUnprocessableEntity {

@@ -20,7 +20,13 @@ func (d *demo) java(environment []string) (*shop.Java, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &shop.Java{JVM: d.Java.JVM, Service: d.Java.Service, OpenTelemetry: d.Java.OpenTelemetry, Agent: jar, Search: "http://" + d.peers["search"][0]}, nil
+	return &shop.Java{
+		JVM:           d.Java.JVM,
+		Service:       d.Java.Service,
+		OpenTelemetry: d.Java.OpenTelemetry,
+		Agent:         jar,
+		Search:        "http://" + d.peers["search"][0],
+	}, nil
 }
 
 // writeAgent writes Sibyl's agent for the JVM into the folder of the demo and returns its path.

@@ -165,7 +165,14 @@ func (r *JVMReport) run(ctx context.Context, o *JVMOptions) (result *JVMRun, err
 	if err != nil {
 		return nil, err
 	}
-	x := &jvmRun{demo: d, options: o, report: r, phase: Start, latencies: make([][]float64, len(Arms())), result: &JVMRun{Applied: make(map[Phase]int)}}
+	x := &jvmRun{
+		demo:      d,
+		options:   o,
+		report:    r,
+		phase:     Start,
+		latencies: make([][]float64, len(Arms())),
+		result:    &JVMRun{Applied: make(map[Phase]int)},
+	}
 	defer func() { err = errors.Join(err, x.close()) }()
 	if err := x.start(ctx); err != nil {
 		return nil, err
@@ -427,8 +434,11 @@ func (x *jvmRun) window(ctx context.Context) error {
 		slices.Sort(latencies[i])
 		n := float64(len(latencies[i]))
 		byArm[arm] = append(byArm[arm], armWindow{
-			requests: len(latencies[i]), cpu: 1e3 * (after[i].CPU - before[i].CPU).Seconds() / n, spans: float64(after[i].Spans-before[i].Spans) / n,
-			p50: stat.Quantile(0.5, stat.Empirical, latencies[i], nil), p95: stat.Quantile(0.95, stat.Empirical, latencies[i], nil),
+			requests: len(latencies[i]),
+			cpu:      1e3 * (after[i].CPU - before[i].CPU).Seconds() / n,
+			spans:    float64(after[i].Spans-before[i].Spans) / n,
+			p50:      stat.Quantile(0.5, stat.Empirical, latencies[i], nil),
+			p95:      stat.Quantile(0.95, stat.Empirical, latencies[i], nil),
 		})
 	}
 	return nil
@@ -497,10 +507,12 @@ func (r *JVMReport) Table(w io.Writer) error {
 			x.Applied[Search], x.Applied[Faulty], x.Applied[After], x.AtEnd)
 	}
 	fmt.Fprintln(t)
-	fmt.Fprintln(t, "phase\tagents\twindows\trequests\tspans/request\tCPU, ms/request\tratio\tP50, ms\tratio\tP95, ms\tratio\t")
+	fmt.Fprintln(t,
+		"phase\tagents\twindows\trequests\tspans/request\tCPU, ms/request\tratio\tP50, ms\tratio\tP95, ms\tratio\t")
 	for _, p := range r.Phases {
 		for _, a := range p.Arms {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.1f\t%.2f\t%s\t%.1f\t%s\t%.1f\t%s\t\n", p.Phase, a.Arm, p.Windows, a.Requests, a.Spans,
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.1f\t%.2f\t%s\t%.1f\t%s\t%.1f\t%s\t\n",
+				p.Phase, a.Arm, p.Windows, a.Requests, a.Spans,
 				a.CPU.Median, a.CPU.ratio(), a.P50.Median, a.P50.ratio(), a.P95.Median, a.P95.ratio())
 		}
 	}

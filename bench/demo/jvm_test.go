@@ -22,8 +22,21 @@ func TestJVMReport(t *testing.T) {
 	}
 	r.Phases = []*JVMPhase{r.compare(Healthy), r.compare(After)}
 	r.Runs = []*JVMRun{
-		{Result: Result{Fault: shop.JavaLock, Seed: 1, Seconds: 130.2, Correct: true, Edge: &shop.Edge{Service: "catalog", Operation: "ViewCounter.count"}}, Applied: map[Phase]int{Faulty: 7}},
-		{Result: Result{Fault: shop.JavaGC, Seed: 1, Seconds: 360}, Applied: map[Phase]int{Search: 2, Faulty: 9, After: 1}, AtEnd: 1},
+		{
+			Result: Result{
+				Fault:   shop.JavaLock,
+				Seed:    1,
+				Seconds: 130.2,
+				Correct: true,
+				Edge:    &shop.Edge{Service: "catalog", Operation: "ViewCounter.count"},
+			},
+			Applied: map[Phase]int{Faulty: 7},
+		},
+		{
+			Result:  Result{Fault: shop.JavaGC, Seed: 1, Seconds: 360},
+			Applied: map[Phase]int{Search: 2, Faulty: 9, After: 1},
+			AtEnd:   1,
+		},
 	}
 	var b strings.Builder
 	err := r.Table(&b)

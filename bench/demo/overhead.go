@@ -209,7 +209,10 @@ func compared[M any](runs, reference []M, figure func(M) float64) Compared {
 	slices.Sort(ratios)
 	trim := signTestTrim(len(ratios))
 	return Compared{
-		Median: float64(eval.Median(values)), Ratio: float64(eval.Median(ratios)), Low: ratios[trim], High: ratios[len(ratios)-1-trim],
+		Median: float64(eval.Median(values)),
+		Ratio:  float64(eval.Median(ratios)),
+		Low:    ratios[trim],
+		High:   ratios[len(ratios)-1-trim],
 	}
 }
 
@@ -231,10 +234,12 @@ func signTestTrim(n int) int {
 
 // Table writes a table with a row for each selection.
 func (o *Overhead) Table(w io.Writer) error {
-	fmt.Fprintf(w, "%d customers without think time, %s of %.0f s; adaptive is the largest plan of a search for %s (seed %d)\n\n",
+	fmt.Fprintf(w,
+		"%d customers without think time, %s of %.0f s; adaptive is the largest plan of a search for %s (seed %d)\n\n",
 		o.Customers, units.Plural(o.Rounds, "round"), o.Seconds, o.Fault, o.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "enabled\ttracepoints\textra spans/request\trequests/s\tratio to none\tP99, ms\tratio to none\tCPU, ms/request\tratio to none\t")
+	fmt.Fprintln(t, "enabled\ttracepoints\textra spans/request\trequests/s\tratio to none\t"+
+		"P99, ms\tratio to none\tCPU, ms/request\tratio to none\t")
 	for _, l := range o.Loads {
 		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t%s\t%.1f\t%s\t%.2f\t%s\t\n", l.On, l.Tracepoints, l.ExtraSpans,
 			l.Throughput.Median, l.Throughput.ratio(), l.P99.Median, l.P99.ratio(), l.CPU.Median, l.CPU.ratio())

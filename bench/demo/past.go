@@ -42,7 +42,14 @@ func startPast(ctx context.Context, to string) (*past, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}
-	p := &past{server: grpc.NewServer(), connection: connection, to: ptraceotlp.NewGRPCClient(connection), keeping: true, kept: ptrace.NewTraces(), since: math.MaxUint64}
+	p := &past{
+		server:     grpc.NewServer(),
+		connection: connection,
+		to:         ptraceotlp.NewGRPCClient(connection),
+		keeping:    true,
+		kept:       ptrace.NewTraces(),
+		since:      math.MaxUint64,
+	}
 	if p.listener, err = new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0"); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen for spans: %w", err), connection.Close())
 	}

@@ -30,7 +30,8 @@ func TestPastBegins(t *testing.T) {
 	if first != begin+7 || end != begin+20 {
 		t.Errorf("from %d to %d", first, end)
 	}
-	if spans.Len() != 2 || spans.At(0).TraceID() != (pcommon.TraceID{3}) || spans.At(1).TraceID() != (pcommon.TraceID{3}) {
+	if spans.Len() != 2 || spans.At(0).TraceID() != (pcommon.TraceID{3}) ||
+		spans.At(1).TraceID() != (pcommon.TraceID{3}) {
 		t.Errorf("%d spans are left, want those of the third request", spans.Len())
 	}
 }

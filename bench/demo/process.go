@@ -35,9 +35,11 @@ type child struct {
 
 // start starts a program in dir, with its standard error in a file there.
 func start(name, program, dir string, environment []string, arguments ...string) (c *child, err error) {
-	c = &child{name: name, command: exec.Command(program, arguments...), exited: make(chan struct{})} //nolint:noctx // it exits with its input
+	command := exec.Command(program, arguments...) //nolint:noctx // it exits with its input
+	c = &child{name: name, command: command, exited: make(chan struct{})}
 	c.command.Env = environment
-	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches only this process, which stops the others in order
+	// Ctrl-C reaches only this process, which stops the others in order.
+	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.command.Dir = dir
 	if c.input, err = c.command.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

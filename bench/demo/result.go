@@ -20,10 +20,10 @@ type Result struct {
 	Expected         *shop.Edge `json:"expected"` // null without a fault
 	Correct          bool       `json:"correct"`
 	Wait             *Wait      `json:"wait"`                     // null if no waits in the kernel explain an incident
-	ExpectedWaits    []string   `json:"expected_waits,omitempty"` // classes of the waits of the fault, if the kernel agent runs
+	ExpectedWaits    []string   `json:"expected_waits,omitempty"` // classes of the fault's waits, with the kernel agent
 	Seconds          float64    `json:"seconds"`                  // from the fault to the answer, or to the end
 	Epochs           int        `json:"epochs"`
-	Tracepoints      int        `json:"tracepoints"` // executed by requests, plus all that the kernel agent and the JVM agent offer
+	Tracepoints      int        `json:"tracepoints"` // executed by requests, plus all that agents offer
 	EnabledEver      int        `json:"enabled_ever"`
 	EnabledPeak      int        `json:"enabled_peak"`
 	ExtraSpans       float64    `json:"extra_spans_fraction"`    // of all spans since the fault
@@ -81,9 +81,11 @@ func (r *Result) String() string {
 	case !r.Located:
 		fmt.Fprintf(&b, "\nThe fault was not located in %.0f s. It is %s in %s.\n", r.Seconds, r.Fault, r.Expected)
 	case r.Correct:
-		fmt.Fprintf(&b, "\nAnswer: %s. This is correct: the fault is %s. It took %.0f s and %s.\n", r.Edge, r.Fault, r.Seconds, units.Plural(r.Epochs, "epoch"))
+		fmt.Fprintf(&b, "\nAnswer: %s. This is correct: the fault is %s. It took %.0f s and %s.\n",
+			r.Edge, r.Fault, r.Seconds, units.Plural(r.Epochs, "epoch"))
 	default:
-		fmt.Fprintf(&b, "\nAnswer: %s. This is wrong: the fault is %s in %s. It took %.0f s and %s.\n", r.Edge, r.Fault, r.Expected, r.Seconds, units.Plural(r.Epochs, "epoch"))
+		fmt.Fprintf(&b, "\nAnswer: %s. This is wrong: the fault is %s in %s. It took %.0f s and %s.\n",
+			r.Edge, r.Fault, r.Expected, r.Seconds, units.Plural(r.Epochs, "epoch"))
 	}
 	switch {
 	case r.Wait != nil && r.Wait.Correct:
@@ -102,8 +104,10 @@ func (r *Result) String() string {
 	for i := range r.Incidents {
 		b.WriteString(r.Incidents[i].text(r.Fault != shop.None, i == 0))
 	}
-	fmt.Fprintf(&b, "Of %s, %d were enabled at some time, at most %d at once; %.1f %% of the spans were extra. %s enabled for incidents now.\n",
-		units.Plural(r.Tracepoints, "tracepoint"), r.EnabledEver, r.EnabledPeak, 100*r.ExtraSpans, verb(r.RemainingEnabled, "tracepoint", "is", "are"))
+	fmt.Fprintf(&b, "Of %s, %d were enabled at some time, at most %d at once; %.1f %% of the spans were extra. "+
+		"%s enabled for incidents now.\n",
+		units.Plural(r.Tracepoints, "tracepoint"), r.EnabledEver, r.EnabledPeak, 100*r.ExtraSpans,
+		verb(r.RemainingEnabled, "tracepoint", "is", "are"))
 	return b.String()
 }
 

@@ -19,7 +19,10 @@ import (
 
 // serverArguments returns the arguments of the server: directory, log and addresses. All other settings are defaults.
 func serverArguments(dataDir, http string) []string {
-	return []string{"serve", "--data-dir", dataDir, "--log-format", "json", "--http", http, "--otlp-grpc", freePort, "--otlp-http", "off"}
+	return []string{
+		"serve", "--data-dir", dataDir, "--log-format", "json", "--http", http, "--otlp-grpc", freePort,
+		"--otlp-http", "off",
+	}
 }
 
 // freePort is an address of loopback with a port that the system chooses.
@@ -54,7 +57,8 @@ const startTimeout = 30 * time.Second
 
 // startServer starts the server and waits until it listens.
 func startServer(ctx context.Context, o *Options, dir, dataDir string, environment []string) (*server, error) {
-	c, err := start("server", o.Program, dir, environment, append([]string{SupervisedCommand, dir, o.Sibyl}, serverArguments(dataDir, ifFree(ctx, cmp.Or(o.HTTP, freePort)))...)...)
+	c, err := start("server", o.Program, dir, environment, append([]string{SupervisedCommand, dir, o.Sibyl},
+		serverArguments(dataDir, ifFree(ctx, cmp.Or(o.HTTP, freePort)))...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,9 @@ func Summarize(results []*Result) *Summary {
 		s.Correct += eval.Count(r.Correct)
 		s.Single += eval.Count(len(r.Incidents) == 1)
 		s.Remaining = max(s.Remaining, r.RemainingEnabled)
-		s.Seconds, s.Peak, s.Extra = append(s.Seconds, r.Seconds), append(s.Peak, float64(r.EnabledPeak)), append(s.Extra, r.ExtraSpans)
+		s.Seconds = append(s.Seconds, r.Seconds)
+		s.Peak = append(s.Peak, float64(r.EnabledPeak))
+		s.Extra = append(s.Extra, r.ExtraSpans)
 		s.Incidents = append(s.Incidents, float64(len(r.Incidents)))
 		if len(r.Incidents) > 0 {
 			s.Opened = append(s.Opened, r.Incidents[0].Seconds)
@@ -52,12 +54,14 @@ func Table(w io.Writer, results []*Result) error {
 		byFault[r.Fault] = append(byFault[r.Fault], r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "fault\tcorrect\tincidents\tmax\topened\tlocated\tmax\tever enabled\tmax\tpeak\textra spans\tremaining\t")
+	fmt.Fprintln(t,
+		"fault\tcorrect\tincidents\tmax\topened\tlocated\tmax\tever enabled\tmax\tpeak\textra spans\tremaining\t")
 	for _, f := range faults {
 		s := Summarize(byFault[f])
-		fmt.Fprintf(t, "%s\t%d of %d\t%.0f\t%.0f\t%s\t%.0f s\t%.0f s\t%.1f %%\t%.1f %%\t%.0f\t%.1f %%\t%d\t\n", f, s.Correct, s.Runs,
-			eval.Median(s.Incidents), slices.Max(s.Incidents), s.OpenedMedian(),
-			eval.Median(s.Seconds), slices.Max(s.Seconds), 100*eval.Median(s.Ever), 100*slices.Max(s.Ever), slices.Max(s.Peak), 100*eval.Median(s.Extra), s.Remaining)
+		fmt.Fprintf(t, "%s\t%d of %d\t%.0f\t%.0f\t%s\t%.0f s\t%.0f s\t%.1f %%\t%.1f %%\t%.0f\t%.1f %%\t%d\t\n",
+			f, s.Correct, s.Runs, eval.Median(s.Incidents), slices.Max(s.Incidents), s.OpenedMedian(),
+			eval.Median(s.Seconds), slices.Max(s.Seconds), 100*eval.Median(s.Ever), 100*slices.Max(s.Ever),
+			slices.Max(s.Peak), 100*eval.Median(s.Extra), s.Remaining)
 	}
 	return t.Flush()
 }

@@ -44,7 +44,13 @@ type finding struct {
 }
 
 func newWatcher(s *server, out io.Writer) *watcher {
-	return &watcher{server: s, out: out, ever: make(map[string]bool), located: make(chan struct{}), explained: make(chan struct{})}
+	return &watcher{
+		server:    s,
+		out:       out,
+		ever:      make(map[string]bool),
+		located:   make(chan struct{}),
+		explained: make(chan struct{}),
+	}
 }
 
 // begin marks the injection of the fault.
@@ -246,8 +252,14 @@ func (w *watcher) readReason(ctx context.Context) {
 	}
 	x := told.Incident.Wait
 	w.reason = &Wait{
-		Class: x.Class, Text: x.Text, Share: x.Share, Service: x.Service, Function: deref(x.Function), Host: deref(x.Host),
-		Seconds: time.Since(w.since).Seconds(), Sentence: told.Incident.Sentence,
+		Class:    x.Class,
+		Text:     x.Text,
+		Share:    x.Share,
+		Service:  x.Service,
+		Function: deref(x.Function),
+		Host:     deref(x.Host),
+		Seconds:  time.Since(w.since).Seconds(),
+		Sentence: told.Incident.Sentence,
 	}
 	w.print("The kernel agent explained it: %s.", w.reason)
 	close(w.explained)

@@ -85,7 +85,8 @@ func quotaOf(cpus float64) (quota, period time.Duration) {
 func limitCPU(root string, pids []int, cpus float64) (release func() error, err error) {
 	on, of := quotaOf(cpus)
 	quota, period := strconv.FormatInt(on.Microseconds(), 10), strconv.FormatInt(of.Microseconds(), 10)
-	parent, controls := filepath.Join(root, "cpu"), [][2]string{{"cpu.cfs_period_us", period}, {"cpu.cfs_quota_us", quota}}
+	parent := filepath.Join(root, "cpu")
+	controls := [][2]string{{"cpu.cfs_period_us", period}, {"cpu.cfs_quota_us", quota}}
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
 		parent, controls = root, [][2]string{{"cpu.max", quota + " " + period}}
 	}

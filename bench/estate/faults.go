@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -31,7 +30,7 @@ const (
 // target is a place where a kind of fault can be injected.
 type target struct {
 	kind    string
-	service string // service.name of the faulty service; of its caller if a database is at fault, because databases emit no spans
+	service string // service.name of the faulty service; of its caller if it is a database, which emits no spans
 	detail  string
 	// accept lists further names of the faulty service: a database is named by its system, database or address.
 	accept    []string
@@ -98,7 +97,11 @@ func next(targets []*target, faults []Fault) *target {
 		last = t.service
 	}
 	return slices.MinFunc(targets, func(a, b *target) int {
-		return cmp.Or(cmp.Compare(uses[a], uses[b]), trace.CompareBools(a.service == last, b.service == last), cmp.Compare(ofService[a.service], ofService[b.service]))
+		return cmp.Or(
+			cmp.Compare(uses[a], uses[b]),
+			trace.CompareBools(a.service == last, b.service == last),
+			cmp.Compare(ofService[a.service], ofService[b.service]),
+		)
 	})
 }
 
@@ -125,14 +128,23 @@ func (e *estate) targets() (list []target) {
 		}
 		for _, to := range p.calls {
 			if q := e.programs[to]; q.external {
-				list = append(list, linkTargets(service, "the link "+service+" to "+to, databaseNames(to), []link{{p.name, to}})...)
+				list = append(list,
+					linkTargets(service, "the link "+service+" to "+to, databaseNames(to), []link{{p.name, to}})...)
 			}
 		}
 		if names := e.instances(service); len(names) > 1 {
 			list = append(list, pauses(service, names)...)
 			continue
 		}
-		list = append(list, target{kind: cpu, service: service, detail: service, low: 1, high: 2, unit: " times its usual use", inject: throttle(p.name)},
+		list = append(list, target{
+			kind:    cpu,
+			service: service,
+			detail:  service,
+			low:     1,
+			high:    2,
+			unit:    " times its usual use",
+			inject:  throttle(p.name),
+		},
 			target{kind: kill, service: service, detail: service, low: 1, high: 1, inject: killed(p.name)})
 	}
 	return append(list, e.serviceTargets()...)
@@ -219,7 +231,15 @@ func resets(links []link) func(context.Context, *estate, float64) error {
 // pauses returns a target for each instance of a service.
 func pauses(service string, names []string) (list []target) {
 	for _, name := range names {
-		list = append(list, target{kind: pause, service: service, detail: name, low: 0.5, high: 3, unit: " s", inject: paused(name)})
+		list = append(list, target{
+			kind:    pause,
+			service: service,
+			detail:  name,
+			low:     0.5,
+			high:    3,
+			unit:    " s",
+			inject:  paused(name),
+		})
 	}
 	return list
 }
@@ -278,17 +298,46 @@ func killed(name string) func(context.Context, *estate, float64) error {
 func (e *estate) serviceTargets() (list []target) {
 	for _, name := range []string{"wiremock", "npm-origin"} {
 		if e.programs[name] != nil {
-			list = append(list, target{kind: failure, service: name, detail: name, low: 0.4, high: 1, unit: " of the time", inject: stubErrors(name)})
+			list = append(list, target{
+				kind:    failure,
+				service: name,
+				detail:  name,
+				low:     0.4,
+				high:    1,
+				unit:    " of the time",
+				inject:  stubErrors(name),
+			})
 		}
 	}
-	for _, t := range []struct{ service, database, table string }{{"kinto", storeDatabase, "objects"}, {"postgraphile", shopDatabase, "orders"}} {
+	for _, t := range []struct{ service, database, table string }{
+		{"kinto", storeDatabase, "objects"},
+		{"postgraphile", shopDatabase, "orders"},
+	} {
 		if e.programs[t.service] == nil {
 			continue
 		}
 		where := "table " + t.table + " of " + t.database
 		list = append(list,
-			target{kind: lock, service: t.service, detail: where, accept: postgresNames, low: 1, high: 5, unit: " s", inject: lockTable(t.database, t.table)},
-			target{kind: failure, service: t.service, detail: where, accept: postgresNames, low: 0.4, high: 1, unit: " of the time", inject: hideTable(t.database, t.table)})
+			target{
+				kind:    lock,
+				service: t.service,
+				detail:  where,
+				accept:  postgresNames,
+				low:     1,
+				high:    5,
+				unit:    " s",
+				inject:  lockTable(t.database, t.table),
+			},
+			target{
+				kind:    failure,
+				service: t.service,
+				detail:  where,
+				accept:  postgresNames,
+				low:     0.4,
+				high:    1,
+				unit:    " of the time",
+				inject:  hideTable(t.database, t.table),
+			})
 	}
 	return list
 }
@@ -307,8 +356,10 @@ func stubErrors(name string) func(context.Context, *estate, float64) error {
 	return func(ctx context.Context, e *estate, fraction float64) error {
 		url := "http://" + local(e.port(name)) + "/__admin/mappings"
 		s := stub{
-			ID: "00000000-0000-4000-8000-000000000001", Priority: 1,
-			Request: map[string]any{"method": "ANY", "urlPattern": ".*"}, Response: map[string]any{"status": 500, "body": "fault"},
+			ID:       "00000000-0000-4000-8000-000000000001",
+			Priority: 1,
+			Request:  map[string]any{"method": "ANY", "urlPattern": ".*"},
+			Response: map[string]any{"status": 500, "body": "fault"},
 		}
 		on, off := duty(fraction)
 		return repeat(ctx, on, off,
@@ -323,8 +374,10 @@ const lockGap = 2 * time.Second
 // lockTable returns a function that repeatedly locks a table exclusively.
 func lockTable(database, table string) func(context.Context, *estate, float64) error {
 	return func(ctx context.Context, e *estate, seconds float64) error {
-		statement := "BEGIN; LOCK TABLE " + table + " IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(" + strconv.FormatFloat(seconds, 'f', 2, 64) + "); COMMIT"
-		return repeat(ctx, lockGap, 0, func(ctx context.Context) error { return e.execute(ctx, database, statement) }, func(context.Context) error { return nil })
+		statement := fmt.Sprintf("BEGIN; LOCK TABLE %s IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(%.2f); COMMIT",
+			table, seconds)
+		hold := func(ctx context.Context) error { return e.execute(ctx, database, statement) }
+		return repeat(ctx, lockGap, 0, hold, func(context.Context) error { return nil })
 	}
 }
 

@@ -63,7 +63,8 @@ func TestSchedule(t *testing.T) {
 	for i := range faults {
 		service := faults[i].target.service
 		perService[service]++
-		if i > 0 && faults[i].target.kind != pause && service == faults[i-1].target.service { // only one service can be paused
+		// Only one service can be paused.
+		if i > 0 && faults[i].target.kind != pause && service == faults[i-1].target.service {
 			t.Errorf("%s follows %s", &faults[i], &faults[i-1])
 		}
 	}
@@ -101,7 +102,14 @@ func TestTargets(t *testing.T) {
 func TestRequired(t *testing.T) {
 	got := required(programs(), []string{"wiremock"})
 	for name, want := range map[string]bool{
-		"wiremock": true, "kinto": true, "datasette": true, "postgresql": true, "redis": true, gateway: true, "verdaccio": false, "httpbin-1": false,
+		"wiremock":   true,
+		"kinto":      true,
+		"datasette":  true,
+		"postgresql": true,
+		"redis":      true,
+		gateway:      true,
+		"verdaccio":  false,
+		"httpbin-1":  false,
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %t, want %t", name, got[name], want)
@@ -110,7 +118,8 @@ func TestRequired(t *testing.T) {
 	if len(required(programs(), nil)) != len(programs()) {
 		t.Error("without names all programs are required")
 	}
-	if err := checkNames(programs(), []string{"httpbin", "nothing"}); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
+	if err := checkNames(programs(), []string{"httpbin", "nothing"}); err == nil ||
+		!strings.Contains(err.Error(), `"nothing"`) {
 		t.Errorf("error %v, want one about nothing", err)
 	}
 }
@@ -190,7 +199,8 @@ func TestRepeat(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		failed := errors.New("failed")
-		if err := repeat(t.Context(), 0, 0, func(context.Context) error { return failed }, note("off")); !errors.Is(err, failed) {
+		err := repeat(t.Context(), 0, 0, func(context.Context) error { return failed }, note("off"))
+		if !errors.Is(err, failed) {
 			t.Errorf("error %v, want %v", err, failed)
 		}
 	})
@@ -200,7 +210,8 @@ func TestRepeat(t *testing.T) {
 func TestQuota(t *testing.T) {
 	const ms = time.Millisecond
 	for cpus, want := range map[float64][2]time.Duration{
-		2: {200 * ms, 100 * ms}, 0.05: {5 * ms, 100 * ms}, 0.004: {ms, 250 * ms}, 0.0001: {ms, 1000 * ms}, 0: {ms, 1000 * ms},
+		2: {200 * ms, 100 * ms}, 0.05: {5 * ms, 100 * ms},
+		0.004: {ms, 250 * ms}, 0.0001: {ms, 1000 * ms}, 0: {ms, 1000 * ms},
 	} {
 		if quota, period := quotaOf(cpus); quota != want[0] || period != want[1] {
 			t.Errorf("%v CPUs: quota %v of %v, want %v", cpus, quota, period, want)
@@ -237,7 +248,8 @@ func TestLimitCPU(t *testing.T) {
 		root := t.TempDir()
 		for name, text := range files {
 			name = filepath.Join(root, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644))
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

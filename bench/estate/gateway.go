@@ -31,7 +31,10 @@ var gatewayRoutes = []struct {
 func configureGateway(e *estate) error {
 	type object = map[string]any
 	answer := object{"handler": "static_response", "status_code": "{http.error.status_code}"}
-	routes := []object{{"match": []object{{"path": []string{"/ready"}}}, "handle": []object{{"handler": "static_response", "body": "ok"}}}}
+	routes := []object{{
+		"match":  []object{{"path": []string{"/ready"}}},
+		"handle": []object{{"handler": "static_response", "body": "ok"}},
+	}}
 	for _, r := range gatewayRoutes {
 		var upstreams []object
 		for _, name := range e.instances(r.service) {
@@ -40,17 +43,30 @@ func configureGateway(e *estate) error {
 		if len(upstreams) == 0 {
 			continue
 		}
-		proxy := object{"handler": "reverse_proxy", "upstreams": upstreams, "load_balancing": object{"selection_policy": object{"policy": "round_robin"}}}
-		routes = append(routes, object{"match": []object{{"path": []string{r.path}}}, "terminal": true, "handle": []object{
-			{"handler": "rewrite", "strip_path_prefix": r.strip},
-			{"handler": "tracing", "span": r.span},
-			{
-				"handler": "subroute", "routes": []object{{"handle": []object{proxy}}},
-				"errors": object{"routes": []object{{"handle": []object{answer}}}},
+		proxy := object{
+			"handler":        "reverse_proxy",
+			"upstreams":      upstreams,
+			"load_balancing": object{"selection_policy": object{"policy": "round_robin"}},
+		}
+		routes = append(routes, object{
+			"match":    []object{{"path": []string{r.path}}},
+			"terminal": true,
+			"handle": []object{
+				{"handler": "rewrite", "strip_path_prefix": r.strip},
+				{"handler": "tracing", "span": r.span},
+				{
+					"handler": "subroute",
+					"routes":  []object{{"handle": []object{proxy}}},
+					"errors":  object{"routes": []object{{"handle": []object{answer}}}},
+				},
 			},
-		}})
+		})
 	}
-	server := object{"listen": []string{local(e.port(gateway))}, "automatic_https": object{"disable": true}, "routes": routes}
+	server := object{
+		"listen":          []string{local(e.port(gateway))},
+		"automatic_https": object{"disable": true},
+		"routes":          routes,
+	}
 	config, err := json.Marshal(object{
 		"admin": object{"disabled": true, "config": object{"persist": false}},
 		"apps":  object{"http": object{"servers": object{gateway: server}}},
@@ -62,5 +78,9 @@ func configureGateway(e *estate) error {
 }
 
 func caddy(e *estate) command {
-	return command{path: e.installed("caddy", "caddy"), args: []string{"run", "--config", e.dir(gateway) + "/caddy.json"}, env: e.telemetry(gateway, "HOME="+e.dir(gateway))}
+	return command{
+		path: e.installed("caddy", "caddy"),
+		args: []string{"run", "--config", e.dir(gateway) + "/caddy.json"},
+		env:  e.telemetry(gateway, "HOME="+e.dir(gateway)),
+	}
 }

@@ -61,7 +61,8 @@ func (i *installer) fetch(ctx context.Context, p *packageInfo, dir string) error
 	switch p.registry {
 	case goModule:
 		for _, module := range p.install {
-			if err := i.run(ctx, dir, []string{"GOBIN=" + dir, "GOWORK=off", "GOFLAGS="}, "go", "install", module); err != nil {
+			err := i.run(ctx, dir, []string{"GOBIN=" + dir, "GOWORK=off", "GOFLAGS="}, "go", "install", module)
+			if err != nil {
 				return err
 			}
 		}
@@ -70,12 +71,14 @@ func (i *installer) fetch(ctx context.Context, p *packageInfo, dir string) error
 		if err := i.run(ctx, dir, nil, "python3", "-m", "venv", "venv"); err != nil {
 			return err
 		}
-		return i.run(ctx, dir, nil, filepath.Join(dir, "venv", "bin", "pip"), append([]string{"install", "--quiet", "--no-input"}, p.install...)...)
+		return i.run(ctx, dir, nil, filepath.Join(dir, "venv", "bin", "pip"),
+			append([]string{"install", "--quiet", "--no-input"}, p.install...)...)
 	case npm:
 		if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private":true}`), 0o644); err != nil {
 			return err
 		}
-		return i.run(ctx, dir, nil, "npm", append([]string{"install", "--save-exact", "--no-audit", "--no-fund", "--ignore-scripts"}, p.install...)...)
+		return i.run(ctx, dir, nil, "npm",
+			append([]string{"install", "--save-exact", "--no-audit", "--no-fund", "--ignore-scripts"}, p.install...)...)
 	case maven:
 		if err := os.WriteFile(filepath.Join(dir, "pom.xml"), project(p.install), 0o644); err != nil {
 			return err
@@ -103,11 +106,13 @@ func (i *installer) fetch(ctx context.Context, p *packageInfo, dir string) error
 // project returns a Maven project that depends on artifacts.
 func project(artifacts []string) []byte {
 	var out bytes.Buffer
-	out.WriteString("<project><modelVersion>4.0.0</modelVersion><groupId>estate</groupId><artifactId>estate</artifactId><version>1</version>" +
-		"<packaging>pom</packaging><dependencies>")
+	out.WriteString("<project><modelVersion>4.0.0</modelVersion><groupId>estate</groupId>" +
+		"<artifactId>estate</artifactId><version>1</version><packaging>pom</packaging><dependencies>")
 	for _, a := range artifacts {
 		part := strings.SplitN(a, ":", 3)
-		fmt.Fprintf(&out, "<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>", part[0], part[1], part[2])
+		fmt.Fprintf(&out,
+			"<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>",
+			part[0], part[1], part[2])
 	}
 	out.WriteString("</dependencies></project>")
 	return out.Bytes()
@@ -155,7 +160,8 @@ func (i *installer) systemProgram(p *packageInfo, name string) string {
 
 // libraries returns the folders with shared libraries of downloaded system packages.
 func (i *installer) libraries(p *packageInfo) string {
-	found, _ := filepath.Glob(filepath.Join(i.dir(p), "root", "usr", "lib", "*-linux-gnu")) // the pattern is well-formed
+	pattern := filepath.Join(i.dir(p), "root", "usr", "lib", "*-linux-gnu")
+	found, _ := filepath.Glob(pattern) // the pattern is well-formed
 	return strings.Join(found, ":")
 }
 

@@ -31,7 +31,8 @@ const (
 // python returns the requirements of Python programs with the instrumentation of the libraries that they use.
 func python(requirements []string, libraries ...string) []string {
 	requirements = append(requirements,
-		"opentelemetry-sdk=="+pythonSDK, "opentelemetry-exporter-otlp-proto-http=="+pythonSDK, "opentelemetry-distro=="+pythonInstrumentation)
+		"opentelemetry-sdk=="+pythonSDK, "opentelemetry-exporter-otlp-proto-http=="+pythonSDK,
+		"opentelemetry-distro=="+pythonInstrumentation)
 	for _, l := range libraries {
 		requirements = append(requirements, "opentelemetry-instrumentation-"+l+"=="+pythonInstrumentation)
 	}
@@ -49,34 +50,59 @@ var packages = []packageInfo{
 		licence: "MIT", reason: "links with latency, jitter and resets; not instrumented",
 	},
 	{
-		name: "registry", registry: goModule, install: []string{"github.com/distribution/distribution/v3/cmd/registry@v3.1.2"},
-		licence: "Apache-2.0", reason: "container registry with built-in tracing, Redis as cache",
+		name:     "registry",
+		registry: goModule,
+		install:  []string{"github.com/distribution/distribution/v3/cmd/registry@v3.1.2"},
+		licence:  "Apache-2.0",
+		reason:   "container registry with built-in tracing, Redis as cache",
 	},
 	{
-		name: "node", registry: npm,
-		install: []string{"verdaccio@6.3.2", "postgraphile@4.14.1", "@opentelemetry/auto-instrumentations-node@0.82.0", "@opentelemetry/api@1.10.0"},
-		licence: "MIT", reason: "Verdaccio, a package registry with an uplink, of a version for Node 18 and later, and PostGraphile, GraphQL over PostgreSQL, under Node auto-instrumentation",
+		name:     "node",
+		registry: npm,
+		install: []string{
+			"verdaccio@6.3.2", "postgraphile@4.14.1", "@opentelemetry/auto-instrumentations-node@0.82.0",
+			"@opentelemetry/api@1.10.0",
+		},
+		licence: "MIT",
+		reason: "Verdaccio, a package registry with an uplink, of a version for Node 18 and later, " +
+			"and PostGraphile, GraphQL over PostgreSQL, under Node auto-instrumentation",
 	},
 	{
-		name: "wiremock", registry: maven, install: []string{"org.wiremock:wiremock:3.13.1"},
-		licence: "Apache-2.0", reason: "HTTP proxy and stub server, whose API switches errors on and off; the agent does not know the renamed Jetty of wiremock-standalone",
+		name:     "wiremock",
+		registry: maven,
+		install:  []string{"org.wiremock:wiremock:3.13.1"},
+		licence:  "Apache-2.0",
+		reason: "HTTP proxy and stub server, whose API switches errors on and off; the agent does not know the " +
+			"renamed Jetty of wiremock-standalone",
 	},
 	{
-		name: "javaagent", registry: maven, install: []string{"io.opentelemetry.javaagent:opentelemetry-javaagent:2.31.1"},
-		licence: "Apache-2.0", reason: "instrumentation of Java programs",
+		name:     "javaagent",
+		registry: maven,
+		install:  []string{"io.opentelemetry.javaagent:opentelemetry-javaagent:2.31.1"},
+		licence:  "Apache-2.0",
+		reason:   "instrumentation of Java programs",
 	},
 	{
-		name: "httpbin", registry: pip, install: python([]string{"httpbin==0.10.4", "gunicorn==27.0.1"}, "flask", "jinja2", "logging"),
-		licence: "ISC", reason: "Flask application under gunicorn, several instances",
+		name:     "httpbin",
+		registry: pip,
+		install:  python([]string{"httpbin==0.10.4", "gunicorn==27.0.1"}, "flask", "jinja2", "logging"),
+		licence:  "ISC",
+		reason:   "Flask application under gunicorn, several instances",
 	},
 	{
-		name: "datasette", registry: pip, install: python([]string{"datasette==0.65.5"}, "asgi", "sqlite3", "threading", "asyncio", "logging"),
-		licence: "Apache-2.0", reason: "ASGI application over SQLite",
+		name:     "datasette",
+		registry: pip,
+		install:  python([]string{"datasette==0.65.5"}, "asgi", "sqlite3", "threading", "asyncio", "logging"),
+		licence:  "Apache-2.0",
+		reason:   "ASGI application over SQLite",
 	},
 	{
-		name: "kinto", registry: pip,
-		install: python([]string{"kinto[postgresql]==26.5.0", "kinto-redis==2.1.0"}, "pyramid", "psycopg2", "sqlalchemy", "redis", "requests", "logging"),
-		licence: "Apache-2.0", reason: "Pyramid application over PostgreSQL and Redis",
+		name:     "kinto",
+		registry: pip,
+		install: python([]string{"kinto[postgresql]==26.5.0", "kinto-redis==2.1.0"}, "pyramid", "psycopg2",
+			"sqlalchemy", "redis", "requests", "logging"),
+		licence: "Apache-2.0",
+		reason:  "Pyramid application over PostgreSQL and Redis",
 	},
 	{
 		name: "orders", registry: pip,
@@ -98,12 +124,20 @@ var packages = []packageInfo{
 		licence: "BSD-3-Clause", reason: "host names for Python and Node without a change of the machine",
 	},
 	{
-		name: "redis", registry: system, install: []string{"redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"},
-		programs: []string{"redis-server"}, licence: "BSD-3-Clause", reason: "cache of Kinto and of the container registry",
+		name:     "redis",
+		registry: system,
+		install:  []string{"redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"},
+		programs: []string{"redis-server"},
+		licence:  "BSD-3-Clause",
+		reason:   "cache of Kinto and of the container registry",
 	},
 	{
-		name: "postgresql", registry: system, install: []string{"postgresql-15", "postgresql-client-15", "libpq5"},
-		programs: []string{"postgres", "initdb", "psql"}, licence: "PostgreSQL", reason: "database of Kinto and PostGraphile",
+		name:     "postgresql",
+		registry: system,
+		install:  []string{"postgresql-15", "postgresql-client-15", "libpq5"},
+		programs: []string{"postgres", "initdb", "psql"},
+		licence:  "PostgreSQL",
+		reason:   "database of Kinto and PostGraphile",
 	},
 }
 

@@ -16,9 +16,12 @@ import (
 func family(t *testing.T, g *group) (*process, int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "child")
+	child := fmt.Sprintf("echo $$ >%[1]s.new; mv %[1]s.new %[1]s; exec sleep 600", file)
 	p, err := g.start(command{
-		name: "family", path: "/bin/sh", args: []string{"-c", "trap '' TERM; setsid sh -c 'echo $$ >" + file + ".new; mv " + file + ".new " + file + "; exec sleep 600' & wait; sleep 600"},
-		env: os.Environ(),
+		name: "family",
+		path: "/bin/sh",
+		args: []string{"-c", "trap '' TERM; setsid sh -c '" + child + "' & wait; sleep 600"},
+		env:  os.Environ(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +44,8 @@ func family(t *testing.T, g *group) (*process, int) {
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
 	for range 1200 {
-		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(state), ") Z ") {
+		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil ||
+			strings.Contains(string(state), ") Z ") {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -110,7 +114,8 @@ func TestGroupRun(t *testing.T) {
 	if err := g.run(t.Context(), sh("exit 0")); err != nil {
 		t.Error(err)
 	}
-	if err := g.run(t.Context(), sh("echo broken >&2; exit 3")); err == nil || !strings.Contains(err.Error(), "broken") {
+	if err := g.run(t.Context(), sh("echo broken >&2; exit 3")); err == nil ||
+		!strings.Contains(err.Error(), "broken") {
 		t.Errorf("error %v, want one with the output", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -123,7 +128,11 @@ func TestGroupRun(t *testing.T) {
 // A package that is installed with the same versions is not installed again; a failure carries the client's output.
 func TestInstall(t *testing.T) {
 	bin, cache := t.TempDir(), t.TempDir()
-	client := "#!/bin/sh\necho \"$@\" >>" + bin + "/calls\n[ -e " + bin + "/broken ] && echo no such version >&2 && exit 1\nexit 0\n"
+	client := fmt.Sprintf(`#!/bin/sh
+echo "$@" >>%[1]s/calls
+[ -e %[1]s/broken ] && echo no such version >&2 && exit 1
+exit 0
+`, bin)
 	if err := os.WriteFile(filepath.Join(bin, "npm"), []byte(client), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +152,8 @@ func TestInstall(t *testing.T) {
 		t.Errorf("error %v, want the client's", err)
 	}
 	calls, err := os.ReadFile(filepath.Join(bin, "calls"))
-	if err != nil || strings.Count(string(calls), "\n") != 2 || !strings.Contains(string(calls), "--ignore-scripts x@2.0.0") {
+	if err != nil || strings.Count(string(calls), "\n") != 2 ||
+		!strings.Contains(string(calls), "--ignore-scripts x@2.0.0") {
 		t.Errorf("calls %q, %v; want two", calls, err)
 	}
 }

@@ -16,7 +16,7 @@ type program struct {
 	service   string   // of one of several instances; by default name
 	packages  []string // to install
 	calls     []string // the programs that it calls through links; it runs only if all of them do
-	ready     string   // path that answers with a status below 500 once the program is ready; by default the port must accept connections
+	ready     string   // path with a status below 500 once the program is ready; "": the port accepts connections
 	command   func(e *estate) command
 	configure func(e *estate) error              // writes the configuration before each start
 	prepare   func(e *estate) ([]command, error) // commands to run before the first start
@@ -39,7 +39,14 @@ const httpbins = 3
 // programs lists the programs in the order of their start, without Toxiproxy, which carries the links between them.
 func programs() []program {
 	list := []program{
-		{name: "postgresql", packages: []string{"postgresql"}, external: true, command: postgresql, prepare: initPostgresql, after: createDatabases},
+		{
+			name:     "postgresql",
+			packages: []string{"postgresql"},
+			external: true,
+			command:  postgresql,
+			prepare:  initPostgresql,
+			after:    createDatabases,
+		},
 		{name: "redis", packages: []string{"redis"}, external: true, command: redis},
 		{
 			name:      "npm-origin",
@@ -65,8 +72,20 @@ func programs() []program {
 			configure: configure("kinto", "kinto.ini"),
 			prepare:   migrateKinto,
 		},
-		{name: "datasette", packages: []string{"datasette"}, ready: "/-/versions.json", command: datasette, prepare: initDatasette},
-		{name: "postgraphile", packages: []string{"node"}, calls: []string{"postgresql"}, ready: "/graphiql", command: postgraphile},
+		{
+			name:     "datasette",
+			packages: []string{"datasette"},
+			ready:    "/-/versions.json",
+			command:  datasette,
+			prepare:  initDatasette,
+		},
+		{
+			name:     "postgraphile",
+			packages: []string{"node"},
+			calls:    []string{"postgresql"},
+			ready:    "/graphiql",
+			command:  postgraphile,
+		},
 		{
 			name:      "registry",
 			packages:  []string{"registry"},
@@ -97,7 +116,13 @@ func programs() []program {
 	})
 	for i := range httpbins {
 		name := "httpbin-" + strconv.Itoa(i+1)
-		list = append(list, program{name: name, service: "httpbin", packages: []string{"httpbin"}, ready: "/status/200", command: httpbin(name)})
+		list = append(list, program{
+			name:     name,
+			service:  "httpbin",
+			packages: []string{"httpbin"},
+			ready:    "/status/200",
+			command:  httpbin(name),
+		})
 	}
 	return append(list, program{
 		name:      gateway,
@@ -165,18 +190,27 @@ func (e *estate) installed(name string, path ...string) string {
 func local(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 func containerRegistry(e *estate) command {
-	return command{path: e.installed("registry", "registry"), args: []string{"serve", e.dir("registry") + "/registry.yml"}, env: e.telemetry("registry")}
+	return command{
+		path: e.installed("registry", "registry"),
+		args: []string{"serve", e.dir("registry") + "/registry.yml"},
+		env:  e.telemetry("registry"),
+	}
 }
 
 // node returns the environment of a Node program that preloads the instrumentation.
 func (e *estate) node(service string) []string {
-	return e.telemetry(service, "OTEL_NODE_RESOURCE_DETECTORS=env,host,os,process,serviceinstance", "NODE_PATH="+e.installed("node", "node_modules"), "HOME="+e.dir(service),
+	return e.telemetry(service, "OTEL_NODE_RESOURCE_DETECTORS=env,host,os,process,serviceinstance",
+		"NODE_PATH="+e.installed("node", "node_modules"), "HOME="+e.dir(service),
 		"NODE_OPTIONS=--max-old-space-size=256 --require @opentelemetry/auto-instrumentations-node/register")
 }
 
 func verdaccio(e *estate) command {
 	return command{
-		path: "node", args: []string{e.installed("node", "node_modules", "verdaccio", "bin", "verdaccio"), "--config", e.dir("verdaccio") + "/verdaccio.yaml"},
+		path: "node",
+		args: []string{
+			e.installed("node", "node_modules", "verdaccio", "bin", "verdaccio"),
+			"--config", e.dir("verdaccio") + "/verdaccio.yaml",
+		},
 		env: e.node("verdaccio"),
 	}
 }
@@ -188,7 +222,8 @@ func postgraphile(e *estate) command {
 			e.installed("node", "node_modules", "postgraphile", "cli.js"),
 			"--connection", "postgres://postgres@" +
 				e.address("postgraphile", "postgresql") + "/shopdb", "--schema", "public",
-			"--host", "127.0.0.1", "--port", strconv.Itoa(e.port("postgraphile")), "--retry-on-init-fail", "--disable-query-log",
+			"--host", "127.0.0.1", "--port", strconv.Itoa(e.port("postgraphile")),
+			"--retry-on-init-fail", "--disable-query-log",
 		},
 		env: e.node("postgraphile"),
 	}
@@ -201,8 +236,10 @@ func wiremock(name string) func(*estate) command {
 			path: "java",
 			args: []string{
 				"-Djdk.net.hosts.file=" + e.hostsFile(), "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-				"-javaagent:" + e.installed("javaagent", "lib", "opentelemetry-javaagent.jar"), "-cp", e.installed("wiremock", "lib", "*"), "wiremock.Run",
-				"--bind-address", "127.0.0.1", "--port", strconv.Itoa(e.port(name)), "--root-dir", e.dir(name), "--no-request-journal", "--disable-banner",
+				"-javaagent:" + e.installed("javaagent", "lib", "opentelemetry-javaagent.jar"),
+				"-cp", e.installed("wiremock", "lib", "*"), "wiremock.Run",
+				"--bind-address", "127.0.0.1", "--port", strconv.Itoa(e.port(name)), "--root-dir", e.dir(name),
+				"--no-request-journal", "--disable-banner",
 			},
 			env: e.telemetry(name),
 		}
@@ -222,7 +259,8 @@ func (e *estate) instrumented(pkg, service string, more []string, args ...string
 func httpbin(name string) func(*estate) command {
 	return func(e *estate) command {
 		return e.instrumented("httpbin", "httpbin", []string{"OTEL_RESOURCE_ATTRIBUTES=service.instance.id=" + name},
-			"gunicorn", "--bind", local(e.port(name)), "--workers", "1", "--threads", "8", "--worker-tmp-dir", e.dir(name), "httpbin:app")
+			"gunicorn", "--bind", local(e.port(name)), "--workers", "1", "--threads", "8",
+			"--worker-tmp-dir", e.dir(name), "httpbin:app")
 	}
 }
 
@@ -275,7 +313,8 @@ func feed(e *estate) command {
 func datasette(e *estate) command {
 	dir := e.dir("datasette")
 	return e.instrumented("datasette", "datasette", nil,
-		"datasette", "serve", dir+"/shop.db", "--host", "127.0.0.1", "--port", strconv.Itoa(e.port("datasette")), "--plugins-dir", dir+"/plugins")
+		"datasette", "serve", dir+"/shop.db", "--host", "127.0.0.1", "--port", strconv.Itoa(e.port("datasette")),
+		"--plugins-dir", dir+"/plugins")
 }
 
 // initDatasette writes the plugin and the database of Datasette.
@@ -296,13 +335,18 @@ func initDatasette(e *estate) ([]command, error) {
 }
 
 func kinto(e *estate) command {
-	return e.instrumented("kinto", "kinto", nil, "kinto", "start", "--ini", e.dir("kinto")+"/kinto.ini", "--port", strconv.Itoa(e.port("kinto")))
+	return e.instrumented("kinto", "kinto", nil, "kinto", "start", "--ini", e.dir("kinto")+"/kinto.ini",
+		"--port", strconv.Itoa(e.port("kinto")))
 }
 
 // migrateKinto creates the tables of Kinto.
 func migrateKinto(e *estate) ([]command, error) {
 	return []command{
-		{path: e.installed("kinto", "venv", "bin", "kinto"), args: []string{"migrate", "--ini", e.dir("kinto") + "/kinto.ini"}, env: e.environment},
+		{
+			path: e.installed("kinto", "venv", "bin", "kinto"),
+			args: []string{"migrate", "--ini", e.dir("kinto") + "/kinto.ini"},
+			env:  e.environment,
+		},
 	}, nil
 }
 
@@ -342,12 +386,16 @@ func initPostgresql(e *estate) ([]command, error) {
 			return nil, fmt.Errorf("give %s to the user of PostgreSQL: %w", dir, err)
 		}
 	}
-	return []command{e.postgresqlCommand("initdb", "-D", dir+"/data", "-U", "postgres", "-A", "trust", "--no-sync", "--no-locale", "-E", "UTF8")}, nil
+	return []command{e.postgresqlCommand("initdb", "-D", dir+"/data", "-U", "postgres", "-A", "trust",
+		"--no-sync", "--no-locale", "-E", "UTF8")}, nil
 }
 
 // psql returns a command that executes statements in a database, without a link.
 func (e *estate) psql(database string, statements ...string) command {
-	args := []string{"-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", strconv.Itoa(e.port("postgresql")), "-U", "postgres", "-d", database}
+	args := []string{
+		"-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", strconv.Itoa(e.port("postgresql")),
+		"-U", "postgres", "-d", database,
+	}
 	for _, s := range statements {
 		args = append(args, "-c", s)
 	}

@@ -39,7 +39,9 @@ const (
 )
 
 // storeLogin is the login of the account in Kinto.
-var storeLogin = map[string]string{"Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte("shop:estate-secret"))}
+var storeLogin = map[string]string{
+	"Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte("shop:estate-secret")),
+}
 
 // The content of the repository in the container registry.
 var (
@@ -75,8 +77,9 @@ func stored(prefix, format string, n int) func(*rand.Rand) request {
 // graphql returns a request with a query that contains two numbers.
 func graphql(format string) func(*rand.Rand) request {
 	return func(r *rand.Rand) request {
-		query, _ := json.Marshal(map[string]string{"query": fmt.Sprintf(format, 1+r.IntN(200), r.IntN(9000))}) // strings encode
-		return request{path: "/graphql", body: string(query)}
+		query := fmt.Sprintf(format, 1+r.IntN(200), r.IntN(9000))
+		body, _ := json.Marshal(map[string]string{"query": query}) // strings encode
+		return request{path: "/graphql", body: string(body)}
 	}
 }
 
@@ -140,7 +143,8 @@ var requestTypes = []requestType{
 		return request{path: "/npm/" + name + "/-/" + name + "-1.0.0.tgz"}
 	}},
 	{name: "graphql-customer", through: []string{"postgraphile", "postgresql"}, weight: 3, make: graphql(
-		"{ customerById(id: %d) { name city ordersByCustomerId(first: 5, offset: 0) { nodes { id cents status } } } allOrders(first: 3, condition: {cents: %d}) { totalCount } }")},
+		"{ customerById(id: %d) { name city ordersByCustomerId(first: 5, offset: 0) { nodes { id cents status } } } " +
+			"allOrders(first: 3, condition: {cents: %d}) { totalCount } }")},
 	{name: "graphql-update", through: []string{"postgraphile", "postgresql"}, weight: 2, make: graphql(
 		"mutation { updateOrderById(input: {id: %d, orderPatch: {cents: %d}}) { order { id cents } } }")},
 	{name: "image-manifest", through: []string{"registry", "redis"}, weight: 3, make: func(*rand.Rand) request {
@@ -351,7 +355,8 @@ func (l *load) objects() (list []request) {
 		return nil
 	}
 	put := func(path, data string, header map[string]string) {
-		list = append(list, request{method: http.MethodPut, path: path, body: `{"data":{` + data + `}}`, header: header})
+		list = append(list,
+			request{method: http.MethodPut, path: path, body: `{"data":{` + data + `}}`, header: header})
 	}
 	put("/store/v1/accounts/shop", `"password":"estate-secret"`, nil)
 	put("/store/v1/buckets/shop", "", storeLogin)
@@ -375,15 +380,25 @@ func (l *load) push(ctx context.Context) error {
 			return err
 		}
 		octets := map[string]string{"Content-Type": "application/octet-stream"}
-		if err := l.send(ctx, request{method: http.MethodPut, path: path + "&digest=" + digest(blob), body: string(blob), header: octets}, nil); err != nil {
+		err = l.send(ctx, request{
+			method: http.MethodPut,
+			path:   path + "&digest=" + digest(blob),
+			body:   string(blob),
+			header: octets,
+		}, nil)
+		if err != nil {
 			return err
 		}
 	}
-	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":%d},`+
+	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,`+
+		`"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":%d},`+
 		`"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":%q,"size":%d}]}`,
 		manifestType, digest(imageConfig), len(imageConfig), digest(imageLayer), len(imageLayer))
 	return l.send(ctx, request{
-		method: http.MethodPut, path: "/v2/shop/manifests/latest", body: manifest, header: map[string]string{"Content-Type": manifestType},
+		method: http.MethodPut,
+		path:   "/v2/shop/manifests/latest",
+		body:   manifest,
+		header: map[string]string{"Content-Type": manifestType},
 	}, nil)
 }
 

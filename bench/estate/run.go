@@ -50,8 +50,11 @@ func Run(ctx context.Context, o *Options) (_ *Report, err error) {
 	defer func() { err = errors.Join(err, r.close()) }()
 	x := &run{Options: o, ctx: ctx, log: newIncidentLog()}
 	x.estate = &estate{
-		environment: plainEnvironment(o.Environment), root: root, out: o.Out,
-		installer: &installer{cache: o.Cache, env: o.Environment, out: o.Out}, group: &group{logs: filepath.Join(root, "logs"), reaper: r},
+		environment: plainEnvironment(o.Environment),
+		root:        root,
+		out:         o.Out,
+		installer:   &installer{cache: o.Cache, env: o.Environment, out: o.Out},
+		group:       &group{logs: filepath.Join(root, "logs"), reaper: r},
 	}
 	if o.Record != "" {
 		if x.estate.group.logs, err = filepath.Abs(filepath.Join(o.Record, "logs")); err != nil {
@@ -221,7 +224,8 @@ func (x *run) fault(f *Fault) error {
 		return err
 	}
 	x.effect(c)
-	fmt.Fprintf(x.Out, "  %d requests, %d failed, mean %.0f ms, healthy %.0f ms\n", c.Requests, c.Failed, c.MeanMS, c.HealthyMeanMS)
+	fmt.Fprintf(x.Out, "  %d requests, %d failed, mean %.0f ms, healthy %.0f ms\n",
+		c.Requests, c.Failed, c.MeanMS, c.HealthyMeanMS)
 	return nil
 }
 

@@ -25,7 +25,7 @@ type Case struct {
 	StartUnixNano  int64    `json:"start_unix_nano"`
 	EndUnixNano    int64    `json:"end_unix_nano"`
 	Raised         bool     `json:"raised"`
-	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window to the first incident; nil if not raised
+	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window to the first incident, or nil
 	RankService    *int     `json:"rank_service"`     // among the distinct services of that incident; nil if absent
 	Suspects       []string `json:"suspects"`         // the distinct services of that incident; not nil
 	Requests       int      `json:"requests"`         // sent in the window through the faulty service
@@ -50,7 +50,7 @@ type Report struct {
 	Top1           float64    `json:"top1"`            // the right service is the first suspect
 	Top3           float64    `json:"top3"`            // or among the first three
 	FalseIncidents int        `json:"false_incidents"` // outside of all windows, or not the first one of its window
-	HealthyHours   float64    `json:"healthy_hours"`   // after the learning period, outside of all windows and their grace
+	HealthyHours   float64    `json:"healthy_hours"`   // after learning, outside of all windows and their grace
 	False          []Incident `json:"false"`           // not nil
 	Changing       []Incident `json:"changing"`        // while the programs started again with other addresses; not nil
 	Skipped        []Skipped  `json:"skipped"`         // not nil

@@ -17,7 +17,12 @@ func at(seconds int64) int64 { return seconds * time.Second.Nanoseconds() }
 // faultAt returns a case whose window is [start, end), in seconds.
 func faultAt(name, service string, start, end int64, accept ...string) Case {
 	return Case{
-		Name: name, Fault: latency, Target: Target{Service: service}, StartUnixNano: at(start), EndUnixNano: at(end), accept: append(accept, service),
+		Name:          name,
+		Fault:         latency,
+		Target:        Target{Service: service},
+		StartUnixNano: at(start),
+		EndUnixNano:   at(end),
+		accept:        append(accept, service),
 	}
 }
 
@@ -46,7 +51,8 @@ func TestScoreWindows(t *testing.T) {
 			l.add(at(x.opened+1), []Incident{{ID: "1", Opened: at(x.opened), Suspects: suspects("cart")}}, cases)
 			r := l.score(cases, period{}, time.Unix(0, 0), time.Unix(1000, 0))
 			if r.Cases[0].Raised != x.raised || r.FalseIncidents == 1 == x.raised {
-				t.Errorf("raised %t with %d false incidents, want raised %t", r.Cases[0].Raised, r.FalseIncidents, x.raised)
+				t.Errorf("raised %t with %d false incidents, want raised %t",
+					r.Cases[0].Raised, r.FalseIncidents, x.raised)
 			}
 			if got, want := r.HealthyHours, (1000-240.)/3600; got < want-1e-9 || got > want+1e-9 {
 				t.Errorf("%g healthy hours, want %g", got, want)
@@ -88,7 +94,10 @@ func TestScoreClosed(t *testing.T) {
 // The first incident of a window is judged, and further ones are false. A database may be named by any of its names,
 // with or without its address.
 func TestScoreRank(t *testing.T) {
-	cases := []Case{faultAt("a", "cart", 100, 280), faultAt("b", "kinto", 1000, 1180, postgresNames...), faultAt("c", "cart", 2000, 2180)}
+	cases := []Case{
+		faultAt("a", "cart", 100, 280), faultAt("b", "kinto", 1000, 1180, postgresNames...),
+		faultAt("c", "cart", 2000, 2180),
+	}
 	cases[2].Addresses, cases[2].Seen = "ip", "well"
 	l := newIncidentLog()
 	l.add(at(3000), []Incident{
@@ -102,7 +111,8 @@ func TestScoreRank(t *testing.T) {
 		t.Errorf("got %+v, want ranks 4 and 1, and the last one not raised", r.Cases)
 	}
 	if r.Raised != 2./3 || r.Top1 != 1./3 || r.Top3 != 1./3 || r.FalseIncidents != 2 {
-		t.Errorf("raised %g, first %g, in three %g, %d false; want 2/3, 1/3, 1/3, 2", r.Raised, r.Top1, r.Top3, r.FalseIncidents)
+		t.Errorf("raised %g, first %g, in three %g, %d false; want 2/3, 1/3, 1/3, 2",
+			r.Raised, r.Top1, r.Top3, r.FalseIncidents)
 	}
 	var table strings.Builder
 	if err := r.Table(&table); err != nil {
@@ -110,7 +120,8 @@ func TestScoreRank(t *testing.T) {
 	}
 	for _, want := range []string{
 		"raised 67 %, first 33 %, in three 33 % of 3 faults; 2 false incidents", "nothing happened", "200 s",
-		"miss: c (by ip): not raised; 0 of 0 requests failed, mean 0 ms, healthy 0 ms; sibyl on cart: well", "open before: nothing happened",
+		"miss: c (by ip): not raised; 0 of 0 requests failed, mean 0 ms, healthy 0 ms; sibyl on cart: well",
+		"open before: nothing happened",
 	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &table)
@@ -125,7 +136,8 @@ func TestScoreQuiet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"cases":[],"raised":0,"top1":0,"top3":0,"false_incidents":0,"healthy_hours":2,"false":[],"changing":[],"skipped":[],"requests":0,"failed_healthy":0}`
+	want := `{"cases":[],"raised":0,"top1":0,"top3":0,"false_incidents":0,"healthy_hours":2,` +
+		`"false":[],"changing":[],"skipped":[],"requests":0,"failed_healthy":0}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
@@ -133,7 +145,11 @@ func TestScoreQuiet(t *testing.T) {
 
 func TestEffect(t *testing.T) {
 	var c Case
-	c.effect([]sent{{took: 60 * time.Millisecond, ok: true}, {took: 10 * time.Millisecond}, {took: 20 * time.Millisecond, ok: true}}, nil)
+	c.effect([]sent{
+		{took: 60 * time.Millisecond, ok: true},
+		{took: 10 * time.Millisecond},
+		{took: 20 * time.Millisecond, ok: true},
+	}, nil)
 	if c.Requests != 3 || c.Failed != 1 || c.MeanMS != 30 || c.HealthyMeanMS != 0 {
 		t.Errorf("got %+v, want 3 requests, 1 failed, mean 30 ms, healthy 0 ms", c)
 	}
@@ -155,7 +171,12 @@ func TestIncidents(t *testing.T) {
 	defer server.Close()
 	s := &sibyl{api: strings.TrimPrefix(server.URL, "http://")}
 	got, err := s.incidents(t.Context())
-	want := []Incident{{ID: "i1", Opened: 5e9, Sentence: "slow", Suspects: []Suspect{{Service: "cart", Operation: "GET /cart", Score: 0.5}}}}
+	want := []Incident{{
+		ID:       "i1",
+		Opened:   5e9,
+		Sentence: "slow",
+		Suspects: []Suspect{{Service: "cart", Operation: "GET /cart", Score: 0.5}},
+	}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}

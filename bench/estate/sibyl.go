@@ -24,7 +24,8 @@ func startSibyl(ctx context.Context, g *group, program, dataDir string, environm
 	p, err := g.start(command{
 		name: sibylName, path: program, env: environment,
 		args: []string{
-			"serve", "--data-dir", dataDir, "--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0", "--log-format", "json",
+			"serve", "--data-dir", dataDir, "--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0",
+			"--otlp-http", "127.0.0.1:0", "--log-format", "json",
 		},
 	})
 	if err != nil {

@@ -74,20 +74,30 @@ func stubOrigin(e *estate) error {
 		file := "/" + name + "/-/" + name + "-1.0.0.tgz"
 		stubs[name] = stub{
 			Request: map[string]any{"method": "GET", "urlPath": "/" + name},
-			Response: map[string]any{"status": 200, "headers": map[string]string{"Content-Type": "application/json"}, "jsonBody": map[string]any{
-				"name": name, "dist-tags": map[string]string{"latest": "1.0.0"},
-				"versions": map[string]any{"1.0.0": map[string]any{
-					"name": name, "version": "1.0.0",
-					"dist": map[string]string{
-						"shasum":  hex.EncodeToString(sum[:]),
-						"tarball": "http://" + e.address("verdaccio", "npm-origin") + file,
-					},
-				}},
-			}},
+			Response: map[string]any{
+				"status":  200,
+				"headers": map[string]string{"Content-Type": "application/json"},
+				"jsonBody": map[string]any{
+					"name":      name,
+					"dist-tags": map[string]string{"latest": "1.0.0"},
+					"versions": map[string]any{"1.0.0": map[string]any{
+						"name":    name,
+						"version": "1.0.0",
+						"dist": map[string]string{
+							"shasum":  hex.EncodeToString(sum[:]),
+							"tarball": "http://" + e.address("verdaccio", "npm-origin") + file,
+						},
+					}},
+				},
+			},
 		}
 		stubs[name+"-archive"] = stub{
-			Request:  map[string]any{"method": "GET", "urlPath": file},
-			Response: map[string]any{"status": 200, "headers": map[string]string{"Content-Type": "application/octet-stream"}, "base64Body": archive.Bytes()},
+			Request: map[string]any{"method": "GET", "urlPath": file},
+			Response: map[string]any{
+				"status":     200,
+				"headers":    map[string]string{"Content-Type": "application/octet-stream"},
+				"base64Body": archive.Bytes(),
+			},
 		}
 	}
 	return e.writeStubs("npm-origin", stubs)

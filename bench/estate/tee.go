@@ -39,7 +39,12 @@ func startTee(to, dir string) (*tee, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tee{to: "http://" + to, client: &http.Client{Timeout: 30 * time.Second}, recorder: r, served: make(chan struct{})}
+	t := &tee{
+		to:       "http://" + to,
+		client:   &http.Client{Timeout: 30 * time.Second},
+		recorder: r,
+		served:   make(chan struct{}),
+	}
 	if t.listener, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil { //nolint:noctx // it does not block
 		return nil, errors.Join(err, r.close())
 	}
@@ -195,7 +200,8 @@ func (r *recorder) close() error {
 // recordCase appends a labelled fault to the cases of a recording.
 func recordCase(dir string, c *Case) error {
 	return appendJSON(filepath.Join(dir, recorded.CasesName), map[string]any{
-		"name": c.Name, "fault": c.Fault, "start_unix_nano": c.StartUnixNano, "end_unix_nano": c.EndUnixNano, "target": c.Target,
+		"name": c.Name, "fault": c.Fault, "start_unix_nano": c.StartUnixNano,
+		"end_unix_nano": c.EndUnixNano, "target": c.Target,
 	})
 }
 

@@ -66,7 +66,8 @@ func TestTee(t *testing.T) {
 		{spanRequest(t, "cart", 1, 21), "", "", 200},
 		{spanRequest(t, "cart", 3, 30), "", "yes", 503},
 	} {
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+x.listener.Addr().String()+"/v1/traces", bytes.NewReader(q.body))
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+x.listener.Addr().String()+"/v1/traces", bytes.NewReader(q.body))
 		r.Header.Set("Content-Encoding", q.encoding)
 		r.Header.Set("Broken", q.broken)
 		answer, err := http.DefaultClient.Do(r)

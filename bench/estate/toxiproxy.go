@@ -31,7 +31,8 @@ type toxic struct {
 
 // open creates a link that listens on the address listen and forwards to upstream.
 func (t *toxiproxy) open(ctx context.Context, name, listen, upstream string) error {
-	return t.send(ctx, http.MethodPost, "/proxies", map[string]any{"name": name, "listen": listen, "upstream": upstream, "enabled": true})
+	return t.send(ctx, http.MethodPost, "/proxies",
+		map[string]any{"name": name, "listen": listen, "upstream": upstream, "enabled": true})
 }
 
 // disturb adds a toxic to a link.

@@ -14,8 +14,8 @@ func (p *process) controlCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "control",
 		Short: "Time until plans reach many agents, and their cost to the server",
-		Long: `Starts sibyl serve with a temporary data directory, and connects agents to it from this process. Both share the machine. Each agent
-uses a file descriptor in either process.`,
+		Long: `Starts sibyl serve with a temporary data directory, and connects agents to it from this process. Both
+share the machine. Each agent uses a file descriptor in either process.`,
 		Example: "  sibylbench control\n  sibylbench control --agents 1000 -o json",
 		Args:    cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {

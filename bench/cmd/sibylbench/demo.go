@@ -44,23 +44,24 @@ type demoFlags struct {
 }
 
 func (p *process) demoCommand() *cobra.Command {
-	names := slices.Concat([]string{"random"}, demoFaultNames(shop.AllFaults()), demoFaultNames(shop.JavaFaults()), []string{string(shop.None)})
+	names := slices.Concat([]string{"random"}, demoFaultNames(shop.AllFaults()), demoFaultNames(shop.JavaFaults()),
+		[]string{string(shop.None)})
 	f := &demoFlags{fault: cli.NewChoice(names...), output: cli.NewChoice("text", "table", "json")}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch Sibyl find a fault in a running application",
-		Long: `Starts a shop of eight services, customers who use it, and Sibyl, each in a process of its own, on the loopback
-interface. After half a minute it injects a fault into the shop and prints the story of its incident: the sentence with a
-link to its page, enabled tracepoints with their evidence, and the location of the fault. Then everything keeps running
-until Ctrl-C. Sibyl runs with its default settings.
+		Long: `Starts a shop of eight services, customers who use it, and Sibyl, each in a process of its own, on the
+loopback interface. After half a minute it injects a fault into the shop and prints the story of its incident: the
+sentence with a link to its page, enabled tracepoints with their evidence, and the location of the fault. Then
+everything keeps running until Ctrl-C. Sibyl runs with its default settings.
 
-Web UI and API are at the usual address of sibyl serve, so that commands such as sibyl incidents ask this server, or at a free port
-if something listens there, or with --headless.
+Web UI and API are at the usual address of sibyl serve, so that commands such as sibyl incidents ask this server, or at
+a free port if something listens there, or with --headless.
 
 Data is deleted at the end, unless --data-dir names a directory.
 
-With --seeds it runs a series of demos in sequence, about four minutes each: every fault with each seed. The table has medians and worst
-values. As JSON, each result is printed on a line of its own at the end of its run.`,
+With --seeds it runs a series of demos in sequence, about four minutes each: every fault with each seed. The table has
+medians and worst values. As JSON, each result is printed on a line of its own at the end of its run.`,
 		Example: `  sibylbench demo                                  one fault, chosen at random
   sibylbench demo --fault lock --seed 3
   sibylbench demo --headless --exit-when-located --fault disk --seed 1 -o json
@@ -71,10 +72,14 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 	f.fault.Flag(c, "fault", "", "fault to inject; those of Java need --jvm")
 	f.output.Flag(c, "output", "o", "format of the result")
 	c.Flags().Uint64Var(&f.demo.Seed, "seed", 0, "seed of the customers, the fault and its location; 0: from the clock")
-	c.Flags().BoolVar(&f.headless, "headless", false, "print progress to standard error, and only the result to standard output")
-	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false, "exit with the answer, or with exit code 1 after the timeout")
-	c.Flags().BoolVar(&f.kernel, "kernel", false, "run the kernel agent, too, which finds what threads wait for; default: if it can observe processes here (Linux, root), but not in a series")
-	c.Flags().BoolVar(&f.jvm, "jvm", false, "run the catalog as a Spring Boot service, with faults in its methods; needs a JDK and Maven")
+	c.Flags().BoolVar(&f.headless, "headless", false,
+		"print progress to standard error, and only the result to standard output")
+	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false,
+		"exit with the answer, or with exit code 1 after the timeout")
+	c.Flags().BoolVar(&f.kernel, "kernel", false, "run the kernel agent, too, which finds what threads wait for; "+
+		"default: if it can observe processes here (Linux, root), but not in a series")
+	c.Flags().BoolVar(&f.jvm, "jvm", false,
+		"run the catalog as a Spring Boot service, with faults in its methods; needs a JDK and Maven")
 	healthyFlags(c, &f.demo, defaultLearning)
 	c.Flags().DurationVar(&f.demo.Hold, "hold", 0, "time to go on after the answer, to see further incidents")
 	c.Flags().DurationVar(&f.demo.Timeout, "timeout", defaultTimeout, "longest time from the fault to the answer")
@@ -103,7 +108,8 @@ func (f *demoFlags) kernelAgent(given bool) demo.Kernel {
 // healthyFlags defines the flags for the time before the fault.
 func healthyFlags(c *cobra.Command, o *demo.Options, learning time.Duration) {
 	c.Flags().DurationVar(&o.Learning, "learning", learning, "healthy time before the fault")
-	c.Flags().DurationVar(&o.Past, "past", defaultPast, "time before the demo that Sibyl sees as well, made of the first requests; incidents need it")
+	c.Flags().DurationVar(&o.Past, "past", defaultPast,
+		"time before the demo that Sibyl sees as well, made of the first requests; incidents need it")
 }
 
 // demo runs a single demo, or a series.
@@ -208,7 +214,8 @@ func (f *demoFlags) checkFault() error {
 		return nil
 	}
 	if f.jvm {
-		return cli.Usagef("--fault: with --jvm the faults are %s", strings.Join(demoFaultNames(shop.JavaFaults()), ", "))
+		return cli.Usagef("--fault: with --jvm the faults are %s",
+			strings.Join(demoFaultNames(shop.JavaFaults()), ", "))
 	}
 	return cli.Usagef("--fault: %s needs --jvm", fault)
 }
@@ -269,7 +276,8 @@ func checkDemo(o *demo.Options) error {
 	case o.Learning <= 0:
 		return cli.Usagef("--learning must be above 0")
 	case o.Past > 0 && o.Learning < demo.LeastRecording:
-		return cli.Usagef("--learning must be at least %s, of which the past is made; or use --past 0", demo.LeastRecording)
+		return cli.Usagef("--learning must be at least %s, of which the past is made; or use --past 0",
+			demo.LeastRecording)
 	}
 	return nil
 }
@@ -292,11 +300,18 @@ func (p *process) demoProcesses() []*cobra.Command {
 			RunE: func(c *cobra.Command, _ []string) error { return shop.Run(c.Context(), p.in, p.out) },
 		},
 		{
-			Use: shop.NeighbourCommand, Hidden: true, Args: cobra.ExactArgs(1), Short: "Take a CPU from a process of the demo's shop",
-			RunE: func(c *cobra.Command, args []string) error { return shop.Disturb(c.Context(), p.in, args[0]) },
+			Use:    shop.NeighbourCommand,
+			Hidden: true,
+			Args:   cobra.ExactArgs(1),
+			Short:  "Take a CPU from a process of the demo's shop",
+			RunE:   func(c *cobra.Command, args []string) error { return shop.Disturb(c.Context(), p.in, args[0]) },
 		},
 		{
-			Use: demo.SupervisedCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(2), Short: "Run a program until the end of standard input",
+			Use:                demo.SupervisedCommand,
+			Hidden:             true,
+			DisableFlagParsing: true,
+			Args:               cobra.MinimumNArgs(2),
+			Short:              "Run a program until the end of standard input",
 			RunE: func(c *cobra.Command, args []string) error {
 				return demo.Supervise(c.Context(), p.in, p.err, args[0], args[1], args[2:]...)
 			},

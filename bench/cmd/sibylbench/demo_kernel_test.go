@@ -18,7 +18,8 @@ func TestDemoKernel(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	got := kernelDemo(t, cli.ExitError, "--fault=dns", "--learning=3s", "--past=0", "--timeout=1s")
-	if got.Wait != nil || len(got.ExpectedWaits) != 1 || got.ExpectedWaits[0] != "dns" || got.Requests == 0 || got.Failed > 0 {
+	if got.Wait != nil || len(got.ExpectedWaits) != 1 || got.ExpectedWaits[0] != "dns" || got.Requests == 0 ||
+		got.Failed > 0 {
 		t.Errorf("%+v; want successful requests, and no explanation within a second", got)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

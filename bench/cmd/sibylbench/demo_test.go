@@ -64,16 +64,19 @@ func sibylbench(t *testing.T, args ...string) result {
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	r := sibylbench(t, "demo", "--headless", "--exit-when-located", "--fault=lock", "--seed=1", "--learning=3s", "--past=0", "--timeout=1s", "-o=json")
+	r := sibylbench(t, "demo", "--headless", "--exit-when-located", "--fault=lock", "--seed=1", "--learning=3s",
+		"--past=0", "--timeout=1s", "-o=json")
 	var got demo.Result
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitError {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
 	}
 	want := shop.Edge{Service: "reviews", Operation: "cache.touch"}
-	if got.Fault != shop.Lock || got.Located || got.Correct || got.Expected == nil || *got.Expected != want || got.Seconds < 1 || got.Seed != 1 {
+	if got.Fault != shop.Lock || got.Located || got.Correct || got.Expected == nil || *got.Expected != want ||
+		got.Seconds < 1 || got.Seed != 1 {
 		t.Errorf("%s; want seed 1 of lock, at %v, not located", r.out, want)
 	}
-	if got.Tracepoints < 150 || got.Requests == 0 || got.Failed > 0 || got.EnabledEver+got.EnabledPeak+got.RemainingEnabled > 0 {
+	if got.Tracepoints < 150 || got.Requests == 0 || got.Failed > 0 ||
+		got.EnabledEver+got.EnabledPeak+got.RemainingEnabled > 0 {
 		t.Errorf("%s; want successful requests, at least 150 tracepoints, none enabled", r.out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -87,7 +90,11 @@ func TestDemoSeries(t *testing.T) {
 	if r.code != cli.ExitOK || !strings.Contains(r.out, "none   1 of 1") {
 		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 	}
-	for _, args := range [][]string{{"--seeds=1", "--faults=flood"}, {"--seeds=1", "--first-seed=0"}, {"--learning=1s"}} {
+	for _, args := range [][]string{
+		{"--seeds=1", "--faults=flood"},
+		{"--seeds=1", "--first-seed=0"},
+		{"--learning=1s"},
+	} {
 		if r := sibylbench(t, append([]string{"demo"}, args...)...); r.code != cli.ExitUsage {
 			t.Errorf("%q: exit code %d, %s", args, r.code, r.err)
 		}
@@ -104,10 +111,12 @@ func TestOverhead(t *testing.T) {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
 	}
 	none, all := got.Loads[0], got.Loads[2]
-	if none.On != demo.Nothing || none.Tracepoints > 0 || none.ExtraSpans > 0 || none.Throughput.Ratio != 1 || none.P99.Median <= 0 {
+	if none.On != demo.Nothing || none.Tracepoints > 0 || none.ExtraSpans > 0 || none.Throughput.Ratio != 1 ||
+		none.P99.Median <= 0 {
 		t.Errorf("no tracepoints enabled: %s", r.out)
 	}
-	if all.On != demo.Everything || all.Tracepoints < 150 || all.ExtraSpans < 5 || all.Throughput.Median <= 0 || all.CPU.Ratio <= 0 {
+	if all.On != demo.Everything || all.Tracepoints < 150 || all.ExtraSpans < 5 || all.Throughput.Median <= 0 ||
+		all.CPU.Ratio <= 0 {
 		t.Errorf("all tracepoints enabled: %s", r.out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -20,17 +20,18 @@ func (p *process) estateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "estate",
 		Short: "Incidents of faults in third-party programs",
-		Long: `Installs third-party programs with official OpenTelemetry instrumentation below a cache folder, runs them on the loopback interface behind a
-gateway, and sends them requests. Then it injects faults, one at a time: latency, jitter and resets of links; little CPU for a process;
-pauses of one instance of several; locks in a database; errors of a service; a killed process. Seeds determine order and strength.
+		Long: `Installs third-party programs with official OpenTelemetry instrumentation below a cache folder, runs
+them on the loopback interface behind a gateway, and sends them requests. Then it injects faults, one at a time:
+latency, jitter and resets of links; little CPU for a process; pauses of one instance of several; locks in a database;
+errors of a service; a killed process. Seeds determine order and strength.
 
-sibyl serve runs with its default settings and is judged by its incidents. An incident counts for a fault if it opens in the window of
-the fault or within 60 s after it. All others are false, including further ones in one window. Suspects are judged 60 s after the window, or as they stood when the incident
-closed.
+sibyl serve runs with its default settings and is judged by its incidents. An incident counts for a fault if it opens
+in the window of the fault or within 60 s after it. All others are false, including further ones in one window.
+Suspects are judged 60 s after the window, or as they stood when the incident closed.
 
-It needs go, python3, node with npm, and java with mvn, and installs from their package registries. PostgreSQL and Redis are those of
-the system, or Debian's packages, unpacked below the cache. It skips programs that cannot be installed, and prints the reason. No
-program runs after the end.`,
+It needs go, python3, node with npm, and java with mvn, and installs from their package registries. PostgreSQL and
+Redis are those of the system, or Debian's packages, unpacked below the cache. It skips programs that cannot be
+installed, and prints the reason. No program runs after the end.`,
 		Example: `  sibylbench estate --faults 20
   sibylbench estate --quiet 2h                 no faults: every incident is false
   sibylbench estate --faults 8 --window 2m --record recording/ -o json`,
@@ -54,15 +55,18 @@ program runs after the end.`,
 	}
 	output.Flag(c, "output", "o", "format of the result")
 	flags := c.Flags()
-	flags.StringVar(&o.Cache, "cache", "", "folder of the installed programs; empty: sibylbench in the user's cache folder")
+	flags.StringVar(&o.Cache, "cache", "",
+		"folder of the installed programs; empty: sibylbench in the user's cache folder")
 	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the faults and the requests")
 	flags.IntVar(&o.Faults, "faults", 20, "number of faults")
-	flags.DurationVar(&o.Learn, "learn", time.Hour, "healthy time before the first fault; within the first hour only large changes raise incidents")
+	flags.DurationVar(&o.Learn, "learn", time.Hour,
+		"healthy time before the first fault; within the first hour only large changes raise incidents")
 	flags.DurationVar(&o.Window, "window", 3*time.Minute, "duration of a fault")
 	flags.DurationVar(&o.Between, "between", 6*time.Minute, "healthy time after a fault")
 	flags.DurationVar(&o.Quiet, "quiet", 0, "healthy time instead of faults; 0: faults")
 	flags.Float64Var(&o.Rate, "rate", o.Rate, "requests per second")
-	flags.StringVar(&o.Record, "record", "", "folder for a recording of traces and faults, which localize --recorded and sibyl backtest read; empty: none")
+	flags.StringVar(&o.Record, "record", "",
+		"folder for a recording of traces and faults, which localize --recorded and sibyl backtest read; empty: none")
 	flags.StringSliceVar(&o.Only, "only", nil, "programs to run, with those that they call; empty: all")
 	return c
 }
@@ -102,7 +106,10 @@ func (p *process) estatePrograms(o *estate.Options) (err error) {
 // estateProcesses returns the hidden command that kills the programs of an estate whose process died.
 func (p *process) estateProcesses() *cobra.Command {
 	return &cobra.Command{
-		Use: estate.ReaperCommand, Hidden: true, Args: cobra.ExactArgs(1), Short: "Kill the programs of an estate at the end of standard input",
-		RunE: func(_ *cobra.Command, args []string) error { return estate.Reap(p.in, args[0]) },
+		Use:    estate.ReaperCommand,
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		Short:  "Kill the programs of an estate at the end of standard input",
+		RunE:   func(_ *cobra.Command, args []string) error { return estate.Reap(p.in, args[0]) },
 	}
 }

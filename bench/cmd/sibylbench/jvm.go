@@ -20,14 +20,15 @@ func (p *process) jvmCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "jvm",
 		Short: "Cost and use of the agent for the JVM",
-		Long: `Runs the Spring Boot service of sibylbench demo --jvm in five configurations at once: without agents, twice with OpenTelemetry's Java
-agent, and with Sibyl's agent beside it, steered by sibyl serve with default settings, or with all tracepoints enabled. Customers send
-each request to all of them, in random order. Sibyl first looks for the reasons of latencies that vary without a fault. After a healthy
-time without tracepoints, a fault is injected into all of them, which Sibyl has to locate, and is then removed. Each run has new JVMs
-and the next fault.
+		Long: `Runs the Spring Boot service of sibylbench demo --jvm in five configurations at once: without agents,
+twice with OpenTelemetry's Java agent, and with Sibyl's agent beside it, steered by sibyl serve with default settings,
+or with all tracepoints enabled. Customers send each request to all of them, in random order. Sibyl first looks for the
+reasons of latencies that vary without a fault. After a healthy time without tracepoints, a fault is injected into all
+of them, which Sibyl has to locate, and is then removed. Each run has new JVMs and the next fault.
 
-Prints the answers, the tracepoints that Sibyl enabled, and CPU time of the JVM per request and response times: medians of windows, and
-of their ratios to OpenTelemetry's agent in the same window, with 95 % intervals. Measurements need Linux.`,
+Prints the answers, the tracepoints that Sibyl enabled, and CPU time of the JVM per request and response times:
+medians of windows, and of their ratios to OpenTelemetry's agent in the same window, with 95 % intervals. Measurements
+need Linux.`,
 		Example: "  sibylbench jvm --runs 10\n  sibylbench jvm --runs 1 --faults java-lock -o json",
 		Args:    cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -58,7 +59,8 @@ of their ratios to OpenTelemetry's agent in the same window, with 95 % intervals
 	c.Flags().StringSliceVar(&faults, "faults", faults, "faults of the runs, in turn")
 	c.Flags().IntVar(&o.Runs, "runs", 10, "number of runs")
 	c.Flags().DurationVar(&o.Window, "window", 10*time.Second, "time in which the configurations are compared")
-	c.Flags().DurationVar(&o.Search, "search", 15*time.Minute, "longest time for Sibyl to find the reasons of latencies that vary without a fault")
+	c.Flags().DurationVar(&o.Search, "search", 15*time.Minute,
+		"longest time for Sibyl to find the reasons of latencies that vary without a fault")
 	c.Flags().DurationVar(&o.Well, "well", 2*time.Minute, "time measured before the fault, once Sibyl has searched")
 	c.Flags().DurationVar(&o.Back, "back", time.Minute, "time measured after the fault")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of the first run")

@@ -39,7 +39,8 @@ func TestDemoJVM(t *testing.T) {
 	needJava(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	r := sibylbench(t, "demo", "--jvm", "--headless", "--exit-when-located", "--fault=java-method", "--seed=2", "-o=json")
+	r := sibylbench(t, "demo", "--jvm", "--headless", "--exit-when-located", "--fault=java-method", "--seed=2",
+		"-o=json")
 	var got demo.Result
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitOK {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
@@ -61,9 +62,11 @@ func TestJVM(t *testing.T) {
 	needJava(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	r := sibylbench(t, "jvm", "--runs=1", "--faults=java-lock", "--learning=3s", "--past=0", "--timeout=1s", "--window=3s", "--search=1s", "--well=1s", "--back=1s", "-o=json")
+	r := sibylbench(t, "jvm", "--runs=1", "--faults=java-lock", "--learning=3s", "--past=0", "--timeout=1s",
+		"--window=3s", "--search=1s", "--well=1s", "--back=1s", "-o=json")
 	var got demo.JVMReport
-	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitOK || len(got.Runs) != 1 || len(got.Phases) != 5 {
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitOK || len(got.Runs) != 1 ||
+		len(got.Phases) != 5 {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
 	}
 	for _, p := range got.Phases {

@@ -53,26 +53,31 @@ type localizeFlags struct {
 }
 
 func (p *process) localizeCommand() *cobra.Command {
-	f := &localizeFlags{output: cli.NewChoice("table", "json", "csv", "svg"), baseline: cli.NewChoice(recorded.Baselines()...)}
+	f := &localizeFlags{
+		output:   cli.NewChoice("table", "json", "csv", "svg"),
+		baseline: cli.NewChoice(recorded.Baselines()...),
+	}
 	c := &cobra.Command{
 		Use:   "localize",
 		Short: "Accuracy on simulated or recorded faults",
 		Long: `Measures how accurately Sibyl locates the causes of faults.
 
---sim, the default, runs seeded simulated applications with one fault each against the engine, epoch by epoch. The applications emit
-only spans of enabled tracepoints, and the engine's plan applies to the requests of the next epoch. Problems and incidents raised
-before the fault are false; --faults none --healthy 24h has nothing else.
+--sim, the default, runs seeded simulated applications with one fault each against the engine, epoch by epoch. The
+applications emit only spans of enabled tracepoints, and the engine's plan applies to the requests of the next epoch.
+Problems and incidents raised before the fault are false; --faults none --healthy 24h has nothing else.
 
---recorded DIR reads traces with labelled faults: DIR/` + recorded.TracesName + ` (also .gz, .zst) and DIR/` + recorded.CasesName + `, one fault
-a line: {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service", "operation"?, "detail"?}}. For each fault it ranks
-all services by the difference between the traces of that window and those outside of all windows, and looks up the label: the line
-"told". The line "noticed" is a backtest, as by sibyl backtest, which is not told the windows. It plays one stream: healthy traces for
---learn, then each window, followed by healthy traces for --between. Healthy traces are repeated as needed. With --pairs, the line
-"two at once" is the same with the traces of two windows laid over each other: random pairs of faults that were noticed alone.
+--recorded DIR reads traces with labelled faults: DIR/` + recorded.TracesName + ` (also .gz, .zst)
+and DIR/` + recorded.CasesName + `, one fault a line: {"name", "fault", "start_unix_nano", "end_unix_nano",
+"target": {"service", "operation"?, "detail"?}}. For each fault it ranks all services by the difference between the
+traces of that window and those outside of all windows, and looks up the label: the line "told". The line "noticed" is a
+backtest, as by sibyl backtest, which is not told the windows. It plays one stream: healthy traces for --learn, then
+each window, followed by healthy traces for --between. Healthy traces are repeated as needed. With --pairs, the line
+"two at once" is the same with the traces of two windows laid over each other: random pairs of faults that were noticed
+alone.
 
---recorded DIR --choose also hides all spans except the baseline. The engine learns from the traces outside of all windows. Then each
-window runs against it, epoch by epoch, with only the spans of enabled tracepoints. A case counts if the labelled place is ranked first
-by the visible spans. The strategy "none" has only the baseline.`,
+--recorded DIR --choose also hides all spans except the baseline. The engine learns from the traces outside of all
+windows. Then each window runs against it, epoch by epoch, with only the spans of enabled tracepoints. A case counts if
+the labelled place is ranked first by the visible spans. The strategy "none" has only the baseline.`,
 		Example: `  sibylbench localize --seeds 10 --faults lock,disk
   sibylbench localize --recorded cases/ -o json
   sibylbench localize --recorded cases/ --choose --strategies adaptive,random`,
@@ -97,20 +102,25 @@ by the visible spans. The strategy "none" has only the baseline.`,
 	f.output.Flag(c, "output", "o", "format")
 	flags := c.Flags()
 	flags.StringVar(&f.recorded, "recorded", "", "directory with recorded traces and labelled faults")
-	flags.DurationVar(&f.learn, "learn", 30*time.Minute, "with --recorded: healthy traces before the first window of the stream")
-	flags.DurationVar(&f.between, "between", 6*time.Minute, "with --recorded: healthy traces after each window of the stream")
+	flags.DurationVar(&f.learn, "learn", 30*time.Minute,
+		"with --recorded: healthy traces before the first window of the stream")
+	flags.DurationVar(&f.between, "between", 6*time.Minute,
+		"with --recorded: healthy traces after each window of the stream")
 	flags.IntVar(&f.pairs, "pairs", 0, "with --recorded: number of pairs of faults at once to play")
 	flags.BoolVar(&f.choose, "choose", false, "with --recorded: hide spans until the engine enables their tracepoint")
 	f.baseline.Flag(c, "baseline", "", "with --choose: spans that are always visible")
 	flags.IntVar(&f.slices, "slices", 72, "with --choose: most epochs of a case")
 	flags.BoolVar(&f.sim, "sim", true, "run simulated applications")
 	flags.Uint64Var(&f.seeds, "seeds", 3, "simulated applications for each fault")
-	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "first seed; seeds below 1 000 are for tuning; with --recorded, the seed of random strategies and pairs")
+	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000,
+		"first seed; seeds below 1 000 are for tuning; with --recorded, the seed of random strategies and pairs")
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "tracepoints of each simulated application")
-	flags.IntVar(&f.services, "services", 0, "services of each simulated application; 0: one for 60 tracepoints, at least 5")
+	flags.IntVar(&f.services, "services", 0,
+		"services of each simulated application; 0: one for 60 tracepoints, at least 5")
 	flags.BoolVar(&f.callers, "unknown-callers", false, "agents do not know which functions call which, as in Java")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "simulated faults")
-	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "search strategies, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
+	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies},
+		"search strategies, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
 	flags.DurationVar(&f.healthy, "healthy", time.Minute, "simulated time without a fault, after the learning period")
 	flags.Float64Var(&f.explore, "explore", 0, "fraction of the requests with all tracepoints enabled, at most 0.1")
 	flags.IntVar(&f.workers, "players", runtime.GOMAXPROCS(0), "concurrent simulations")
@@ -149,7 +159,8 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	n := cli.NewNotices("sibylbench", p.err)
 	options := f.input.Options(p.in, n)
 	options.Keys = keys
-	set, err := recorded.Read(c.Context(), f.recorded, recorded.Options{Input: options, Path: f.path.Options(), Keep: f.choose, KeepAll: !f.choose})
+	set, err := recorded.Read(c.Context(), f.recorded,
+		recorded.Options{Input: options, Path: f.path.Options(), Keep: f.choose, KeepAll: !f.choose})
 	n.Close()
 	if err != nil {
 		return err
@@ -187,7 +198,9 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 }
 
 // notice plays the streams of set, and sets report.Noticed and, with --pairs, report.Pairs.
-func (f *localizeFlags) notice(ctx context.Context, set *recorded.Set, report *recorded.Report, o backtest.Options) (err error) {
+func (f *localizeFlags) notice(
+	ctx context.Context, set *recorded.Set, report *recorded.Report, o backtest.Options,
+) (err error) {
 	stream := recorded.Stream{Learn: f.learn, Between: f.between}
 	if report.Noticed, err = set.Notice(ctx, stream, o); err != nil || f.pairs == 0 {
 		return err
@@ -220,7 +233,10 @@ func (p *process) localizeSimulated(c *cobra.Command, f *localizeFlags) error {
 // simulation returns the simulation that the flags select.
 func (f *localizeFlags) simulation() (eval.Simulation, error) {
 	s := eval.Simulation{
-		App: sim.Config{Tracepoints: f.tracepoints, Services: f.services, UnknownCallers: f.callers}, Engine: engine.DefaultOptions(), Workers: f.workers, Healthy: f.healthy,
+		App:     sim.Config{Tracepoints: f.tracepoints, Services: f.services, UnknownCallers: f.callers},
+		Engine:  engine.DefaultOptions(),
+		Workers: f.workers,
+		Healthy: f.healthy,
 	}
 	s.Engine.Explore = f.explore
 	if f.healthy <= 0 {
@@ -235,7 +251,8 @@ func (f *localizeFlags) simulation() (eval.Simulation, error) {
 	known := sim.Faults()
 	for _, name := range f.faults {
 		if !slices.Contains(known, sim.Fault(name)) {
-			return s, fmt.Errorf("--faults: no fault is named %q; the faults are %s", name, strings.Join(faultNames(), ", "))
+			return s, fmt.Errorf("--faults: no fault is named %q; the faults are %s",
+				name, strings.Join(faultNames(), ", "))
 		}
 		s.Faults = append(s.Faults, sim.Fault(name))
 	}
@@ -254,7 +271,8 @@ func (f *localizeFlags) chosenStrategies() ([]string, error) {
 	}
 	for _, name := range f.strategies {
 		if !slices.Contains(eval.StrategyNames(), name) {
-			return nil, fmt.Errorf("--strategies: no strategy is named %q; the strategies are %s", name, strings.Join(eval.StrategyNames(), ", "))
+			return nil, fmt.Errorf("--strategies: no strategy is named %q; the strategies are %s",
+				name, strings.Join(eval.StrategyNames(), ", "))
 		}
 	}
 	return f.strategies, nil
@@ -279,7 +297,8 @@ func (p *process) progress() func(done, all int) {
 	var bar *progressbar.ProgressBar
 	return func(done, all int) {
 		if bar == nil {
-			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("running"),
+			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(p.err),
+				progressbar.OptionSetDescription("running"),
 				progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
 		}
 		_ = bar.Set(done) // a failure to draw is harmless

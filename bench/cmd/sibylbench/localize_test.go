@@ -36,7 +36,8 @@ func caseSet(t *testing.T) string {
 	dir := t.TempDir()
 	for name, data := range map[string]string{
 		recorded.TracesName: string(request) + "\n",
-		recorded.CasesName:  `{"name": "a<b", "fault": "slow", "start_unix_nano": 80000, "end_unix_nano": "100000", "target": {"service": "shop"}}`,
+		recorded.CasesName: `{"name": "a<b", "fault": "slow", "start_unix_nano": 80000, "end_unix_nano": "100000",` +
+			`"target": {"service": "shop"}}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
@@ -49,7 +50,8 @@ func TestLocalizeRecorded(t *testing.T) {
 	dir := caseSet(t)
 	for output, check := range map[string]func(string) error{
 		"table": func(s string) error {
-			if !strings.Contains(s, "100 %") || !strings.Contains(s, "shop GET /cart") || !strings.Contains(s, "told     first 100 %") {
+			if !strings.Contains(s, "100 %") || !strings.Contains(s, "shop GET /cart") ||
+				!strings.Contains(s, "told     first 100 %") {
 				return errors.New("want the labelled service first")
 			}
 			return nil
@@ -92,7 +94,8 @@ func TestLocalizeChoose(t *testing.T) {
 		"json": func(s string) error {
 			var r recorded.Report
 			err := json.Unmarshal([]byte(s), &r)
-			if err == nil && (r.Top1 != 1 || r.Choice == nil || len(r.Choice.Strategies) != 2 || r.Choice.Baseline != recorded.Entries) {
+			if err == nil && (r.Top1 != 1 || r.Choice == nil || len(r.Choice.Strategies) != 2 ||
+				r.Choice.Baseline != recorded.Entries) {
 				err = errors.New("want results with and without --choose")
 			}
 			return err
@@ -106,7 +109,8 @@ func TestLocalizeChoose(t *testing.T) {
 		},
 		"svg": wellFormed,
 	} {
-		got := sibylbench(t, "localize", "--recorded", dir, "--choose", "--baseline", "entries", "--strategies", "random", "-o", output)
+		got := sibylbench(t, "localize", "--recorded", dir, "--choose", "--baseline", "entries",
+			"--strategies", "random", "-o", output)
 		if got.code != cli.ExitOK || got.err != "" {
 			t.Fatalf("-o %s: exit code %d, %s", output, got.code, got.err)
 		}
@@ -133,7 +137,8 @@ func TestLocalizeSimulated(t *testing.T) {
 		t.Skip("runs a simulation")
 	}
 	for _, output := range []string{"table", "json", "csv", "svg"} {
-		got := sibylbench(t, "localize", "--seeds", "1", "--faults", "disk", "--tracepoints", "60", "--strategies", "adaptive,flat", "-o", output)
+		got := sibylbench(t, "localize", "--seeds", "1", "--faults", "disk", "--tracepoints", "60",
+			"--strategies", "adaptive,flat", "-o", output)
 		if got.code != cli.ExitOK || !strings.Contains(got.out, "disk") && output != "svg" {
 			t.Errorf("-o %s: exit code %d, %s\n%s", output, got.code, got.err, got.out)
 		}

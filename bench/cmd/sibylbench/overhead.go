@@ -19,9 +19,10 @@ func (p *process) overheadCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "overhead",
 		Short: "Cost of tracepoints in the demo's shop",
-		Long: `Runs sibylbench demo with a fault and keeps the largest plan of the search. Then another shop, without a fault, runs at full load in short
-alternating runs: with the baseline only, with the kept plan, and with all tracepoints. Prints throughput, P99 and CPU time of the
-shop: medians, and ratios to the baseline with their intervals.`,
+		Long: `Runs sibylbench demo with a fault and keeps the largest plan of the search. Then another shop, without
+a fault, runs at full load in short alternating runs: with the baseline only, with the kept plan, and with all
+tracepoints. Prints throughput, P99 and CPU time of the shop: medians, and ratios to the baseline with their
+intervals.`,
 		Example: "  sibylbench overhead --rounds 20\n  sibylbench overhead --fault disk -o json",
 		Args:    cli.Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -8,13 +8,15 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-var soak = flag.Bool("soak", false, "overload the server for minutes instead of a second, and run the tests that take minutes")
+var soak = flag.Bool("soak", false,
+	"overload the server for minutes instead of a second, and run the tests that take minutes")
 
 // TestOverload: a service under several times its capacity refuses requests with a retry delay, answers all queries,
 // stays within its memory limit, and accepts requests afterwards. The test does not check rates.
 func TestOverload(t *testing.T) {
 	t.Parallel()
-	length, factor, memory := "1s", "20", "64MiB" // a second reaches the limit of bytes in flight, 12 MiB, on any machine
+	// A second reaches the limit of bytes in flight, 12 MiB, on any machine.
+	length, factor, memory := "1s", "20", "64MiB"
 	if *soak {
 		length, factor, memory = "5m", "3", "1GiB"
 	}

@@ -32,12 +32,12 @@ func (p *process) root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sibylbench",
 		Short: "Measure Sibyl's speed and accuracy",
-		Long: `Measures the speed of Sibyl's parts and of the whole service, and its accuracy on simulated faults, recorded faults, and faults of a demo
-application on this machine.
+		Long: `Measures the speed of Sibyl's parts and of the whole service, and its accuracy on simulated faults,
+recorded faults, and faults of a demo application on this machine.
 
-Benchmarks of parts run on one core, with at least 64 MiB of distinct traces that are generated in memory beforehand, and report the
-fastest of several passes. Benchmarks of the service and the demo start sibyl serve: the sibyl in the directory of this program or, if
-there is none, on the PATH; --sibyl names another.
+Benchmarks of parts run on one core, with at least 64 MiB of distinct traces that are generated in memory beforehand,
+and report the fastest of several passes. Benchmarks of the service and the demo start sibyl serve: the sibyl in the
+directory of this program or, if there is none, on the PATH; --sibyl names another.
 
 Exit codes: 0 success, 1 error, 2 wrong usage.`,
 		Example: `  sibylbench demo                             watch Sibyl find a fault in a running application
@@ -48,7 +48,8 @@ Exit codes: 0 success, 1 error, 2 wrong usage.`,
 		SilenceUsage:  true,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.PersistentFlags().StringVar(&p.sibyl, "sibyl", "", "path of the sibyl program; empty: the one in the directory of this program or, if there is none, on the PATH")
+	c.PersistentFlags().StringVar(&p.sibyl, "sibyl", "",
+		"path of the sibyl program; empty: the one in the directory of this program or, if there is none, on the PATH")
 	for _, b := range benchmarks {
 		c.AddCommand(p.partCommand(b))
 	}
@@ -75,7 +76,8 @@ func (p *process) findSibyl() (string, error) {
 	}
 	path, err := exec.LookPath("sibyl")
 	if err != nil {
-		return "", errors.New("no program sibyl in the directory of this program or on the PATH: run make build, or name it with --sibyl")
+		return "", errors.New(
+			"no program sibyl in the directory of this program or on the PATH: run make build, or name it with --sibyl")
 	}
 	return filepath.Abs(path)
 }

@@ -31,8 +31,11 @@ var benchmarks = []benchmark{
 // kernelService returns the hidden command that runs the service of the benchmark kernel-http.
 func (p *process) kernelService() *cobra.Command {
 	return &cobra.Command{
-		Use: throughput.ServiceCommand, Hidden: true, Args: cli.Arguments(0, 0), Short: "Serve requests until the end of standard input",
-		RunE: func(*cobra.Command, []string) error { return throughput.Serve(p.in, p.out) },
+		Use:    throughput.ServiceCommand,
+		Hidden: true,
+		Args:   cli.Arguments(0, 0),
+		Short:  "Serve requests until the end of standard input",
+		RunE:   func(*cobra.Command, []string) error { return throughput.Serve(p.in, p.out) },
 	}
 }
 
@@ -73,10 +76,11 @@ func (p *process) ingestCommand() *cobra.Command {
 	c, o := p.serviceCommand(throughput.Ingest)
 	c.Use = "ingest"
 	c.Short = "Throughput of the whole service, from requests over the network to durable and analysed"
-	c.Long = `Starts sibyl serve with a temporary data directory and sends it requests over gRPC as fast as it accepts them. It measures once the
-learning period, of ten seconds, is over, and waits at the end until no trace is open. With --against, another build of sibyl runs at the
-same time and gets the same requests: the ratios of both, with 95 % intervals, do not depend on other work on the machine. Servers and
-load generator share the machine. Arguments after -- are passed to the servers.`
+	c.Long = `Starts sibyl serve with a temporary data directory and sends it requests over gRPC as fast as it accepts
+them. It measures once the learning period, of ten seconds, is over, and waits at the end until no trace is open. With
+--against, another build of sibyl runs at the same time and gets the same requests: the ratios of both, with 95 %
+intervals, do not depend on other work on the machine. Servers and load generator share the machine. Arguments after
+-- are passed to the servers.`
 	c.Example = `  sibylbench ingest
   sibylbench ingest --against /tmp/sibyl-before
   sibylbench ingest -o json -- --journal-durability process`
@@ -94,9 +98,9 @@ func (p *process) overloadCommand() *cobra.Command {
 	})
 	c.Use = "overload"
 	c.Short = "Behaviour of the whole service beyond its capacity"
-	c.Long = `Starts sibyl serve on one core, measures its capacity, then offers a multiple of the capacity, and finally half of it. Prints the number
-of refused requests, the latency of the API and the server's memory during the overload, and the time of the last refusal after it.
-Arguments after -- are passed to the server.`
+	c.Long = `Starts sibyl serve on one core, measures its capacity, then offers a multiple of the capacity, and
+finally half of it. Prints the number of refused requests, the latency of the API and the server's memory during the
+overload, and the time of the last refusal after it. Arguments after -- are passed to the server.`
 	c.Example = "  sibylbench overload --time 60s -- --learning 10s"
 	c.Flags().DurationVar(&o.Time, "time", 30*time.Second, "duration of the overload")
 	c.Flags().IntVar(&o.Senders, "senders", 16, "concurrent requests while the capacity is measured")
@@ -105,7 +109,9 @@ Arguments after -- are passed to the server.`
 }
 
 // serviceCommand returns a command that measures the whole service, and the options that its flags set.
-func (p *process) serviceCommand(measure func(context.Context, throughput.IngestOptions) (*throughput.Result, error)) (*cobra.Command, *throughput.IngestOptions) {
+func (p *process) serviceCommand(
+	measure func(context.Context, throughput.IngestOptions) (*throughput.Result, error),
+) (*cobra.Command, *throughput.IngestOptions) {
 	output := cli.NewChoice("table", "json")
 	o := &throughput.IngestOptions{}
 	input := cli.Size(throughput.InputBytes)

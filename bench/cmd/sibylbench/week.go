@@ -21,11 +21,12 @@ func (p *process) weekCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "week",
 		Short: "Incidents in simulated weeks",
-		Long: `Simulates weeks of an application in compressed time, plays them through the engine of sibyl serve with its default settings, and judges
-the incidents. Latency and traffic follow day, night and weekend; a batch runs every night; instances come and go with the traffic and
-are slow at first. The first week is healthy. Each of the following ones has 20 harmless deploys, half of which change the structure of
-requests, and faults: steps of 30 % at random hours, after deploys and during other faults; slow instances; errors; an outage; a leak;
-an intermittent fault. go doc ./bench/week lists all parameters.
+		Long: `Simulates weeks of an application in compressed time, plays them through the engine of sibyl serve with
+its default settings, and judges the incidents. Latency and traffic follow day, night and weekend; a batch runs every
+night; instances come and go with the traffic and are slow at first. The first week is healthy. Each of the following
+ones has 20 harmless deploys, half of which change the structure of requests, and faults: steps of 30 % at random
+hours, after deploys and during other faults; slow instances; errors; an outage; a leak; an intermittent fault. go doc
+./bench/week lists all parameters.
 
 An incident counts for a fault if it opens in its window or within 60 s after it; all others are false.`,
 		Example: `  sibylbench week

@@ -20,14 +20,16 @@ func (p *process) wildCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wild",
 		Short: "Incidents in random applications with untidy traffic",
-		Long: `Generates random applications with untidy traffic, plays their traces through the engine of sibyl backtest with default settings,
-and judges the incidents. Each seed is another application of 7 to 30 services, with queues, phones, streams, hops without spans and
-work after the response, each in some of them. It runs for eight to nine hours, with a fault of every kind that it has a place for,
-and a harmless event of every kind, in random order. go doc ./bench/wild lists all of them.
+		Long: `Generates random applications with untidy traffic, plays their traces through the engine of sibyl
+backtest with default settings, and judges the incidents. Each seed is another application of 7 to 30 services, with
+queues, phones, streams, hops without spans and work after the response, each in some of them. It runs for eight to
+nine hours, with a fault of every kind that it has a place for, and a harmless event of every kind, in random order. go
+doc ./bench/wild lists all of them.
 
 An incident counts for a fault if it opens or comes back in its window or within 60 s after it; others are false.
 
-With --traces and --truth, nothing is played: the traces of the first seed, and its faults, are written for sibyl backtest.`,
+With --traces and --truth, nothing is played: the traces of the first seed, and its faults, are written for sibyl
+backtest.`,
 		Example: `  sibylbench wild --seeds 20 --first-seed 100 -o json
   sibylbench wild --first-seed 7 --traces traces.jsonl.gz --truth faults.jsonl
   sibyl backtest --incidents faults.jsonl traces.jsonl.gz`,

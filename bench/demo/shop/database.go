@@ -44,9 +44,11 @@ func (s *service) openDatabase(ctx context.Context, rows int, tables ...string) 
 // fill creates a table with its rows and its index.
 func (s *service) fill(ctx context.Context, rows int, table string) error {
 	for _, statement := range []string{
-		`CREATE TABLE ` + table + ` (id INTEGER PRIMARY KEY, item INTEGER NOT NULL, amount INTEGER NOT NULL, text TEXT NOT NULL)`,
+		`CREATE TABLE ` + table +
+			` (id INTEGER PRIMARY KEY, item INTEGER NOT NULL, amount INTEGER NOT NULL, text TEXT NOT NULL)`,
 		fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < %d)
-			INSERT INTO %s (item, amount, text) SELECT i %% %d, i * 7919 %% 10007, 'product ' || i || ' of the shop' FROM n`, rows, table, Products),
+			INSERT INTO %s (item, amount, text)
+			SELECT i %% %d, i * 7919 %% 10007, 'product ' || i || ' of the shop' FROM n`, rows, table, Products),
 		`CREATE INDEX ` + table + `_item ON ` + table + ` (item)`,
 	} {
 		if _, err := s.db.ExecContext(ctx, statement); err != nil {
@@ -138,7 +140,8 @@ func (s *service) traced(operation, table string) func(c *call, statement func(c
 		attribute.String("db.collection.name", table), attribute.String("db.operation.name", operation))
 	return func(c *call, statement func(context.Context) error) error {
 		called.Store(true)
-		ctx, span := s.provider.Tracer("shop/database").Start(c.ctx, operation, trace.WithSpanKind(trace.SpanKindClient), attributes)
+		ctx, span := s.provider.Tracer("shop/database").Start(c.ctx, operation,
+			trace.WithSpanKind(trace.SpanKindClient), attributes)
 		defer span.End()
 		err := statement(ctx)
 		if err != nil {

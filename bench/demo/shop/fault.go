@@ -74,7 +74,7 @@ type Truth struct {
 	Waits  []string `json:"waits,omitempty"`  // classes of kernel waits in which its requests spend the additional time
 	Inside []string `json:"inside,omitempty"` // operations called by it that are a correct answer, too
 	Table  string   `json:"table,omitempty"`  // statements of it on this table are a correct answer, too; may be ""
-	Whole  bool     `json:"whole,omitempty"`  // it affects the whole process: its other operations, and calls of the service, are correct answers, too
+	Whole  bool     `json:"whole,omitempty"`  // all operations of the service and calls to it are correct, too
 }
 
 // Located reports whether e is the location of the fault or another correct answer. The target of a third party may be
@@ -92,7 +92,8 @@ func (t *Truth) Located(e *Edge) bool {
 	if slices.ContainsFunc(t.Waits, func(class string) bool { return e.Operation == detect.Waiting(class) }) {
 		return true
 	}
-	statement := e.Operation == "SELECT" && t.Table != "" && (strings.HasSuffix(e.Target, "."+t.Table) || strings.HasSuffix(e.Target, " "+t.Table))
+	statement := e.Operation == "SELECT" && t.Table != "" &&
+		(strings.HasSuffix(e.Target, "."+t.Table) || strings.HasSuffix(e.Target, " "+t.Table))
 	return e.Operation == t.Operation || slices.Contains(t.Inside, e.Operation) || statement
 }
 
@@ -104,23 +105,39 @@ type site struct {
 
 // sites lists the possible locations of each fault.
 var sites = map[Fault][]site{
-	SlowPath:   {{Edge: Edge{Service: "pricing", Operation: "tax.rates"}}, {Edge: Edge{Service: "search", Operation: "query.spell"}}, {Edge: Edge{Service: "catalog", Operation: "item.attributes"}}},
-	Lock:       {{Edge: Edge{Service: "inventory", Operation: "stock.update"}}, {Edge: Edge{Service: "reviews", Operation: "cache.touch"}}},
-	ThirdParty: {{Edge{Service: "payment", Operation: httpCall}, "/authorize"}, {Edge{Service: "inventory", Operation: httpCall}, "/delivery"}},
-	Pool:       {{Edge: Edge{Service: "orders", Operation: "orders.acquire"}}, {Edge: Edge{Service: "payment", Operation: "ledger.acquire"}}},
-	GC:         {{Edge: Edge{Service: "reviews", Operation: "summary.build"}}, {Edge: Edge{Service: "search", Operation: "facets.count"}}},
-	Disk:       {{Edge: Edge{Service: "orders", Operation: "history.archive"}}, {Edge: Edge{Service: "catalog", Operation: "item.picture"}}},
-	Fsync:      {{Edge: Edge{Service: "orders", Operation: "audit.append"}}, {Edge: Edge{Service: "inventory", Operation: "movements.append"}}},
-	DNS:        {{Edge{Service: "inventory", Operation: "deliver.resolve"}, carrierHost}, {Edge{Service: "payment", Operation: "bank.resolve"}, bankHost}},
-	Payload:    {{Edge: Edge{Service: "catalog", Operation: "list.encode"}}, {Edge: Edge{Service: "orders", Operation: "history.encode"}}},
-	Replica:    {{Edge: Edge{Service: "pricing", Operation: "base.select"}}, {Edge: Edge{Service: "pricing", Operation: "rates.select"}}},
-	Neighbour:  {{Edge: Edge{Service: "search", Operation: "rank.score"}}},
+	SlowPath: {in("pricing", "tax.rates"), in("search", "query.spell"), in("catalog", "item.attributes")},
+	Lock:     {in("inventory", "stock.update"), in("reviews", "cache.touch")},
+	ThirdParty: {
+		{Edge{Service: "payment", Operation: httpCall}, "/authorize"},
+		{Edge{Service: "inventory", Operation: httpCall}, "/delivery"},
+	},
+	Pool:  {in("orders", "orders.acquire"), in("payment", "ledger.acquire")},
+	GC:    {in("reviews", "summary.build"), in("search", "facets.count")},
+	Disk:  {in("orders", "history.archive"), in("catalog", "item.picture")},
+	Fsync: {in("orders", "audit.append"), in("inventory", "movements.append")},
+	DNS: {
+		{Edge{Service: "inventory", Operation: "deliver.resolve"}, carrierHost},
+		{Edge{Service: "payment", Operation: "bank.resolve"}, bankHost},
+	},
+	Payload:   {in("catalog", "list.encode"), in("orders", "history.encode")},
+	Replica:   {in("pricing", "base.select"), in("pricing", "rates.select")},
+	Neighbour: {in("search", "rank.score")},
+}
+
+// in returns the site of a fault in an operation itself.
+func in(service, operation string) site {
+	return site{Edge: Edge{Service: service, Operation: operation}}
 }
 
 // waitsOf lists, by fault, the classes of kernel waits that its requests spend time in. Requests with other faults
 // compute, or wait without a waiting thread: for a goroutine, or for the network in Go's runtime.
 var waitsOf = map[Fault][]string{
-	Lock: {"futex"}, Disk: {"file"}, Fsync: {"sync"}, DNS: {"dns"}, Neighbour: {"runqueue", "preempted"}, JavaLock: {"futex"},
+	Lock:      {"futex"},
+	Disk:      {"file"},
+	Fsync:     {"sync"},
+	DNS:       {"dns"},
+	Neighbour: {"runqueue", "preempted"},
+	JavaLock:  {"futex"},
 }
 
 // WaitsOf returns the classes of kernel waits that requests with a fault spend time in.

@@ -151,7 +151,8 @@ func (s *service) locked(name string, rounds int) step {
 
 // withLock calls do while it holds a lock.
 func (s *service) withLock(name string, do func() error) (err error) {
-	file, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%d-%s.lock", s.instance, name)), os.O_CREATE|os.O_RDWR, 0o600)
+	path := filepath.Join(s.dir, fmt.Sprintf("%d-%s.lock", s.instance, name))
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the lock of %s: %w", name, err)
 	}

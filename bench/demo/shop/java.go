@@ -53,8 +53,12 @@ var javaSites = map[Fault][]Truth{
 		Inside: []string{"PriceHistoryRepository.figure", "SELECT catalog.price_history"}, Table: "price_history",
 	}},
 	JavaNPlus1: {{
-		Edge:   javaMethod("OfferService.offersOf"),
-		Inside: []string{"SellerRepository.findById", "OfferRepository.findByProduct", "SELECT catalog.sellers", "SELECT catalog.offers"}, Table: "sellers",
+		Edge: javaMethod("OfferService.offersOf"),
+		Inside: []string{
+			"SellerRepository.findById", "OfferRepository.findByProduct", "SELECT catalog.sellers",
+			"SELECT catalog.offers",
+		},
+		Table: "sellers",
 	}},
 }
 
@@ -92,7 +96,10 @@ func runJava(ctx context.Context, setup *Setup, commands <-chan Command, replies
 		return err
 	}
 	defer func() { err = errors.Join(err, j.database.stop()) }()
-	if j.jvm, err = startJVM("the service in Java", setup.portFile(""), setup.Java.JVM, setup.Dir, append(j.arguments(), "-jar", setup.Java.Service), j.environment()); err != nil {
+	arguments := append(j.arguments(), "-jar", setup.Java.Service)
+	j.jvm, err = startJVM("the service in Java", setup.portFile(""), setup.Java.JVM, setup.Dir,
+		arguments, j.environment())
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, j.stop()) }()
@@ -139,13 +146,16 @@ func (j *javaProcess) arguments() []string {
 func (j *javaProcess) environment() []string {
 	java := j.setup.Java
 	variables := []string{
-		"SEARCH_URL=" + java.Search, "DATABASE_PORT=" + j.database.port, databasePassword + "=" + j.database.password, "OTEL_SERVICE_NAME=" + j.setup.Service,
+		"SEARCH_URL=" + java.Search, "DATABASE_PORT=" + j.database.port, databasePassword + "=" + j.database.password,
+		"OTEL_SERVICE_NAME=" + j.setup.Service,
 		fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", j.setup.Service, j.setup.Instance),
 		"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + j.spans.address(),
-		"OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=" + strconv.FormatInt(exportInterval.Milliseconds(), 10),
+		"OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
+		"OTEL_BSP_SCHEDULE_DELAY=" + strconv.FormatInt(exportInterval.Milliseconds(), 10),
 	}
 	if java.Agent != "" {
-		arguments := append([]string{"endpoint:" + j.setup.Control, `exclude:shop\.catalog\.faults\..*`}, java.Arguments...)
+		arguments := append([]string{"endpoint:" + j.setup.Control, `exclude:shop\.catalog\.faults\..*`},
+			java.Arguments...)
 		if j.setup.Labels {
 			arguments = append(arguments, "waits:on")
 		}
@@ -244,7 +254,8 @@ func sendUnsampled(ctx context.Context, client *http.Client, url string, r *rand
 		id[i] = byte(1 + r.IntN(255))
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Traceparent", fmt.Sprintf("00-%s-%s-00", hex.EncodeToString(id[:16]), hex.EncodeToString(id[16:])))
+	request.Header.Set("Traceparent",
+		fmt.Sprintf("00-%s-%s-00", hex.EncodeToString(id[:16]), hex.EncodeToString(id[16:])))
 	answer, err := client.Do(request)
 	if err != nil {
 		return err

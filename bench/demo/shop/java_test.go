@@ -99,7 +99,8 @@ func TestSpanRelay(t *testing.T) {
 // The services in Go ignore faults of the service in Java.
 func TestJavaFaultElsewhere(t *testing.T) {
 	for _, kind := range JavaFaults() {
-		if injected, err := (&service{name: JavaService}).inject(t.Context(), &Injection{Fault: kind}); injected || err != nil {
+		if injected, err := (&service{name: JavaService}).inject(t.Context(), &Injection{Fault: kind}); injected ||
+			err != nil {
 			t.Errorf("%s: injected %t, %v", kind, injected, err)
 		}
 	}

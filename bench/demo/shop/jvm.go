@@ -26,7 +26,8 @@ type jvm struct {
 
 // startJVM starts a program in dir. variables are added to the environment of this process.
 func startJVM(name, portFile, java, dir string, arguments, variables []string) (j *jvm, err error) {
-	j = &jvm{name: name, portFile: portFile, command: exec.Command(java, arguments...), exited: make(chan struct{})} //nolint:noctx // stop ends it in order
+	command := exec.Command(java, arguments...) //nolint:noctx // stop ends it in order
+	j = &jvm{name: name, portFile: portFile, command: command, exited: make(chan struct{})}
 	j.command.Env = append(os.Environ(), append(variables, "PORTFILE="+portFile)...)
 	j.command.Dir, j.command.Stdout, j.command.Stderr = dir, os.Stderr, os.Stderr
 	if j.input, err = j.command.StdinPipe(); err != nil {
@@ -107,8 +108,13 @@ const databasePassword = "DATABASE_PASSWORD"
 // startJavaDatabase starts the database, which is part of the service's jar.
 func startJavaDatabase(ctx context.Context, setup *Setup) (d *javaDatabase, err error) {
 	d = &javaDatabase{password: rand.Text()}
-	arguments := []string{"-Xmx256m", "-cp", setup.Java.Service, "-Dloader.main=shop.database.DatabaseServer", "org.springframework.boot.loader.launch.PropertiesLauncher"}
-	if d.jvm, err = startJVM("the database of the service in Java", setup.portFile("-database"), setup.Java.JVM, setup.Dir, arguments, []string{databasePassword + "=" + d.password}); err != nil {
+	arguments := []string{
+		"-Xmx256m", "-cp", setup.Java.Service, "-Dloader.main=shop.database.DatabaseServer",
+		"org.springframework.boot.loader.launch.PropertiesLauncher",
+	}
+	d.jvm, err = startJVM("the database of the service in Java", setup.portFile("-database"), setup.Java.JVM, setup.Dir,
+		arguments, []string{databasePassword + "=" + d.password})
+	if err != nil {
 		return nil, err
 	}
 	if d.port, err = d.awaitPort(ctx); err != nil {

@@ -41,9 +41,13 @@ func TestJavaDatabase(t *testing.T) {
 
 // The service stops if its database does.
 func TestJavaDatabaseFails(t *testing.T) {
+	const late = `case "$*" in
+*DatabaseServer*) printf 1 >"$PORTFILE"; until test -e service; do :; done; exit 3;;
+*) touch service; cat;;
+esac`
 	for script, want := range map[string]string{
 		"exit 3": "the database of the service in Java does not start",
-		`case "$*" in *DatabaseServer*) printf 1 >"$PORTFILE"; until test -e service; do :; done; exit 3;; *) touch service; cat;; esac`: "the database of the service in Java exited: exit status 3",
+		late:     "the database of the service in Java exited: exit status 3",
 	} {
 		err := runJava(t.Context(), javaSetup(t, script), make(chan Command), json.NewEncoder(io.Discard))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -35,7 +35,7 @@ const NeighbourCommand = "demo-neighbour"
 // Command is a command to a process. Exactly one of its fields is set.
 type Command struct {
 	Setup  *Setup              `json:"setup,omitempty"`  // the first command
-	Peers  map[string][]string `json:"peers,omitempty"`  // the second command: serve, with these addresses of the replicas of each service
+	Peers  map[string][]string `json:"peers,omitempty"`  // the second command: serve; addresses of replicas by service
 	Inject *Injection          `json:"inject,omitempty"` // inject a fault
 	Report bool                `json:"report,omitempty"` // report counters
 	Apply  *FixedPlan          `json:"apply,omitempty"`  // apply a plan, in a process without a server
@@ -136,7 +136,14 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if first.Setup.Java != nil {
 		return runJava(ctx, first.Setup, commands, json.NewEncoder(out))
 	}
-	s := &service{name: first.Setup.Service, instance: first.Setup.Instance, dir: first.Setup.Dir, truth: first.Setup.Truth, calls: make(map[string]*atomic.Bool), archives: make(map[string]*archive)}
+	s := &service{
+		name:     first.Setup.Service,
+		instance: first.Setup.Instance,
+		dir:      first.Setup.Dir,
+		truth:    first.Setup.Truth,
+		calls:    make(map[string]*atomic.Bool),
+		archives: make(map[string]*archive),
+	}
 	err := s.run(ctx, first.Setup, commands, json.NewEncoder(out))
 	return errors.Join(err, s.close(context.WithoutCancel(ctx)))
 }
@@ -153,7 +160,10 @@ func (s *service) run(ctx context.Context, setup *Setup, commands <-chan Command
 	case setup.Control == "":
 		tracepoint.Default.SetService(s.name)
 	case s.name != Outside:
-		options := []tracepoint.Option{tracepoint.WithEndpoint(setup.Control), tracepoint.WithResource(s.telemetry.resource...)}
+		options := []tracepoint.Option{
+			tracepoint.WithEndpoint(setup.Control),
+			tracepoint.WithResource(s.telemetry.resource...),
+		}
 		if setup.Labels {
 			options = append(options, tracepoint.WithGoroutineLabels())
 		}
@@ -210,7 +220,9 @@ func (s *service) serve(listener net.Listener) (stop func()) {
 }
 
 // execute replies to commands until their channel is closed or ctx ends.
-func execute(ctx context.Context, commands <-chan Command, replies *json.Encoder, reply func(context.Context, Command) Reply) error {
+func execute(
+	ctx context.Context, commands <-chan Command, replies *json.Encoder, reply func(context.Context, Command) Reply,
+) error {
 	for {
 		select {
 		case <-ctx.Done():

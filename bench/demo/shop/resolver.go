@@ -73,7 +73,8 @@ func answerDNS(query []byte) (reply []byte, host string) {
 	q := m.Questions[0]
 	if q.Type == dnsmessage.TypeA {
 		m.Answers = []dnsmessage.Resource{{
-			Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: dnsTTL}, Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
+			Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: dnsTTL},
+			Body:   &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
 		}}
 	}
 	reply, err := m.Pack()
@@ -106,7 +107,8 @@ func lookUp(server netip.AddrPort, host string, id uint16) (err error) {
 		return err
 	}
 	m := dnsmessage.Message{
-		Header: dnsmessage.Header{ID: id, RecursionDesired: true}, Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+		Header:    dnsmessage.Header{ID: id, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
 	}
 	query, err := m.Pack()
 	if err != nil {
@@ -144,7 +146,8 @@ func lookUp(server netip.AddrPort, host string, id uint16) (err error) {
 // waitReadable blocks the thread until fd can be read. It returns an error after timeout.
 func waitReadable(fd int, timeout time.Duration) error {
 	for deadline := time.Now().Add(timeout); ; {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(0, time.Until(deadline)).Milliseconds()))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+			int(max(0, time.Until(deadline)).Milliseconds()))
 		switch {
 		case errors.Is(err, unix.EINTR): // by the runtime
 		case err != nil:

@@ -3,6 +3,7 @@ package shop
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -11,7 +12,7 @@ var speaksGRPC = map[string]bool{"pricing": true, "inventory": true, "payment": 
 
 // Services returns the service of each process of the shop, once for each replica. Callees precede their callers.
 func Services() []string {
-	return []string{"outside", "payment", "pricing", "pricing", "inventory", "reviews", "search", "catalog", "orders", "gateway"}
+	return strings.Fields("outside payment pricing pricing inventory reviews search catalog orders gateway")
 }
 
 // Outside is the service of third parties, which is not instrumented.
@@ -43,7 +44,8 @@ func (s *service) small(name string) step { return s.fn(name, compute(40)) }
 
 // gateway serves the pages of the shop.
 func (s *service) gateway(context.Context) error {
-	session := s.fn("session.load", s.small("session.parse"), s.small("session.verify"), s.fn("limits.check", compute(20)))
+	session := s.fn("session.load", s.small("session.parse"), s.small("session.verify"),
+		s.fn("limits.check", compute(20)))
 	s.endpoints = map[string]step{
 		"POST /home": s.fn("home.handle", session,
 			s.fn("home.compose",
@@ -54,7 +56,8 @@ func (s *service) gateway(context.Context) error {
 			s.fn("home.render", s.small("home.template"), s.small("home.minify"))),
 		"POST /search": s.fn("find.handle", session,
 			s.fn("find.parse", s.small("find.fields"), s.small("find.filters")),
-			s.fn("find.results", s.fn("find.query", s.post("search", "/query")), s.fn("find.prices", s.rpc("pricing", "Quote"))),
+			s.fn("find.results", s.fn("find.query", s.post("search", "/query")),
+				s.fn("find.prices", s.rpc("pricing", "Quote"))),
 			s.fn("find.render", s.small("find.template"), s.small("find.pages"))),
 		"POST /product": s.fn("product.handle", session,
 			s.fn("product.fetch",
@@ -103,7 +106,8 @@ func (s *service) catalog(ctx context.Context) error {
 		"POST /item": s.fn("item.handle",
 			s.fn("item.read", s.selects("item.select", "products"), s.selects("item.variants", "offers")),
 			s.fn("item.describe", s.branch("item.attributes", 60), s.small("item.translate"), picture),
-			sometimes(0.3, "related", s.fn("item.related", s.selects("related.select", "products"), s.small("related.rank"))),
+			sometimes(0.3, "related",
+				s.fn("item.related", s.selects("related.select", "products"), s.small("related.rank"))),
 			s.fn("item.reply", s.small("item.encode"))),
 	}
 	return s.openDatabase(ctx, fewRows, "products", "offers")
@@ -129,7 +133,8 @@ func (s *service) pricing(ctx context.Context) error {
 			s.fn("quote.read", s.small("quote.decode"), s.small("quote.customer")),
 			s.fn("quote.base", s.selects("base.select", "prices"), s.small("base.margin")),
 			s.fn("quote.convert", s.selects("rates.select", "rates"), s.small("convert.round")),
-			s.fn("quote.discount", s.small("discount.rules"), sometimes(0.3, "coupon", s.small("discount.coupon")), s.small("discount.best")),
+			s.fn("quote.discount", s.small("discount.rules"), sometimes(0.3, "coupon", s.small("discount.coupon")),
+				s.small("discount.best")),
 			s.fn("quote.tax", s.small("tax.region"), s.branch("tax.rates", 50), s.small("tax.round")),
 			s.fn("quote.reply", s.small("quote.sum"), s.small("quote.sign"))),
 	}
@@ -149,7 +154,8 @@ func (s *service) inventory(ctx context.Context) error {
 			s.fn("check.estimate", s.small("check.demand"))),
 		"Deliver": s.fn("deliver.handle",
 			s.fn("deliver.pack", s.small("deliver.boxes"), s.small("deliver.weight")),
-			s.fn("deliver.ask", s.small("deliver.route"), s.resolves("deliver.resolve", carrierHost), s.post(Outside, "/delivery"), s.small("deliver.choose"))),
+			s.fn("deliver.ask", s.small("deliver.route"), s.resolves("deliver.resolve", carrierHost),
+				s.post(Outside, "/delivery"), s.small("deliver.choose"))),
 		"Reserve": s.fn("reserve.handle",
 			s.fn("reserve.plan", s.selects("reserve.select", "stock"), s.small("reserve.pick")),
 			s.fn("reserve.apply", stock, s.small("reserve.note"))),
@@ -181,7 +187,8 @@ func (s *service) orders(ctx context.Context) error {
 			s.fn("place.record", s.small("audit.format"), audit),
 			s.fn("place.receipt", s.small("receipt.number"), s.small("receipt.encode"))),
 		"POST /history": s.fn("history.handle",
-			s.fn("history.read", s.connected(acquire, s.selects("history.select", "orders"), s.small("history.lines")), archive),
+			s.fn("history.read", s.connected(acquire, s.selects("history.select", "orders"), s.small("history.lines")),
+				archive),
 			s.fn("history.sum", s.small("history.group"), s.small("history.convert")),
 			s.fn("history.reply", s.encodes("history.encode"))),
 	}
@@ -195,7 +202,8 @@ func (s *service) payment(ctx context.Context) error {
 			s.fn("charge.check", s.small("fraud.features"), s.fn("fraud.score", compute(100))),
 			s.fn("charge.book", s.connected(s.acquires("ledger.acquire"),
 				s.selects("ledger.balance", "ledger"),
-				s.fn("bank.authorize", s.small("bank.sign"), s.resolves("bank.resolve", bankHost), s.post(Outside, "/authorize"), s.small("bank.verify")),
+				s.fn("bank.authorize", s.small("bank.sign"), s.resolves("bank.resolve", bankHost),
+					s.post(Outside, "/authorize"), s.small("bank.verify")),
 				s.inserts("ledger.insert", "ledger"))),
 			s.fn("charge.reply", s.small("charge.receipt"))),
 	}

@@ -14,7 +14,12 @@ import (
 func TestSites(t *testing.T) {
 	names, total, deepest := make(map[string][]string), 0, 0
 	for _, name := range slices.Compact(Services()) {
-		s := &service{name: name, dir: t.TempDir(), calls: make(map[string]*atomic.Bool), archives: make(map[string]*archive)}
+		s := &service{
+			name:     name,
+			dir:      t.TempDir(),
+			calls:    make(map[string]*atomic.Bool),
+			archives: make(map[string]*archive),
+		}
 		if err := s.define(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -82,14 +87,15 @@ func TestLocated(t *testing.T) {
 	call := &Truth{Edge: Edge{Service: "payment", Operation: httpCall}}
 	whole := &Truth{Edge: Edge{Service: "search", Operation: "rank.score"}, Whole: true}
 	query := &Truth{Edge: Edge{Service: "pricing", Operation: "rates.select"}, Table: "rates"}
+	audit := &Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}
 	for _, c := range []struct {
 		truth *Truth
 		edge  Edge
 		want  bool
 	}{
-		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "orders", Operation: "waiting for the disk (fsync)"}, true},
-		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "orders", Operation: "waiting for a lock"}, false},
-		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "cart", Operation: "waiting for the disk (fsync)"}, false},
+		{audit, Edge{Service: "orders", Operation: "waiting for the disk (fsync)"}, true},
+		{audit, Edge{Service: "orders", Operation: "waiting for a lock"}, false},
+		{audit, Edge{Service: "cart", Operation: "waiting for the disk (fsync)"}, false},
 		{call, Edge{Service: "payment", Operation: "HTTP POST"}, true},
 		{call, Edge{Service: "payment", Operation: "POST", Target: "{ip}:8080"}, true},
 		{call, Edge{Service: "payment", Operation: "POST"}, false},

@@ -232,7 +232,7 @@ func (s *service) encodes(name string) step {
 // description returns a text of n bytes that compresses like prose.
 func description(n int) string {
 	r := rand.New(rand.NewPCG(1, 2))
-	words := []string{"blue", "sturdy", "elegant", "for", "the", "garden", "with", "handle", "of", "oak", "and", "brass", "light"}
+	words := strings.Fields("blue sturdy elegant for the garden with handle of oak and brass light")
 	var b strings.Builder
 	for b.Len() < n {
 		b.WriteString(words[r.IntN(len(words))])

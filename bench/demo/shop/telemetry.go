@@ -41,7 +41,8 @@ func (s *service) startTracing(ctx context.Context, setup *Setup) error {
 		return fmt.Errorf("read the name of this host: %w", err)
 	}
 	s.telemetry = &telemetry{resource: []attribute.KeyValue{
-		attribute.String("service.name", s.name), attribute.String("service.instance.id", s.name+"-"+strconv.Itoa(s.instance)),
+		attribute.String("service.name", s.name),
+		attribute.String("service.instance.id", s.name+"-"+strconv.Itoa(s.instance)),
 		attribute.String("host.name", host),
 	}}
 	s.telemetry.provider = sdk.NewTracerProvider(

@@ -69,7 +69,9 @@ func (s *service) grpcServer() *grpc.Server {
 	for name, do := range s.endpoints {
 		desc.Methods = append(desc.Methods, grpc.MethodDesc{
 			MethodName: name,
-			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			Handler: func(
+				_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
+			) (any, error) {
 				var in wrapperspb.BytesValue
 				if err := decode(&in); err != nil {
 					return nil, err
@@ -91,8 +93,13 @@ func grpcName(service string) string { return "shop." + strings.ToUpper(service[
 
 // httpClient returns the client for other services.
 func (s *service) httpClient() *http.Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: connections, DialContext: new(net.Dialer).DialContext, DisableCompression: true}
-	return &http.Client{Transport: otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator))}
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: connections,
+		DialContext:         new(net.Dialer).DialContext,
+		DisableCompression:  true,
+	}
+	return &http.Client{Transport: otelhttp.NewTransport(transport,
+		otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator))}
 }
 
 // httpCall is the span name of all calls over HTTP.
@@ -107,7 +114,8 @@ func (s *service) post(service, path string) step {
 		if err != nil {
 			return fmt.Errorf("encode a request: %w", err)
 		}
-		r, err := http.NewRequestWithContext(c.ctx, http.MethodPost, "http://"+s.peer(service, c.request)+path, bytes.NewReader(body))
+		r, err := http.NewRequestWithContext(c.ctx, http.MethodPost, "http://"+s.peer(service, c.request)+path,
+			bytes.NewReader(body))
 		if err != nil {
 			return fmt.Errorf("call %s: %w", service, err)
 		}
@@ -151,7 +159,8 @@ func (s *service) rpc(service, method string) step {
 		}
 		var reply wrapperspb.BytesValue
 		connection := s.connections[s.peer(service, c.request)]
-		if err := connection.Invoke(c.ctx, "/"+grpcName(service)+"/"+method, wrapperspb.Bytes(body), &reply); err != nil {
+		err = connection.Invoke(c.ctx, "/"+grpcName(service)+"/"+method, wrapperspb.Bytes(body), &reply)
+		if err != nil {
 			return fmt.Errorf("call %s: %w", service, err)
 		}
 		return decompress(reply.GetValue())
@@ -180,9 +189,11 @@ func (s *service) connect() error {
 			continue
 		}
 		for _, address := range replicas {
-			connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			connection, err := grpc.NewClient("passthrough:///"+address,
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
 				grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
-				grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(s.provider), otelgrpc.WithPropagators(s.propagator))))
+				grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(s.provider),
+					otelgrpc.WithPropagators(s.propagator))))
 			if err != nil {
 				return fmt.Errorf("connect to %s: %w", name, err)
 			}

@@ -14,7 +14,12 @@ import (
 // newTestService returns a service without functions in its own folder.
 func newTestService(t *testing.T, name string) *service {
 	t.Helper()
-	s := &service{name: name, dir: t.TempDir(), calls: make(map[string]*atomic.Bool), archives: make(map[string]*archive)}
+	s := &service{
+		name:     name,
+		dir:      t.TempDir(),
+		calls:    make(map[string]*atomic.Bool),
+		archives: make(map[string]*archive),
+	}
 	t.Cleanup(func() {
 		if err := s.close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -43,7 +48,10 @@ func TestDNS(t *testing.T) {
 	if err := lookUp(server, "not..a.host", 1); err == nil {
 		t.Error("a broken name is looked up")
 	}
-	for _, query := range []string{"", "\x00", string(make([]byte, 12)), "\x00\x01\x80\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01"} {
+	for _, query := range []string{
+		"", "\x00", string(make([]byte, 12)),
+		"\x00\x01\x80\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01",
+	} {
 		if reply, host := answerDNS([]byte(query)); reply != nil || host != "" {
 			t.Errorf("%q is answered", query)
 		}

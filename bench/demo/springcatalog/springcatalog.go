@@ -41,7 +41,8 @@ const (
 const (
 	leastJava    = 17               // version that the service is compiled for
 	buildTimeout = 10 * time.Minute // the first build fetches some 150 artifacts
-	advice       = "install a JDK of Java 17 or later and Maven, for example with apt-get install default-jdk-headless maven"
+	advice       = "install a JDK of Java 17 or later and Maven, for example with " +
+		"apt-get install default-jdk-headless maven"
 )
 
 // UnavailableError reports that the machine lacks a program or a library, and how to get it. Its text is one line.
@@ -61,7 +62,11 @@ func Build(ctx context.Context, home, cache string, out io.Writer) (*Programs, e
 		return nil, err
 	}
 	dir := filepath.Join(cache, "catalog-"+sourceHash())
-	p := &Programs{JVM: jvm, Service: filepath.Join(dir, serviceJar), OpenTelemetry: filepath.Join(dir, openTelemetryJar)}
+	p := &Programs{
+		JVM:           jvm,
+		Service:       filepath.Join(dir, serviceJar),
+		OpenTelemetry: filepath.Join(dir, openTelemetryJar),
+	}
 	if _, err := os.Stat(dir); err == nil {
 		return p, nil
 	}
@@ -69,7 +74,8 @@ func Build(ctx context.Context, home, cache string, out io.Writer) (*Programs, e
 	if err != nil {
 		return nil, unavailable("Maven is missing")
 	}
-	fmt.Fprintln(out, "Maven builds the Spring Boot service. The first time, it fetches libraries, which takes some minutes.")
+	fmt.Fprintln(out,
+		"Maven builds the Spring Boot service. The first time, it fetches libraries, which takes some minutes.")
 	if err := build(ctx, maven, cache, dir); err != nil {
 		return nil, fmt.Errorf("build the Spring Boot service: %w", err)
 	}
@@ -167,7 +173,8 @@ func build(ctx context.Context, maven, cache, dir string) (err error) {
 
 // runMaven runs Maven with the settings of the user.
 func runMaven(ctx context.Context, maven, project string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, &UnavailableError{"Maven takes too long: try again, it keeps the libraries that it has fetched"})
+	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout,
+		&UnavailableError{"Maven takes too long: try again, it keeps the libraries that it has fetched"})
 	defer cancel()
 	c := exec.CommandContext(ctx, maven, "--batch-mode", "--no-transfer-progress", "--quiet", "package")
 	c.Dir, c.WaitDelay = project, time.Second
@@ -190,9 +197,13 @@ func mavenError(out []byte, err error) error {
 			break
 		}
 	}
-	for _, sign := range []string{"Could not transfer", "Could not resolve", "could not be resolved", "Unknown host", "offline mode"} {
+	for _, sign := range []string{
+		"Could not transfer", "Could not resolve", "could not be resolved", "Unknown host",
+		"offline mode",
+	} {
 		if strings.Contains(reason, sign) {
-			return &UnavailableError{"Maven cannot fetch a library: it needs Maven Central, or a mirror in its settings.xml, once: " + reason}
+			return &UnavailableError{"Maven cannot fetch a library: it needs Maven Central, or a mirror in its " +
+				"settings.xml, once: " + reason}
 		}
 	}
 	return fmt.Errorf("mvn: %s", reason)

@@ -24,15 +24,20 @@ func script(t *testing.T, programs map[string]string) {
 func TestBuildFails(t *testing.T) {
 	const java, noVersion = "echo javac 17.0.15", "echo javac"
 	for want, programs := range map[string]map[string]string{
-		"a JDK is missing: install":                 {"mvn": "exit 0"},
-		"a JVM is missing: install":                 {"javac": java},
-		"too old, Java 11: install":                 {"javac": "echo javac 11.0.2", "java": ""},
-		"too old, Java 8: install":                  {"javac": "echo javac 1.8.0_392 >&2", "java": ""},
-		"too old, Java 0: install":                  {"javac": noVersion, "java": ""},
-		"Maven is missing: install":                 {"javac": java, "java": ""},
-		"mvn: exit status 7":                        {"javac": java, "java": "", "mvn": "exit 7"},
-		"mvn: no such goal":                         {"javac": java, "java": "", "mvn": "echo noise; echo '[ERROR] no such goal -> [Help 1]'; echo '[ERROR] more'; exit 1"},
-		"it needs Maven Central, or a mirror in it": {"javac": java, "java": "", "mvn": "echo '[ERROR] Could not transfer artifact a:b:pom:1'; exit 1"},
+		"a JDK is missing: install": {"mvn": "exit 0"},
+		"a JVM is missing: install": {"javac": java},
+		"too old, Java 11: install": {"javac": "echo javac 11.0.2", "java": ""},
+		"too old, Java 8: install":  {"javac": "echo javac 1.8.0_392 >&2", "java": ""},
+		"too old, Java 0: install":  {"javac": noVersion, "java": ""},
+		"Maven is missing: install": {"javac": java, "java": ""},
+		"mvn: exit status 7":        {"javac": java, "java": "", "mvn": "exit 7"},
+		"mvn: no such goal": {
+			"javac": java, "java": "",
+			"mvn": "echo noise; echo '[ERROR] no such goal -> [Help 1]'; echo '[ERROR] more'; exit 1",
+		},
+		"it needs Maven Central, or a mirror in it": {
+			"javac": java, "java": "", "mvn": "echo '[ERROR] Could not transfer artifact a:b:pom:1'; exit 1",
+		},
 	} {
 		script(t, programs)
 		cache := t.TempDir()
@@ -51,7 +56,8 @@ func TestBuildOnce(t *testing.T) {
 	tools := os.Getenv("PATH")
 	script(t, map[string]string{
 		"javac": "echo javac 21", "java": "",
-		"mvn": "test -f pom.xml && test -d src && mkdir target && echo 1 >target/" + serviceJar + " && echo 2 >target/" + openTelemetryJar,
+		"mvn": "test -f pom.xml && test -d src && mkdir target && echo 1 >target/" + serviceJar +
+			" && echo 2 >target/" + openTelemetryJar,
 	})
 	t.Setenv("PATH", os.Getenv("PATH")+":"+tools)
 	cache := t.TempDir()
