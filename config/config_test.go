@@ -380,7 +380,7 @@ func TestDefinitions(t *testing.T) {
 			t.Errorf("%s: Kubernetes sets %s if a service is called sibyl", d.key, v)
 		}
 	}
-	for _, name := range strings.Fields("data-dir otlp-grpc otlp-http http epoch opamp sampling-http sampling-grpc") {
+	for name := range strings.FieldsSeq("data-dir otlp-grpc otlp-http http epoch opamp sampling-http sampling-grpc") {
 		if flags[name] == "" {
 			t.Errorf("no flag --%s", name)
 		}
