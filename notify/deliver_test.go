@@ -611,9 +611,11 @@ func TestGoneEndpoint(t *testing.T) {
 			t.Errorf("%q", calls)
 		}
 		s.setAnswer(fine200)
-		if err := n.Configure(scriptedEndpoints); err != nil {
+		configure, err := n.Prepare(scriptedEndpoints)
+		if err != nil {
 			t.Fatal(err)
 		}
+		configure()
 		s.attach(n)
 		calls := s.after(time.Hour)
 		if len(calls) != 3 || n.Counts()["a"].Delivered != 3 || n.Counts()["a"].Disabled {
@@ -632,9 +634,11 @@ func TestReload(t *testing.T) {
 	scripted(t, always, func(n *Notifier, s *script) {
 		enqueue(t, n, eventOf(1, opened, ProblemOpened))
 		s.after(time.Second)
-		if err := n.Configure(scriptedEndpoints[1:]); err != nil {
+		configure, err := n.Prepare(scriptedEndpoints[1:])
+		if err != nil {
 			t.Fatal(err)
 		}
+		configure()
 		s.attach(n)
 		s.after(2 * time.Minute)
 		dead := n.options.Outbox.List(true, 0, 9)

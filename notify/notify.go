@@ -108,7 +108,7 @@ type Webhook struct {
 	Dead    int // dead letters
 }
 
-// New returns a Notifier for endpoints, see [Notifier.Configure] for errors.
+// New returns a Notifier for endpoints, see [Notifier.Prepare] for errors.
 func New(o Options, endpoints []Endpoint) (*Notifier, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -117,39 +117,45 @@ func New(o Options, endpoints []Endpoint) (*Notifier, error) {
 		options: o, changed: make(chan struct{}, 1),
 		workers: make(map[string]*worker), counts: make(map[string]*Count),
 	}
-	return n, n.Configure(endpoints)
+	configure, err := n.Prepare(endpoints)
+	if err != nil {
+		return nil, err
+	}
+	configure()
+	return n, nil
 }
 
-// Configure replaces the endpoints and enables disabled ones. Messages to removed endpoints become dead letters. If two
-// endpoints have the same name or one is invalid, it returns an error and changes nothing.
-func (n *Notifier) Configure(endpoints []Endpoint) error {
+// Prepare returns a function that replaces the endpoints and enables disabled ones. Messages to removed endpoints then
+// become dead letters. If two endpoints have the same name or one is invalid, Prepare returns an error.
+func (n *Notifier) Prepare(endpoints []Endpoint) (configure func(), err error) {
 	var callers []*caller
 	counts := make(map[string]*Count)
 	for i := range endpoints {
 		c, err := newCaller(&endpoints[i], n.options.Clock)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if counts[c.endpoint.Name] != nil {
-			return fmt.Errorf("webhook %s: the name is used twice", c.endpoint.Name)
+			return nil, fmt.Errorf("webhook %s: the name is used twice", c.endpoint.Name)
 		}
 		counts[c.endpoint.Name] = &Count{}
 		callers = append(callers, c)
 	}
-	n.mu.Lock()
-	for name, count := range counts {
-		if old := n.counts[name]; old != nil {
-			*count = *old
-			count.Disabled = false
+	return func() {
+		n.mu.Lock()
+		for name, count := range counts {
+			if old := n.counts[name]; old != nil {
+				*count = *old
+				count.Disabled = false
+			}
 		}
-	}
-	n.callers, n.counts = callers, counts
-	n.mu.Unlock()
-	select {
-	case n.changed <- struct{}{}:
-	default:
-	}
-	return nil
+		n.callers, n.counts = callers, counts
+		n.mu.Unlock()
+		select {
+		case n.changed <- struct{}{}:
+		default:
+		}
+	}, nil
 }
 
 func (n *Notifier) now() trace.Nanos { return trace.Nanos(n.options.Clock().UnixNano()) }

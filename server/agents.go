@@ -123,16 +123,20 @@ func identify(tokens *access.Tokens) func(*http.Request) (control.Identity, erro
 			return none, err
 		case !some:
 			if err := api.Local(r); err != nil {
-				return none, refusal.New(refusal.Forbidden, "until a token exists, "+err.Error(), "create one with sibyl token create --role agent")
+				return none, refusal.New(refusal.Forbidden, "until a token exists, "+err.Error(),
+					"create one with sibyl token create --role agent")
 			}
 			return none, nil
 		case token == nil:
 			return none, &refusal.Error{
-				Reason: refusal.Unauthenticated, Detail: "this needs a token with the role agent", Hint: "send Authorization: Bearer …",
+				Reason: refusal.Unauthenticated,
+				Detail: "this needs a token with the role agent",
+				Hint:   "send Authorization: Bearer …",
 				Header: http.Header{"Www-Authenticate": {`Bearer realm="sibyl"`}},
 			}
 		case !token.Role.Allows(access.Agent):
-			return none, refusal.New(refusal.Forbidden, "this needs a token with the role agent; yours is "+string(token.Role), "")
+			return none, refusal.New(refusal.Forbidden,
+				"this needs a token with the role agent; yours is "+string(token.Role), "")
 		}
 		return control.Identity{Token: token.ID, Services: token.Services}, nil
 	}

@@ -27,10 +27,8 @@ import (
 
 // The API of a whole service counts the traces sent to it.
 func TestAPI(t *testing.T) {
-	env := map[string]string{
-		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
-		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_TIMEOUT": "200ms", "SIBYL_API_BASE_PATH": "/sibyl",
-	}
+	env := volatile(t.TempDir())
+	env["SIBYL_API_BASE_PATH"] = "/sibyl"
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {
 		t.Fatal(err)
@@ -92,8 +90,10 @@ func TestAPI(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	r.Body.Close()
-	spans := fmt.Sprintf(`[{"traceId":"1","id":"2","kind":"SERVER","name":"get /","timestamp":%d,"duration":9000,"localEndpoint":{"serviceName":"zipkin"}},
-		{"traceId":"x"}]`, now/1000)
+	spans := fmt.Sprintf(`[{
+		"traceId":"1","id":"2","kind":"SERVER","name":"get /","timestamp":%d,"duration":9000,
+		"localEndpoint":{"serviceName":"zipkin"}
+	},{"traceId":"x"}]`, now/1000)
 	if r, err = http.Post("http://"+at.HTTP.String()+"/api/v2/spans", "application/json",
 		strings.NewReader(spans)); err != nil || r.StatusCode != http.StatusAccepted {
 		t.Fatal(r, err)
@@ -101,7 +101,8 @@ func TestAPI(t *testing.T) {
 	r.Body.Close()
 	sent++
 	counted := int64(0)
-	for deadline := time.Now().Add(time.Minute); counted < int64(sent) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	deadline := time.Now().Add(time.Minute)
+	for ; counted < int64(sent) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var list contract.GroupList
 		get("/api/v1/groups?level=request_type", &list)
 		counted = 0
@@ -181,7 +182,8 @@ func TestTooManyConnections(t *testing.T) {
 	defer v.end(os.Kill)
 	for _, address := range []string{v.api, sampling, v.http, v.grpc} {
 		if address == v.grpc { // last, because it closes no idle connections
-			e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(), otlptracegrpc.WithTimeout(patience))
+			e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(),
+				otlptracegrpc.WithTimeout(patience))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +199,8 @@ func TestTooManyConnections(t *testing.T) {
 			defer c.Close()
 		}
 	}
-	if r, err := http.Get("http://" + v.api + "/readyz"); err != nil || r.Body.Close() != nil || r.StatusCode != http.StatusOK {
+	r, err := http.Get("http://" + v.api + "/readyz")
+	if err != nil || r.Body.Close() != nil || r.StatusCode != http.StatusOK {
 		t.Error(err)
 	}
 	if code, _, answer := v.post("{}"); code != http.StatusOK {
@@ -209,5 +212,40 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	if most := v.files * 3 / 4; len(open) > most {
 		t.Errorf("%d files are open, want at most %d", len(open), most)
+	}
+}
+
+// If an address is in use, Listen returns an error and leaves no other address open.
+func TestListenInUse(t *testing.T) {
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	env := volatile(t.TempDir())
+	env["SIBYL_OPAMP"] = taken.Addr().String() // the last one that Listen opens
+	opened := []string{"SIBYL_HTTP", "SIBYL_OTLP_HTTP", "SIBYL_OTLP_GRPC", "SIBYL_SAMPLING_HTTP", "SIBYL_SAMPLING_GRPC"}
+	for _, key := range opened {
+		env[key] = freeAddress(t)
+	}
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Listen(t.Context()); err == nil {
+		t.Error("no error although an address is in use")
+	}
+	for _, key := range opened {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", env[key])
+		if err != nil {
+			t.Errorf("%s is still open: %v", key, err)
+			continue
+		}
+		l.Close()
 	}
 }

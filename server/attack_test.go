@@ -116,6 +116,12 @@ func (a *target) do(t *testing.T, method, url, token string, body io.Reader, hea
 	return read(t, r)
 }
 
+// export sends traces over HTTP.
+func (a *target) export(t *testing.T, token string, body io.Reader, headers ...string) *reply {
+	t.Helper()
+	return a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", token, body, headers...)
+}
+
 // raw sends text on a new connection, then more at every interval, and returns the answer, or nil if the connection
 // was closed without one.
 func raw(t *testing.T, address, text, more string, every time.Duration) *reply {
@@ -154,7 +160,8 @@ func TestAttacks(t *testing.T) {
 	t.Parallel()
 	a := newTarget(t)
 	for name, attack := range map[string]func(*testing.T){
-		"slow": a.slow, "bombs": a.bombs, "headers": a.manyHeaders, "deep": a.deep, "paths": a.paths, "unauthorized": a.unauthorized,
+		"slow": a.slow, "bombs": a.bombs, "headers": a.manyHeaders, "deep": a.deep, "paths": a.paths,
+		"unauthorized": a.unauthorized,
 	} {
 		t.Run(name, attack)
 	}
@@ -187,6 +194,15 @@ func peakMemory(t *testing.T, pid int) (bytes int64) {
 	return bytes << 10
 }
 
+// mute is the path of a change of an unknown problem.
+const mute = "/api/v1/problems/00000000000000000000000000000000/mute"
+
+// unfinished returns a request up to the first byte of its body. line is its method and path.
+func unfinished(line, token string) string {
+	return line + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n" +
+		"Authorization: Bearer " + token + "\r\n\r\n{"
+}
+
 // slow sends headers and bodies byte by byte. OTLP waits half a minute for a body, which package receiver tests with a
 // shorter timeout.
 func (a *target) slow(t *testing.T) {
@@ -194,7 +210,8 @@ func (a *target) slow(t *testing.T) {
 	defer all.Wait()
 	for name, address := range a.listeners() {
 		all.Go(func() { // closing the connection without an answer is correct, too
-			if r := raw(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\n", "X: y\r\n", 500*time.Millisecond); r != nil {
+			r := raw(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\n", "X: y\r\n", 500*time.Millisecond)
+			if r != nil {
 				a.refused(t, name+": half a header", r)
 			}
 		})
@@ -205,16 +222,14 @@ func (a *target) slow(t *testing.T) {
 		}
 	})
 	all.Go(func() {
-		r := raw(t, a.api, "PUT /api/v1/problems/"+strings.Repeat("0", 32)+"/mute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
-			"Content-Length: 60000\r\nAuthorization: Bearer "+a.tokens[access.Operator]+"\r\n\r\n{", " ", 500*time.Millisecond)
+		r := raw(t, a.api, unfinished("PUT "+mute, a.tokens[access.Operator]), " ", 500*time.Millisecond)
 		a.refused(t, "API: half a body", r)
 	})
 	if !*soak {
 		return
 	}
 	all.Go(func() {
-		r := raw(t, a.http, "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\nAuthorization: Bearer "+
-			a.tokens[access.Agent]+"\r\n\r\n{", " ", time.Second)
+		r := raw(t, a.http, unfinished("POST /v1/traces", a.tokens[access.Agent]), " ", time.Second)
 		a.refused(t, "OTLP: half a body", r)
 	})
 	all.Go(func() {
@@ -232,7 +247,8 @@ func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, heade
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols}
 	t.Cleanup(transport.CloseIdleConnections)
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.grpc+"/opentelemetry.proto.collector.trace.v1.TraceService/Export", body)
+	url := "http://" + a.grpc + "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +307,7 @@ func (a *target) bombs(t *testing.T) {
 	for encoding, bomb := range compressed {
 		for range 4 {
 			all.Go(func() {
-				r := a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", a.tokens[access.Agent], bytes.NewReader(bomb), "Content-Encoding", encoding)
+				r := a.export(t, a.tokens[access.Agent], bytes.NewReader(bomb), "Content-Encoding", encoding)
 				a.refused(t, encoding+" over HTTP", r, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
 			})
 			all.Go(func() {
@@ -301,10 +317,11 @@ func (a *target) bombs(t *testing.T) {
 	}
 	all.Wait()
 	// The API accepts neither compressed nor large bodies.
-	r := a.do(t, http.MethodPut, "http://"+a.api+"/api/v1/problems/"+strings.Repeat("0", 32)+"/mute", a.tokens[access.Operator], bytes.NewReader(compressed["gzip"]), "Content-Encoding", "gzip")
-	a.refused(t, "API", r)
-	r = a.do(t, http.MethodPut, "http://"+a.api+protocol.Path+"x", a.tokens[access.Agent], bytes.NewReader(compressed["gzip"]), "Content-Encoding", "gzip")
-	a.refused(t, "agents", r)
+	for path, role := range map[string]access.Role{mute: access.Operator, protocol.Path + "x": access.Agent} {
+		bomb := bytes.NewReader(compressed["gzip"])
+		r := a.do(t, http.MethodPut, "http://"+a.api+path, a.tokens[role], bomb, "Content-Encoding", "gzip")
+		a.refused(t, path, r)
+	}
 }
 
 // manyHeaders sends 100 000 headers.
@@ -316,14 +333,14 @@ func (a *target) manyHeaders(t *testing.T) {
 		list = append(list, fmt.Sprint("h", i), "x")
 	}
 	for name, address := range a.listeners() {
-		if r := raw(t, address, "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n"+headers.String()+"\r\n", "", 0); r != nil {
+		text := "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n" + headers.String() + "\r\n"
+		if r := raw(t, address, text, "", 0); r != nil {
 			a.refused(t, name, r, http.StatusRequestHeaderFieldsTooLarge)
 		}
 	}
-	if r := a.rpc(t, a.tokens[access.Agent], "", strings.NewReader(""), list...); r != nil { // nil if the connection was closed
-		if r.grpc == "0" || r.code == http.StatusOK && r.grpc == "" {
-			t.Errorf("gRPC: got %+v, want a refusal", r)
-		}
+	r := a.rpc(t, a.tokens[access.Agent], "", strings.NewReader(""), list...) // nil if the connection was closed
+	if r != nil && (r.grpc == "0" || r.code == http.StatusOK && r.grpc == "") {
+		t.Errorf("gRPC: got %+v, want a refusal", r)
 	}
 }
 
@@ -333,29 +350,33 @@ func (a *target) deep(t *testing.T) {
 		return strings.NewReader(before + strings.Repeat("[", depth) + strings.Repeat("]", depth) + after)
 	}
 	value := strings.Repeat(`{"arrayValue":{"values":[`, 300_000) + strings.Repeat(`]}}`, 300_000)
-	span := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","attributes":[{"key":"k","value":`
+	span := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10",` +
+		`"spanId":"0102030405060708","attributes":[{"key":"k","value":`
 	agent, operator := a.tokens[access.Agent], a.tokens[access.Operator]
 	for name, body := range map[string]io.Reader{
-		"resourceSpans": nested(5_000_000, `{"resourceSpans":`, "}"), "an unknown field": nested(5_000_000, `{"unknown":`, "}"),
-		"an attribute": strings.NewReader(span + value + "}]}]}]}]}"),
+		"resourceSpans":    nested(5_000_000, `{"resourceSpans":`, "}"),
+		"an unknown field": nested(5_000_000, `{"unknown":`, "}"),
+		"an attribute":     strings.NewReader(span + value + "}]}]}]}]}"),
 	} {
-		a.refused(t, "OTLP, "+name, a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", agent, body), http.StatusBadRequest)
+		a.refused(t, "OTLP, "+name, a.export(t, agent, body), http.StatusBadRequest)
 	}
-	note := "http://" + a.api + "/api/v1/problems/" + strings.Repeat("0", 32) + "/mute"
+	note, plan := "http://"+a.api+mute, "http://"+a.api+protocol.Path+"x"
 	a.refused(t, "API", a.do(t, http.MethodPut, note, operator, nested(30_000, `{"text":`, "}")))
 	a.refused(t, "API, larger", a.do(t, http.MethodPut, note, operator, nested(3_000_000, `{"text":`, "}")))
-	a.refused(t, "agents", a.do(t, http.MethodPut, "http://"+a.api+protocol.Path+"x", agent, nested(1_000_000, `{"service":`, "}")))
+	a.refused(t, "agents", a.do(t, http.MethodPut, plan, agent, nested(1_000_000, `{"service":`, "}")))
 }
 
 // paths requests files outside the served directories.
 func (a *target) paths(t *testing.T) {
 	for name, address := range a.listeners() {
 		for _, path := range []string{
-			"/../../../../etc/passwd", "/api/v1/../../../../etc/passwd", "/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/api/v1/traces/..%2f..%2f..%2fetc%2fpasswd",
-			"/api/v1/openapi.yaml/../../../../etc/passwd", "/api/v1/openapi.yaml%00.html", "//etc/passwd", "/..\\..\\etc\\passwd", "/tokens.json", "/sampling/../../tokens.json",
+			"/../../../../etc/passwd", "/api/v1/../../../../etc/passwd", "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+			"/api/v1/traces/..%2f..%2f..%2fetc%2fpasswd", "/api/v1/openapi.yaml/../../../../etc/passwd",
+			"/api/v1/openapi.yaml%00.html", "//etc/passwd", "/..\\..\\etc\\passwd", "/tokens.json",
+			"/sampling/../../tokens.json",
 		} {
-			text := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + a.tokens[access.Admin] + "\r\nConnection: close\r\n\r\n"
-			r := raw(t, address, text, "", 0)
+			r := raw(t, address, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"+
+				"Authorization: Bearer "+a.tokens[access.Admin]+"\r\n\r\n", "", 0)
 			if r != nil && r.code >= 300 && r.code < 400 { // to the cleaned path
 				continue
 			}
@@ -370,18 +391,24 @@ func (a *target) unauthorized(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong := map[access.Role]access.Role{access.Viewer: access.Agent, access.Operator: access.Viewer, access.Admin: access.Operator}
+	refuse := func(method, url, token string, want int) {
+		a.refused(t, method+" "+url, a.do(t, method, url, token, strings.NewReader("{}")), want)
+	}
+	wrong := map[access.Role]access.Role{
+		access.Viewer: access.Agent, access.Operator: access.Viewer, access.Admin: access.Operator,
+	}
 	try := func(method, url string, needed access.Role) {
-		a.refused(t, method+" "+url, a.do(t, method, url, "", strings.NewReader("{}")), http.StatusUnauthorized)
-		a.refused(t, method+" "+url, a.do(t, method, url, "sibyl_guessed", strings.NewReader("{}")), http.StatusUnauthorized)
-		a.refused(t, method+" "+url, a.do(t, method, url, a.tokens[wrong[needed]], strings.NewReader("{}")), http.StatusForbidden)
+		refuse(method, url, "", http.StatusUnauthorized)
+		refuse(method, url, "sibyl_guessed", http.StatusUnauthorized)
+		refuse(method, url, a.tokens[wrong[needed]], http.StatusForbidden)
 	}
 	param := regexp.MustCompile(`\{[a-z_]+\}`)
 	tried := 0
 	for pattern, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			role, _ := op.Extensions["x-role"].(string)
-			try(method, "http://"+a.api+"/api/v1"+param.ReplaceAllString(pattern, strings.Repeat("1", 16)), access.Role(role))
+			path := param.ReplaceAllString(pattern, strings.Repeat("1", 16))
+			try(method, "http://"+a.api+"/api/v1"+path, access.Role(role))
 			tried++
 		}
 	}
@@ -389,13 +416,15 @@ func (a *target) unauthorized(t *testing.T) {
 	if tried < 30 {
 		t.Errorf("tried %d operations, want at least 30", tried)
 	}
-	for path, method := range map[string]string{"": http.MethodPut, protocol.PlanPath: http.MethodGet, protocol.StatusPath: http.MethodPost} {
+	for path, method := range map[string]string{
+		"": http.MethodPut, protocol.PlanPath: http.MethodGet, protocol.StatusPath: http.MethodPost,
+	} {
 		url := "http://" + a.api + protocol.Path + "x" + path
-		a.refused(t, url, a.do(t, method, url, "", strings.NewReader("{}")), http.StatusUnauthorized)
-		a.refused(t, url, a.do(t, method, url, a.tokens[access.Viewer], strings.NewReader("{}")), http.StatusForbidden)
+		refuse(method, url, "", http.StatusUnauthorized)
+		refuse(method, url, a.tokens[access.Viewer], http.StatusForbidden)
 	}
 	for _, token := range []string{"", "sibyl_guessed", a.tokens[access.Viewer]} {
-		a.refused(t, "OTLP", a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", token, strings.NewReader("{}")), http.StatusUnauthorized)
+		a.refused(t, "OTLP", a.export(t, token, strings.NewReader("{}")), http.StatusUnauthorized)
 		a.refusedRPC(t, "token "+token, a.rpc(t, token, "", framed(nil)), "16")
 	}
 }

@@ -26,7 +26,8 @@ func TestBackup(t *testing.T) {
 	}
 	v.start()
 	v.ready()
-	e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(), otlptracegrpc.WithTimeout(patience))
+	e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(),
+		otlptracegrpc.WithTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func TestBackup(t *testing.T) {
 		}
 		defer r.Body.Close()
 		var made struct{ Directory string }
-		if err := json.NewDecoder(r.Body).Decode(&made); err != nil || r.StatusCode != http.StatusOK || made.Directory != filepath.Join(v.dir, "backup") {
+		if err := json.NewDecoder(r.Body).Decode(&made); err != nil || r.StatusCode != http.StatusOK ||
+			made.Directory != filepath.Join(v.dir, "backup") {
 			t.Fatalf("%d %+v %v; the server's log:\n%s", r.StatusCode, made, err, v.logged())
 		}
 		return made.Directory
@@ -86,6 +88,7 @@ func TestBackup(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // traces close once they have settled
 	}
 	if n < before || n > after+1 {
-		t.Errorf("%d traces are in the backup, want from %d, which were acknowledged before it, to %d", n, before, after+1)
+		t.Errorf("%d traces are in the backup, want from %d, which were acknowledged before it, to %d",
+			n, before, after+1)
 	}
 }

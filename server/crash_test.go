@@ -108,10 +108,12 @@ func newProcess(t *testing.T, dir string) *process {
 func (v *process) start() {
 	v.t.Helper()
 	v.cmd = exec.Command(v.program, append([]string{
-		"serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", cmp.Or(v.http, "off"), "--http", v.api, "--epoch", "1s", "--learning", "5s",
+		"serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", cmp.Or(v.http, "off"), "--http", v.api,
+		"--epoch", "1s", "--learning", "5s",
 	}, v.more...)...)
 	if v.files > 0 {
-		v.cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, v.files), v.cmd.Path}, v.cmd.Args[1:]...)
+		limited := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, v.files)
+		v.cmd.Args = append([]string{"sh", "-c", limited, v.cmd.Path}, v.cmd.Args[1:]...)
 		v.cmd.Path = "/bin/sh"
 	}
 	v.cmd.Stderr = v.log
@@ -160,15 +162,23 @@ func (v *process) end(signal os.Signal) {
 func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 	var id oteltrace.TraceID
 	binary.BigEndian.PutUint64(id[8:], n+1)
-	begin := time.Now() // the same for all spans: a child that ended before its parent started would be a separate request
+	begin := time.Now() // of all spans: a child that ended before its parent started would be a separate request
+	context := func(k byte) oteltrace.SpanContext {
+		return oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+			TraceID: id, SpanID: oteltrace.SpanID{7: k}, TraceFlags: oteltrace.FlagsSampled,
+		})
+	}
 	span := func(k, parent byte, kind oteltrace.SpanKind, name string, from, to time.Duration) tracetest.SpanStub {
 		stub := tracetest.SpanStub{
-			Name: name, SpanKind: kind, StartTime: begin.Add(from), EndTime: begin.Add(to),
-			SpanContext: oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: id, SpanID: oteltrace.SpanID{7: k}, TraceFlags: oteltrace.FlagsSampled}),
+			Name:        name,
+			SpanKind:    kind,
+			StartTime:   begin.Add(from),
+			EndTime:     begin.Add(to),
+			SpanContext: context(k),
 			Resource:    resource.NewSchemaless(attribute.String("service.name", "shop")),
 		}
 		if parent != 0 {
-			stub.Parent = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: id, SpanID: oteltrace.SpanID{7: parent}, TraceFlags: oteltrace.FlagsSampled})
+			stub.Parent = context(parent)
 		}
 		return stub
 	}
@@ -201,11 +211,21 @@ func TestKilled(t *testing.T) {
 
 	var sent, failed atomic.Uint64
 	ctx, stop := context.WithCancel(t.Context())
+	reconnect := grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+	}
+	retry := otlptracegrpc.RetryConfig{
+		Enabled:         true,
+		InitialInterval: 5 * time.Millisecond,
+		MaxInterval:     50 * time.Millisecond,
+		MaxElapsedTime:  patience,
+	}
 	var senders sync.WaitGroup
 	for range 8 {
-		e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(), otlptracegrpc.WithCompressor("gzip"), otlptracegrpc.WithTimeout(patience),
-			otlptracegrpc.WithDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond}})),
-			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: 5 * time.Millisecond, MaxInterval: 50 * time.Millisecond, MaxElapsedTime: patience}))
+		e, err := otlptracegrpc.New(t.Context(),
+			otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(), otlptracegrpc.WithCompressor("gzip"),
+			otlptracegrpc.WithTimeout(patience), otlptracegrpc.WithRetry(retry),
+			otlptracegrpc.WithDialOption(grpc.WithConnectParams(reconnect)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +275,8 @@ func requestsIn(t *testing.T, dir string) (n uint64) {
 		t.Fatal(err)
 	}
 	c := e.Config
-	c.DataDir, c.OTLP.GRPC, c.OTLP.HTTP, c.HTTP, c.Epoch, c.Learning = dir, "", "", "127.0.0.1:0", time.Second, 5*time.Second
+	c.DataDir, c.OTLP.GRPC, c.OTLP.HTTP, c.HTTP = dir, "", "", "127.0.0.1:0"
+	c.Epoch, c.Learning = time.Second, 5*time.Second
 	s, err := New(&c, Build{}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)

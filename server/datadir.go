@@ -25,26 +25,28 @@ const (
 // without describes, for each database, what is lost if its folder is moved away.
 var without = map[string]string{
 	journalName: "Sibyl then lacks the requests since its last checkpoint, and the traces that were open",
-	storeName:   "Sibyl then learns anew, with the rest of the journal, and lacks its incidents, problems and kept traces",
+	storeName: "Sibyl then learns anew, with the rest of the journal, " +
+		"and lacks its incidents, problems and kept traces",
 }
 
 // explain adds the remedy to err, an error of the database name in dataDir.
 func explain(err error, dataDir, name string) error {
 	dir := filepath.Join(dataDir, name)
+	const another = "name another directory with --data-dir"
 	aside := fmt.Sprintf("move it away (mv %s %s) and start again: %s", dir, asideName(dir), without[name])
 	switch {
 	case errors.Is(err, pebbledb.ErrLocked):
-		return fmt.Errorf("the data directory %s is in use by another sibyl: stop that one, or name another directory with --data-dir", dataDir)
+		return fmt.Errorf("the data directory %s is in use by another sibyl: stop that one, or %s", dataDir, another)
 	case errors.Is(err, pebbledb.ErrNewer):
-		return fmt.Errorf("%w: use that version, restore a backup that this one made, or name another directory with --data-dir", err)
+		return fmt.Errorf("%w: use that version, restore a backup that this one made, or %s", err, another)
 	case errors.Is(err, pebbledb.ErrForeign):
-		return fmt.Errorf("%w: name another directory with --data-dir, or, if %s belongs to nobody else, %s", err, dataDir, aside)
+		return fmt.Errorf("%w: %s, or, if %s belongs to nobody else, %s", err, another, dataDir, aside)
 	case errors.Is(err, pebbledb.ErrDamaged):
 		return fmt.Errorf("%w. Look for errors of the disk, then restore a backup; or %s", err, aside)
 	case errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("%w: %s is a file: name another directory with --data-dir, or move the file away", err, dir)
+		return fmt.Errorf("%w: %s is a file: %s, or move the file away", err, dir, another)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: let the user of sibyl own the data directory and all below it, or name another one with --data-dir", err)
+		return fmt.Errorf("%w: let the user of sibyl own the data directory and all below it, or %s", err, another)
 	}
 	return err
 }
@@ -111,7 +113,8 @@ func isOwn(dataDir, name string) bool {
 		return pebbledb.Exists(filepath.Join(dataDir, name))
 	case backupName:
 		return pebbledb.Exists(filepath.Join(dataDir, name, storeName))
-	case access.FileName, pebbledb.BallastName, journalName + pebbledb.DamagedSuffix, storeName + pebbledb.DamagedSuffix:
+	case access.FileName, pebbledb.BallastName,
+		journalName + pebbledb.DamagedSuffix, storeName + pebbledb.DamagedSuffix:
 		return true
 	default:
 		return slices.Contains(api.Files(), base)
@@ -127,7 +130,8 @@ func warnOfMissing(dataDir string, log *slog.Logger) {
 		}
 	}
 	if len(missing) == 1 {
-		log.Warn("a folder of the data directory is missing: stop sibyl and put it back or restore a backup, or go on without it",
+		log.Warn("a folder of the data directory is missing: "+
+			"stop sibyl and put it back or restore a backup, or go on without it",
 			slog.String("missing", filepath.Join(dataDir, missing[0])), slog.String("effect", without[missing[0]]))
 	}
 }

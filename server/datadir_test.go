@@ -40,14 +40,22 @@ func TestUnusableData(t *testing.T) {
 		want   []string
 		aside  string // name that the error advises to move away, if any
 	}{
-		{"a manifest of the store is cut", cut("store", "MANIFEST-*"), []string{"it is damaged", "restore a backup", "store.aside1", "learns anew"}, "store"},
-		{"a manifest of the journal is missing", remove("journal", "MANIFEST-*"), []string{"it is damaged", "journal.aside1", "since its last checkpoint"}, "journal"},
-		{"markers of the store are missing", remove("store", "marker.*"), []string{"it is damaged", "store.aside1"}, "store"},
+		{
+			"a manifest of the store is cut", cut("store", "MANIFEST-*"),
+			[]string{"it is damaged", "restore a backup", "store.aside1", "learns anew"},
+			"store",
+		},
+		{
+			"a manifest of the journal is missing", remove("journal", "MANIFEST-*"),
+			[]string{"it is damaged", "journal.aside1", "since its last checkpoint"},
+			"journal",
+		},
+		{"the store lacks markers", remove("store", "marker.*"), []string{"it is damaged", "store.aside1"}, "store"},
 		{"another database in place of the store", swap, []string{"another program wrote it", "--data-dir"}, "store"},
 		{"a later format", later, []string{"a newer version of sibyl wrote it", "use that version"}, "store"},
 		{"a file in place of the store", file("store", "text"), []string{"is a file", "--data-dir"}, "store"},
-		{"damaged notes", file("notes.json", "{"), []string{"notes.json", "from a backup", "notes.json.aside"}, "notes.json"},
-		{"foreign notes", file("notes.json", `{"a":{}}`), []string{"no ID of an incident", "notes.json.aside"}, "notes.json"},
+		{"damaged notes", file("notes.json", "{"), []string{"from a backup", "notes.json.aside"}, "notes.json"},
+		{"foreign notes", file("notes.json", `{"a":{}}`), []string{"no ID of an incident", ".aside"}, "notes.json"},
 		{"damaged views", file("views.json", "{"), []string{"views.json.aside"}, "views.json"},
 		{"damaged comments", file("comments.json", "{"), []string{"comments.json.aside"}, "comments.json"},
 	} {
@@ -97,7 +105,9 @@ func TestMissingData(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "store")); err != nil {
 		t.Fatal(err)
 	}
-	if log, err := begin(t, dir); err != nil || !strings.Contains(log, "a folder of the data directory is missing") || !strings.Contains(log, "learns anew") {
+	log, err := begin(t, dir)
+	if err != nil || !strings.Contains(log, "a folder of the data directory is missing") ||
+		!strings.Contains(log, "learns anew") {
 		t.Errorf("a missing store: %v, log %q", err, log)
 	}
 }
@@ -136,7 +146,8 @@ func TestForeignData(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := CheckDataDir(dir); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := CheckDataDir(dir); (err != nil) != (c.want != "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -201,7 +212,13 @@ func swap(dir string) error {
 	if err != nil {
 		return err
 	}
-	db, err := pebbledb.Open(pebbledb.Options{Dir: path, MemTable: 1 << 20, Cache: 1 << 20, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	db, err := pebbledb.Open(pebbledb.Options{
+		Dir:      path,
+		MemTable: 1 << 20,
+		Cache:    1 << 20,
+		Disk:     disk,
+		Log:      slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return err
 	}

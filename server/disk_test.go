@@ -53,11 +53,15 @@ func largeTraces(t *testing.T, traces int) string {
 	var spans []string
 	for range traces {
 		now := time.Now().UnixNano()
-		spans = append(spans, fmt.Sprintf(`{"traceId":%q,"spanId":%q,"name":"GET /","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%d,`+
-			`"attributes":[{"key":"noise","value":{"stringValue":%q}}]}`, random(16), random(8), now, now+1e7, random(1024)))
+		spans = append(spans, fmt.Sprintf(`{
+			"traceId":%q,"spanId":%q,"name":"GET /","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%d,
+			"attributes":[{"key":"noise","value":{"stringValue":%q}}]
+		}`, random(16), random(8), now, now+1e7, random(1024)))
 	}
-	return `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},"scopeSpans":[{"spans":[` +
-		strings.Join(spans, ",") + `]}]}]}`
+	return `{"resourceSpans":[{
+		"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},
+		"scopeSpans":[{"spans":[` + strings.Join(spans, ",") + `]}]
+	}]}`
 }
 
 // post sends body as an export request over HTTP.
@@ -166,7 +170,9 @@ func TestFullDisk(t *testing.T) {
 			t.Fatalf("requests are refused a minute after the disk has space again; the server's log:\n%s", v.logged())
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); v.groups() < acked && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	deadline := time.Now().Add(time.Minute)
+	for v.groups() < acked && time.Now().Before(deadline) {
+		time.Sleep(100 * time.Millisecond)
 	}
 	if n := v.groups(); n != acked {
 		t.Errorf("got %d traces, want the %d acknowledged; the server's log:\n%s", n, acked, v.logged())

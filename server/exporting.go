@@ -57,7 +57,8 @@ func (x *exporting) run(ctx context.Context) {
 		case open := <-x.open:
 			for i := range open {
 				if err := x.add(&open[i]); err != nil {
-					x.log.WarnContext(ctx, "export: exemplars of a problem cannot be read", slog.String("problem", open[i].problem.String()), slog.Any("error", err))
+					x.log.WarnContext(ctx, "export: exemplars of a problem cannot be read",
+						slog.String("problem", open[i].problem.String()), slog.Any("error", err))
 				}
 			}
 		case <-ctx.Done():
@@ -88,7 +89,8 @@ func (x *exporting) add(of *exportable) error {
 			return err
 		}
 		path := critpath.NewExtractor(x.path).Extract(t)
-		if i := slices.IndexFunc(path.Roots, func(r critpath.Root) bool { return path.Nodes[r.Node].ID == e.Root }); i >= 0 {
+		isRoot := func(r critpath.Root) bool { return path.Nodes[r.Node].ID == e.Root }
+		if i := slices.IndexFunc(path.Roots, isRoot); i >= 0 {
 			x.exporter.Add(export.Of(path, i, of.problem.String()))
 		}
 	}

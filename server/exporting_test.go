@@ -94,9 +94,10 @@ func TestExemplarsAreExported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		sample := store.Exemplar{Trace: x.ID, Root: x.Spans[0].ID, Duration: 100}
 		for _, err := range []error{
 			kept.Traces.Put(x.ID, body),
-			kept.Exemplars.Put(group, &store.Exemplars{Slow: []store.Exemplar{{Trace: x.ID, Root: x.Spans[0].ID, Duration: 100}}}),
+			kept.Exemplars.Put(group, &store.Exemplars{Slow: []store.Exemplar{sample}}),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -107,7 +108,9 @@ func TestExemplarsAreExported(t *testing.T) {
 	if err := os.WriteFile(key, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &config.Config{Export: config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}}}
+	c := &config.Config{
+		Export: config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}},
+	}
 	o, err := newOutbound(c, kept, notesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +120,9 @@ func TestExemplarsAreExported(t *testing.T) {
 	running.Go(func() { o.exporting.run(ctx) })
 	for range 3 {
 		o.exporting.epoch([]detect.Problem{{ID: analysis.Hash{Lo: 7}, Group: analysis.Hash{Lo: 1}}})
-		eventually(t, "the exemplar is exported", func() bool { return len(to.names()) >= 2 && len(o.exporting.open) == 0 })
+		eventually(t, "the exemplar is exported", func() bool {
+			return len(to.names()) >= 2 && len(o.exporting.open) == 0
+		})
 	}
 	stop()
 	running.Wait()
@@ -125,7 +130,8 @@ func TestExemplarsAreExported(t *testing.T) {
 		t.Errorf("%q with keys %q", names, to.keys)
 	}
 	for _, s := range to.spans {
-		if problem, _ := s.Attributes().Get("sibyl.problem"); problem.Str() != (analysis.Hash{Lo: 7}).String() || s.TraceID() != [16]byte{15: 1} {
+		problem, _ := s.Attributes().Get("sibyl.problem")
+		if problem.Str() != (analysis.Hash{Lo: 7}).String() || s.TraceID() != [16]byte{15: 1} {
 			t.Errorf("trace %s, problem %q", s.TraceID(), problem.Str())
 		}
 	}
@@ -137,7 +143,9 @@ func TestExemplarsAreExported(t *testing.T) {
 // A replaced key takes effect with the next request. Without a key nothing is sent.
 func TestHeaderFilesAreReread(t *testing.T) {
 	to, key := newBackend(t), filepath.Join(t.TempDir(), "key")
-	transport, err := newHeaderTransport(&config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}})
+	transport, err := newHeaderTransport(&config.Endpoint{
+		OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}},
+	})
 	if err == nil {
 		t.Error("no error for a missing file")
 	}
@@ -189,7 +197,8 @@ func TestSelfTracing(t *testing.T) {
 		names := to.names()
 		return slices.Contains(names, "epoch") && slices.Contains(names, "getStatus")
 	})
-	if i := slices.IndexFunc(to.names(), func(name string) bool { return name != "epoch" && name != "getStatus" }); i >= 0 {
+	other := func(name string) bool { return name != "epoch" && name != "getStatus" }
+	if i := slices.IndexFunc(to.names(), other); i >= 0 {
 		t.Errorf("spans: %q", to.names())
 	}
 }
@@ -222,7 +231,8 @@ func TestAlertMetrics(t *testing.T) {
 		}
 		return string(body)
 	}
-	if r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader(`{}`)); err != nil || r.Body.Close() != nil {
+	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader(`{}`))
+	if err != nil || r.Body.Close() != nil {
 		t.Fatal(err)
 	}
 	get("/api/v1/problems")
@@ -249,9 +259,12 @@ func TestAlertMetrics(t *testing.T) {
 		t.Errorf("found %d metrics in the alerts, want at least 10", found)
 	}
 	for _, want := range []string{
-		`sibyl_queue_length{queue="arrivals"}`, `sibyl_queue_length{queue="shards"}`, `sibyl_queue_length{queue="outbox"}`, `sibyl_queue_length{queue="export"}`,
-		`sibyl_queue_capacity{queue="in_flight_bytes"}`, `sibyl_webhook_calls_total{result="delivered",webhook="hook"}`, `sibyl_outbox_dead_letters`,
-		`sibyl_webhook_messages_given_up_total{webhook="hook"}`, `sibyl_export_traces_total{result="dropped"}`, `sibyl_otlp_requests_total{outcome="accepted",transport="http"}`,
+		`sibyl_queue_length{queue="arrivals"}`, `sibyl_queue_length{queue="shards"}`,
+		`sibyl_queue_length{queue="outbox"}`, `sibyl_queue_length{queue="export"}`,
+		`sibyl_queue_capacity{queue="in_flight_bytes"}`, `sibyl_outbox_dead_letters`,
+		`sibyl_webhook_calls_total{result="delivered",webhook="hook"}`,
+		`sibyl_webhook_messages_given_up_total{webhook="hook"}`, `sibyl_export_traces_total{result="dropped"}`,
+		`sibyl_otlp_requests_total{outcome="accepted",transport="http"}`,
 		`sibyl_jaeger_queries_total{server="` + jaeger.URL + `"}`,
 	} {
 		if !strings.Contains(text, want+" ") {

@@ -38,7 +38,12 @@ func (f *fetching) prepare(servers []config.JaegerQuery) ([]*fetcher, error) {
 		p := f.find(q)
 		if p == nil {
 			made, err := query.New(f.intake, position{f.store, q.URL}, query.Options{
-				URL: q.URL, Protocol: q.Protocol, Services: q.Services, Interval: q.Interval, Lookback: q.Lookback, Log: f.log,
+				URL:      q.URL,
+				Protocol: q.Protocol,
+				Services: q.Services,
+				Interval: q.Interval,
+				Lookback: q.Lookback,
+				Log:      f.log,
 			})
 			if err != nil {
 				return nil, err

@@ -12,12 +12,12 @@ type fileLimits struct {
 // File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents,
 // which hold a long poll each, cannot starve senders of traces.
 const (
-	mostReserved   = 2048   // maximum files for the databases and the rest of the process, if that is at most half of all
+	mostReserved   = 2048   // maximum files for the databases and the rest of the process; half of all, if that is less
 	needed         = 48     // how many of them the rest of the process needs
 	mostOthers     = 1024   // maximum connections to an address without agents
 	othersShare    = 16     // such an address gets at most one in othersShare connections
 	otherAddresses = 4      // addresses of the receivers and of remote sampling
-	mostAgents     = 24_000 // maximum connections of agents and API clients, because they also take memory; control admits fewer agents
+	mostAgents     = 24_000 // maximum connections of agents and API clients; control admits fewer, to save memory
 )
 
 // ownFileLimits divides the files that the process may open among its parts. Go has already raised the limit as far as

@@ -11,7 +11,8 @@ func TestDivideFiles(t *testing.T) {
 	for _, all := range []uint64{256, 400, 1024, 4096, 20_000, 65_536, 1 << 30, math.MaxUint64} {
 		f := divideFiles(all)
 		sum := 2*f.database + f.agents + otherAddresses*f.others
-		if f.agents < f.others || f.others < 1 || f.database < 0 || uint64(sum) > all || all < 20_000 && uint64(sum+needed) < all-2 {
+		if f.agents < f.others || f.others < 1 || f.database < 0 || uint64(sum) > all ||
+			all < 20_000 && uint64(sum+needed) < all-2 {
 			t.Errorf("%d files: got %+v, together %d", all, f, sum)
 		}
 		if all >= 20_000 && (f.agents < 11_000 || f.agents > mostAgents || f.others != mostOthers) {

@@ -17,7 +17,8 @@ import (
 func TestGroupsFitIntoMemory(t *testing.T) {
 	env := volatile(t.TempDir())
 	for key, value := range map[string]string{
-		"MEMORY": "64MiB", "OTLP_MAX_REQUEST": "4MiB", "OTLP_MAX_IN_FLIGHT": "16MiB", "ASSEMBLY_MAX_BYTES": "4MiB", "ASSEMBLY_IDLE": "1s",
+		"MEMORY": "64MiB", "OTLP_MAX_REQUEST": "4MiB", "OTLP_MAX_IN_FLIGHT": "16MiB",
+		"ASSEMBLY_MAX_BYTES": "4MiB", "ASSEMBLY_IDLE": "1s",
 	} {
 		env["SIBYL_"+key] = value
 	}
@@ -31,8 +32,9 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 	now := time.Now().UnixNano()
 	var spans []string
 	for i := range most { // each trace creates a request type and a group
-		spans = append(spans, fmt.Sprintf(`{"traceId":"%032x","spanId":"%016x","name":"GET /x%sy","startTimeUnixNano":%d,"endTimeUnixNano":%d}`,
-			i+1, i+1, word(i), now, now+1e6))
+		spans = append(spans, fmt.Sprintf(`{
+			"traceId":"%032x","spanId":"%016[1]x","name":"GET /x%sy","startTimeUnixNano":%d,"endTimeUnixNano":%d
+		}`, i+1, word(i), now, now+1e6))
 	}
 	body := `{"resourceSpans":[{"scopeSpans":[{"spans":[` + strings.Join(spans, ",") + `]}]}]}`
 	r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/json", strings.NewReader(body))
@@ -43,7 +45,10 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 	eventually(t, "requests are refused", func() bool {
 		var refused uint64
 		var groups int
-		if err := s.live.Ask(t.Context(), func(core *engine.View) { refused, groups = core.Groups.Refused, core.Groups.Len() }); err != nil {
+		err := s.live.Ask(t.Context(), func(core *engine.View) {
+			refused, groups = core.Groups.Refused, core.Groups.Len()
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if groups > most {

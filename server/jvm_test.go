@@ -90,7 +90,8 @@ func (r *spanRecorder) named(name string) (found []javaSpan) {
 func startShop(t *testing.T, arguments string) string {
 	t.Helper()
 	programs, dir := jvmtest.Compile(t, "../agents/jvm/testdata/shop/Shop.java")
-	_, url := jvmtest.Start(t, nil, programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"="+arguments, "-cp", dir, "shop.Shop")
+	_, url := jvmtest.Start(t, nil, programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"="+arguments,
+		"-cp", dir, "shop.Shop")
 	return url
 }
 
@@ -120,7 +121,8 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 	spans := &spanRecorder{to: "http://" + s.Addresses().HTTP.String()}
 	receiver := httptest.NewServer(spans)
 	t.Cleanup(receiver.Close)
-	shop := startShop(t, connection(s.Addresses())+"#otlp:"+receiver.URL+`#service:shop#entry:shop\.(Orders\.place|Carts\.show)`)
+	shop := startShop(t,
+		connection(s.Addresses())+"#otlp:"+receiver.URL+`#service:shop#entry:shop\.(Orders\.place|Carts\.show)`)
 
 	// until sends requests until done returns true.
 	until := func(what string, done func() bool) {
@@ -201,7 +203,8 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 			continue // the request started while only this method was enabled
 		}
 		root := parents[above.ParentSpanID]
-		if above.tracepoint() != reserve || x.tracepoint() != take || root.Name != "Orders.place" || root.TraceID != x.TraceID {
+		if above.tracepoint() != reserve || x.tracepoint() != take || root.Name != "Orders.place" ||
+			root.TraceID != x.TraceID {
 			t.Fatalf("the parents of %+v are %+v and %+v", x, above, root)
 		}
 	}

@@ -18,7 +18,9 @@ func tlsFiles(t config.TLS, log *slog.Logger) connlimit.TLS {
 }
 
 // listenerConfig returns the configuration of a listener at address. It reads the TLS files unless address is empty.
-func listenerConfig(name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger) (listener.Config, error) {
+func listenerConfig(
+	name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger,
+) (listener.Config, error) {
 	c := listener.Config{Name: name, Address: address, Share: share, Log: log}
 	if address == "" {
 		return c, nil
@@ -31,7 +33,10 @@ func listenerConfig(name, address string, share *connlimit.Share, files config.T
 }
 
 // openHTTP opens address for server. It returns nil if address is empty.
-func openHTTP(ctx context.Context, name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger, server *http.Server) (*listener.Listener, error) {
+func openHTTP(
+	ctx context.Context, name, address string,
+	share *connlimit.Share, files config.TLS, log *slog.Logger, server *http.Server,
+) (*listener.Listener, error) {
 	c, err := listenerConfig(name, address, share, files, log)
 	if err != nil {
 		return nil, err
@@ -39,8 +44,19 @@ func openHTTP(ctx context.Context, name, address string, share *connlimit.Share,
 	return listener.OpenHTTP(ctx, c, server)
 }
 
-// Listen opens all configured addresses. If it returns an error, it leaves some of them open.
+// Listen opens all configured addresses. If it fails, it leaves no address open.
 func (s *Server) Listen(ctx context.Context) error {
+	err := s.listen(ctx)
+	if err != nil {
+		s.receiver.Close()
+		for _, l := range s.listeners() {
+			_ = l.Close() // the caller has the relevant error
+		}
+	}
+	return err
+}
+
+func (s *Server) listen(ctx context.Context) error {
 	if err := s.receiver.Listen(ctx); err != nil {
 		return err
 	}

@@ -57,12 +57,14 @@ func TestEverythingAtOnce(t *testing.T) {
 		asked := make(chan os.Signal, 1)
 		r := Reloader{Server: s, Load: load, Level: level, Every: 20 * time.Millisecond, Log: s.log}
 		all.Go(func() { r.Run(ctx, e, asked) })
-		byGRPC, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(at.GRPC.String()), otlptracegrpc.WithInsecure(), otlptracegrpc.WithTimeout(patience))
+		byGRPC, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(at.GRPC.String()),
+			otlptracegrpc.WithInsecure(), otlptracegrpc.WithTimeout(patience))
 		if err != nil {
 			t.Fatal(err)
 		}
-		byHTTP, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(at.HTTP.String()), otlptracehttp.WithInsecure(),
-			otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithTimeout(patience))
+		byHTTP, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(at.HTTP.String()),
+			otlptracehttp.WithInsecure(), otlptracehttp.WithTimeout(patience),
+			otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,13 +81,14 @@ func TestEverythingAtOnce(t *testing.T) {
 			})
 		}
 		for _, path := range []string{
-			"/api/v1/problems?explain=true", "/api/v1/groups?limit=2", "/api/v1/tracepoints", "/api/v1/status", "/api/v1/trees", "/api/v1/decisions", "/api/v1/plan",
-			"/api/v1/budget", "/api/v1/profile", "/api/v1/investigations", "/api/v1/webhooks/dead", "/api/v1/events", "/metrics", "/readyz",
+			"/api/v1/problems?explain=true", "/api/v1/groups?limit=2", "/api/v1/tracepoints", "/api/v1/status",
+			"/api/v1/trees", "/api/v1/decisions", "/api/v1/plan", "/api/v1/budget", "/api/v1/profile",
+			"/api/v1/investigations", "/api/v1/webhooks/dead", "/api/v1/events", "/metrics", "/readyz",
 		} {
 			all.Go(func() { poll(ctx, t, "http://"+at.API.String()+path) })
 		}
 		for i := 0; ctx.Err() == nil; i++ {
-			write([]string{"learning: 1s\nmin-samples: 60\n", "learning: 1s\nbudget: {tracepoints: 7}\nlog.level: debug\n"}[i%2])
+			write("learning: 1s\n" + []string{"min-samples: 60\n", "budget: {tracepoints: 7}\nlog.level: debug\n"}[i%2])
 			select {
 			case asked <- syscall.SIGHUP:
 			default:
@@ -120,7 +123,8 @@ func poll(ctx context.Context, t *testing.T, url string) {
 		}
 		body, _ := io.ReadAll(answer.Body) // ends with ctx
 		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusServiceUnavailable && ctx.Err() == nil {
+		if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusServiceUnavailable &&
+			ctx.Err() == nil {
 			t.Errorf("%s: %d: %s", url, answer.StatusCode, body)
 		}
 		time.Sleep(10 * time.Millisecond)

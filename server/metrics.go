@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,7 +27,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.webhooks(e)
 	c.exports(e)
 	c.fetches(e)
-	const damaged = "Unreadable bytes at the end of a database's log that were removed at the start. A crash leaves some; many mean that the disk lost data."
+	const damaged = "Unreadable bytes at the end of a database's log that were removed at the start. " +
+		"A crash leaves some; many mean that the disk lost data."
 	e.Gauge("log_damaged_bytes", damaged, float64(c.server.journal.Truncated()), "database", "journal")
 	e.Gauge("log_damaged_bytes", damaged, float64(c.server.store.Truncated()), "database", "store")
 	e.Counter("tokens_refused_total", "Requests with an unknown, revoked or expired token.", c.server.tokens.Refused())
@@ -37,16 +39,26 @@ func (c collector) connections(e metric.Emitter) {
 	s, o := c.server, c.server.outbound
 	otlp := s.receiver.Load()
 	for name, all := range map[string][]connlimit.Load{
-		"otlp": {otlp.GRPC, otlp.HTTP}, "http": {s.http.Load()}, "opamp": {s.agents.Load()}, "sampling": {o.samplingHTTP.Load(), o.samplingGRPC.Load()},
+		"otlp":     {otlp.GRPC, otlp.HTTP},
+		"http":     {s.http.Load()},
+		"opamp":    {s.agents.Load()},
+		"sampling": {o.samplingHTTP.Load(), o.samplingGRPC.Load()},
 	} {
 		var sum connlimit.Load
 		for _, l := range all {
-			sum.Open, sum.Most, sum.Refused, sum.Gone = sum.Open+l.Open, sum.Most+l.Most, sum.Refused+l.Refused, sum.Gone+l.Gone
+			sum.Open += l.Open
+			sum.Most += l.Most
+			sum.Refused += l.Refused
+			sum.Gone += l.Gone
 		}
-		e.Gauge("connections", "Open connections to the addresses of the OTLP receivers, of the API, of OpAMP and of remote sampling.", float64(sum.Open), "listener", name)
-		e.Gauge("connections_limit", "Connection limit; the API and OpAMP share one.", float64(sum.Most), "listener", name)
-		e.Counter("connections_refused_total", "New connections closed at the connection limit.", int64(sum.Refused), "listener", name)
-		e.Counter("connections_displaced_total", "Idle connections closed to make room at the connection limit.", int64(sum.Gone), "listener", name)
+		e.Gauge("connections", "Open connections to the addresses of the OTLP receivers, of the API, "+
+			"of OpAMP and of remote sampling.", float64(sum.Open), "listener", name)
+		e.Gauge("connections_limit", "Connection limit; the API and OpAMP share one.",
+			float64(sum.Most), "listener", name)
+		e.Counter("connections_refused_total", "New connections closed at the connection limit.",
+			int64(sum.Refused), "listener", name)
+		e.Counter("connections_displaced_total", "Idle connections closed to make room at the connection limit.",
+			int64(sum.Gone), "listener", name)
 	}
 }
 
@@ -56,8 +68,10 @@ func (c collector) webhooks(e metric.Emitter) {
 		const calls = "Webhook calls, by result; failed calls are retried."
 		e.Counter("webhook_calls_total", calls, int64(n.Delivered), "webhook", name, "result", "delivered")
 		e.Counter("webhook_calls_total", calls, int64(n.Failed), "webhook", name, "result", "failed")
-		e.Counter("webhook_messages_given_up_total", "Messages that became dead letters.", int64(n.Dead), "webhook", name)
-		e.Flag("webhook_disabled", "1 while a webhook is disabled because it answered 410.", n.Disabled, "webhook", name)
+		e.Counter("webhook_messages_given_up_total", "Messages that became dead letters.",
+			int64(n.Dead), "webhook", name)
+		e.Flag("webhook_disabled", "1 while a webhook is disabled because it answered 410.", n.Disabled,
+			"webhook", name)
 	}
 	outbox := c.server.outbound.outbox.Stats()
 	e.Gauge("outbox_dead_letters", "Dead letters.", float64(outbox.Dead))
@@ -82,14 +96,16 @@ func (c collector) exports(e metric.Emitter) {
 func (c collector) fetches(e metric.Emitter) {
 	for _, p := range c.server.outbound.fetching.all() {
 		n, name := p.fetcher.Counts(), p.fetcher.Name()
-		e.Counter("jaeger_traces_total", "Traces fetched from a Jaeger server.", n.Traces.Load(), "server", name)
-		e.Counter("jaeger_spans_total", "Spans fetched from a Jaeger server.", n.Spans.Load(), "server", name)
-		e.Counter("jaeger_rejected_spans_total", "Fetched spans that were rejected.", n.Rejected.Load(), "server", name)
-		e.Counter("jaeger_queries_total", "Queries to a Jaeger server.", n.Queries.Load(), "server", name)
-		e.Counter("jaeger_failed_queries_total", "Failed queries to a Jaeger server.", n.Failed.Load(), "server", name)
-		e.Counter("jaeger_cut_windows_total", "Time windows with more traces than one query returns.", n.Incomplete.Load(), "server", name)
+		count := func(metric, help string, n *atomic.Int64) { e.Counter(metric, help, n.Load(), "server", name) }
+		count("jaeger_traces_total", "Traces fetched from a Jaeger server.", &n.Traces)
+		count("jaeger_spans_total", "Spans fetched from a Jaeger server.", &n.Spans)
+		count("jaeger_rejected_spans_total", "Fetched spans that were rejected.", &n.Rejected)
+		count("jaeger_queries_total", "Queries to a Jaeger server.", &n.Queries)
+		count("jaeger_failed_queries_total", "Failed queries to a Jaeger server.", &n.Failed)
+		count("jaeger_cut_windows_total", "Time windows with more traces than one query returns.", &n.Incomplete)
 		if through := n.Through.Load(); through > 0 {
-			e.Gauge("jaeger_through_seconds", "Time up to which all traces were fetched, in seconds since 1970.", float64(through)/float64(time.Second), "server", name)
+			e.Gauge("jaeger_through_seconds", "Time up to which all traces were fetched, in seconds since 1970.",
+				float64(through)/float64(time.Second), "server", name)
 		}
 	}
 }
@@ -100,7 +116,8 @@ func (s *Server) queues() []operating.Size {
 	for _, q := range s.live.Queues() {
 		all = append(all, operating.Size(q))
 	}
-	all = append(all, operating.Size{Name: "outbox", Length: int64(s.outbound.outbox.Stats().Waiting), Most: int64(store.DefaultOutboxLimits().Messages)})
+	waiting, most := s.outbound.outbox.Stats().Waiting, store.DefaultOutboxLimits().Messages
+	all = append(all, operating.Size{Name: "outbox", Length: int64(waiting), Most: int64(most)})
 	if x := s.outbound.exporting; x != nil {
 		length, most := x.exporter.Queue()
 		all = append(all, operating.Size{Name: "export", Length: int64(length), Most: int64(most)})

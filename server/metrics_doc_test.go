@@ -23,7 +23,9 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the table of metrics in docs/
 // The table of metrics in docs/operations.md equals the metrics of a service with all features. Run go test ./server
 // -run Document -rewrite to rewrite it.
 func TestMetricsDocument(t *testing.T) {
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"services":[]}`) }))
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"services":[]}`)
+	}))
 	defer other.Close()
 	env := volatile(t.TempDir())
 	maps.Copy(env, map[string]string{
@@ -39,8 +41,11 @@ func TestMetricsDocument(t *testing.T) {
 	s := started(t, e, &slog.LevelVar{}, io.Discard)
 	at := s.Addresses()
 	now := time.Now().UnixNano() // start and end of the request; a duration of 0 is unusable
-	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader(fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[
-		{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"x","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%[1]d}]}]}]}`, now)))
+	body := fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{
+		"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"x","kind":2,
+		"startTimeUnixNano":%d,"endTimeUnixNano":%[1]d
+	}]}]}]}`, now)
+	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader(body))
 	if err != nil || r.StatusCode != http.StatusOK {
 		t.Fatal(r, err)
 	}
@@ -61,7 +66,8 @@ func TestMetricsDocument(t *testing.T) {
 	eventually(t, "all metrics are served", func() bool {
 		get("/api/v1/status")
 		text = get("/metrics")
-		return strings.Contains(text, "sibyl_traces_unusable_total{") && strings.Contains(text, "sibyl_jaeger_through_seconds{") &&
+		return strings.Contains(text, "sibyl_traces_unusable_total{") &&
+			strings.Contains(text, "sibyl_jaeger_through_seconds{") &&
 			strings.Contains(text, "sibyl_covered_spans_total{") // sent with the first epoch after the trace closed
 	})
 
@@ -70,7 +76,8 @@ func TestMetricsDocument(t *testing.T) {
 	labels := regexp.MustCompile(`([a-z_]+)="`)
 	for _, m := range regexp.MustCompile(`(?m)^# HELP (sibyl_\S+) (.*)$`).FindAllStringSubmatch(text, -1) {
 		keys := make(map[string]bool)
-		for _, sample := range regexp.MustCompile(`(?m)^`+m[1]+`(?:_bucket)?\{(.*)\} `).FindAllStringSubmatch(text, -1) {
+		samples := regexp.MustCompile(`(?m)^` + m[1] + `(?:_bucket)?\{(.*)\} `)
+		for _, sample := range samples.FindAllStringSubmatch(text, -1) {
 			for _, key := range labels.FindAllStringSubmatch(sample[1], -1) {
 				keys[key[1]] = true
 			}
@@ -78,7 +85,8 @@ func TestMetricsDocument(t *testing.T) {
 		delete(keys, "le")
 		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", m[1], strings.Join(slices.Sorted(maps.Keys(keys)), ", "), m[2])
 	}
-	const file, begin, end = "../docs/operations.md", "<!-- metrics: made by go test ./server -run Document -rewrite -->\n", "<!-- end of metrics -->\n"
+	const begin = "<!-- metrics: made by go test ./server -run Document -rewrite -->\n"
+	const file, end = "../docs/operations.md", "<!-- end of metrics -->\n"
 	doc, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +99,7 @@ func TestMetricsDocument(t *testing.T) {
 	switch {
 	case there == table.String():
 	case *rewrite:
-		if err := os.WriteFile(file, []byte(before+begin+table.String()+end+after), 0o644); err != nil { //nolint:gosec // a document
+		if err := os.WriteFile(file, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:

@@ -46,10 +46,16 @@ type outbound struct {
 }
 
 // newOutbound sets up the integrations that c configures. Fetched requests go to into.
-func newOutbound(c *config.Config, s *store.Store, notes *cases.Notes, into intake, log *slog.Logger) (*outbound, error) {
+func newOutbound(
+	c *config.Config, s *store.Store, notes *cases.Notes, into intake, log *slog.Logger,
+) (*outbound, error) {
 	o := &outbound{
-		config: c, log: log, store: s, notes: notes, strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
-		fetching: &fetching{intake: into, store: s, log: log, changed: make(chan struct{}, 1)},
+		config:     c,
+		log:        log,
+		store:      s,
+		notes:      notes,
+		strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
+		fetching:   &fetching{intake: into, store: s, log: log, changed: make(chan struct{}, 1)},
 	}
 	var err error
 	if o.outbox, err = s.OpenOutbox(store.DefaultOutboxLimits()); err != nil {
@@ -65,12 +71,13 @@ func newOutbound(c *config.Config, s *store.Store, notes *cases.Notes, into inta
 	if err != nil {
 		return nil, err
 	}
-	return o, apply()
+	apply()
+	return o, nil
 }
 
 // prepare returns a function that applies the keys of c that can change while the service runs. If a value in c can't
 // be used, it returns an error and changes nothing.
-func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
+func (o *outbound) prepare(c *config.Config) (apply func(), err error) {
 	endpoints, err := c.Endpoints()
 	if err != nil {
 		return nil, err
@@ -79,13 +86,17 @@ func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() error {
+	configure, err := o.notifier.Prepare(endpoints)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
 		rates, directory := c.Sampling.Rates(), c.Directory()
 		o.directory.Store(&directory)
 		o.rates.Store(&rates)
 		o.hooks.Store(int64(len(endpoints)))
 		o.fetching.replace(fetchers)
-		return o.notifier.Configure(endpoints)
+		configure()
 	}, nil
 }
 
@@ -106,7 +117,8 @@ func (p position) Save(_ context.Context, through time.Time) error {
 // epoch publishes the results of the epoch e. The owner of the core calls it when the epoch has ended.
 func (o *outbound) epoch(core *engine.View, e live.Ended) {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
-		o.strategies.Publish(sampling.RatesOf(core.Searches.Entries(core.Groups), core.Table, entryRates(core), o.strategies.Rates(), *o.rates.Load()))
+		entries, before := core.Searches.Entries(core.Groups), o.strategies.Rates()
+		o.strategies.Publish(sampling.RatesOf(entries, core.Table, entryRates(core), before, *o.rates.Load()))
 	}
 	if o.exporting != nil {
 		o.exporting.epoch(core.Problems.Open())
@@ -115,8 +127,15 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) {
 		return
 	}
 	for _, event := range notify.Events(&notify.Epoch{
-		At: e.At, Source: "sibyl", Decisions: e.Decisions, Before: e.Before, Problems: core.Problems.Open(),
-		Names: namesOf(core, e), Incidents: core.Incidents.All(), Deploys: core.Deploys, Investigation: core.Searches.Investigation,
+		At:             e.At,
+		Source:         "sibyl",
+		Decisions:      e.Decisions,
+		Before:         e.Before,
+		Problems:       core.Problems.Open(),
+		Names:          namesOf(core, e),
+		Incidents:      core.Incidents.All(),
+		Deploys:        core.Deploys,
+		Investigation:  core.Searches.Investigation,
 		Directory:      *o.directory.Load(),
 		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },
 		Acknowledged:   o.acknowledged,
@@ -201,7 +220,8 @@ func namesOf(core *engine.View, e live.Ended) *describe.Names {
 	for i := range e.Decisions {
 		add(e.Decisions[i].Group.RequestType, e.Decisions[i].Group.Group)
 	}
-	for _, p := range slices.Concat(notify.Missing(core.Problems.Open(), e.Before), notify.Missing(e.Before, core.Problems.Open())) {
+	now := core.Problems.Open()
+	for _, p := range slices.Concat(notify.Missing(now, e.Before), notify.Missing(e.Before, now)) {
 		add(p.RequestType, p.Group)
 	}
 	return names
@@ -216,10 +236,12 @@ func (o *outbound) listen(ctx context.Context, connections int) (err error) {
 	const name = "remote sampling"
 	web := &http.Server{Handler: o.strategies, ReadTimeout: samplingReadTimeout}
 	files := o.config.Sampling.TLS
-	if o.samplingHTTP, err = openHTTP(ctx, name, o.config.SamplingHTTP, connlimit.NewShare(connections, o.log), files, o.log, web); err != nil {
+	share := connlimit.NewShare(connections, o.log)
+	if o.samplingHTTP, err = openHTTP(ctx, name, o.config.SamplingHTTP, share, files, o.log, web); err != nil {
 		return err
 	}
-	c, err := listenerConfig(name, o.config.SamplingGRPC, connlimit.NewShare(connections, o.log), files, o.log)
+	share = connlimit.NewShare(connections, o.log)
+	c, err := listenerConfig(name, o.config.SamplingGRPC, share, files, o.log)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,12 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	c := &config.Config{HTTP: "127.0.0.1:8321", SamplingHTTP: "127.0.0.1:0", Sampling: config.Sampling{Default: 0.001, Budget: 100}, Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
+	c := &config.Config{
+		HTTP:         "127.0.0.1:8321",
+		SamplingHTTP: "127.0.0.1:0",
+		Sampling:     config.Sampling{Default: 0.001, Budget: 100},
+		Webhooks:     []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}},
+	}
 	o, err := newOutbound(c, kept, notesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +94,8 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 
 	options := engine.DefaultOptions()
 	options.Learning = time.Minute
-	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 10}) // fewer traces per type than wanted
+	// It has fewer traces per type than wanted.
+	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 10})
 	core := engine.NewCore(app.Table(), options)
 	core.Announce(trace.Nanos(1), app.Catalogue())
 	now, services := trace.Nanos(1_700_000_000_000_000_000), map[string]bool{}
@@ -120,7 +126,8 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 				continue
 			}
 			incidents++
-			if x := e.Data.Incident; x.Service == "" || x.Next == "" || len(x.Traces) == 0 || x.URL != "http://127.0.0.1:8321/incidents/"+x.ID {
+			if x := e.Data.Incident; x.Service == "" || x.Next == "" || len(x.Traces) == 0 ||
+				x.URL != "http://127.0.0.1:8321/incidents/"+x.ID {
 				t.Errorf("incident %+v", x)
 			}
 		case <-time.After(time.Minute):
@@ -135,7 +142,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 	}
 	for service := range services {
 		answer := httptest.NewRecorder()
-		o.strategies.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/sampling?service="+service, nil))
+		o.strategies.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/sampling?service="+service, nil))
 		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "operationSampling") {
 			t.Errorf("%s: %d %s", service, answer.Code, answer.Body)
 		}
@@ -261,13 +268,15 @@ func TestSamplingEncrypts(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(known.Certificate())
-	conn, err := grpc.NewClient(env["SIBYL_SAMPLING_GRPC"], grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(roots, "")),
+	conn, err := grpc.NewClient(env["SIBYL_SAMPLING_GRPC"],
+		grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(roots, "")),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	got, err := api_v2.NewSamplingManagerClient(conn).GetSamplingStrategy(t.Context(), &api_v2.SamplingStrategyParameters{ServiceName: "shop"})
+	query := &api_v2.SamplingStrategyParameters{ServiceName: "shop"}
+	got, err := api_v2.NewSamplingManagerClient(conn).GetSamplingStrategy(t.Context(), query)
 	if err != nil || got.ProbabilisticSampling.SamplingRate != 0.25 {
 		t.Errorf("%v, %v", got, err)
 	}

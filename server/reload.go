@@ -29,9 +29,7 @@ func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 			return fmt.Errorf("record the settings: %w", err)
 		}
 	}
-	if err := apply(); err != nil {
-		return err
-	}
+	apply()
 	s.applied.Store(c)
 	s.live.Retain(retention(c))
 	s.api.SetDirectory(c.Directory())
@@ -92,7 +90,8 @@ func (r *Reloader) reload(ctx context.Context, current *config.Effective) (next 
 	}
 	next, refused := config.Reload(current, read)
 	if err := r.Server.Apply(ctx, &next.Config); err != nil {
-		r.Log.ErrorContext(ctx, "the configuration cannot be applied; the previous one stays in effect", slog.Any("error", err))
+		r.Log.ErrorContext(ctx, "the configuration cannot be applied; the previous one stays in effect",
+			slog.Any("error", err))
 		return current, errors.Is(err, refusal.Overloaded)
 	}
 	_ = r.Level.UnmarshalText([]byte(next.Config.Log.Level)) // the configuration contains only valid levels

@@ -54,7 +54,8 @@ func eventually(t *testing.T, name string, condition func() bool) {
 // started runs a whole service in this process until the test ends. It logs to log.
 func started(t *testing.T, e *config.Effective, level *slog.LevelVar, log io.Writer) *Server {
 	t.Helper()
-	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})), func(err error) { t.Error(err) })
+	handler := slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})
+	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(handler), func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func started(t *testing.T, e *config.Effective, level *slog.LevelVar, log io.Wri
 // volatile returns the configuration that tests share, as environment variables.
 func volatile(dir string) map[string]string {
 	return map[string]string{
-		"SIBYL_DATA_DIR": dir, "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
+		"SIBYL_DATA_DIR": dir, "SIBYL_HTTP": "127.0.0.1:0",
+		"SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
 		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_TIMEOUT": "200ms",
 	}
 }
@@ -112,9 +114,11 @@ func TestReload(t *testing.T) {
 	}
 	put("min-samples: 50\n")
 	env := volatile(t.TempDir())
-	load := func() (*config.Effective, error) {
-		return config.Load(config.Sources{File: filepath.Join(mount, "data", "sibyl.yaml"), Getenv: func(key string) string { return env[key] }})
+	sources := config.Sources{
+		File:   filepath.Join(mount, "data", "sibyl.yaml"),
+		Getenv: func(key string) string { return env[key] },
 	}
+	load := func() (*config.Effective, error) { return config.Load(sources) }
 	e, err := load()
 	if err != nil {
 		t.Fatal(err)
@@ -151,15 +155,18 @@ trace-url: [{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]
 webhooks: [{name: hook, url: "` + hook.URL + `", allow-private: true}]
 jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 `)
-	eventually(t, "the file is applied", func() bool { return strings.Contains(log.String(), "configuration reloaded") })
-	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" {
+	reloads := func() int { return strings.Count(log.String(), "configuration reloaded") }
+	eventually(t, "the file is applied", func() bool { return reloads() > 0 })
+	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 ||
+		x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" {
 		t.Errorf("settings: %+v", x)
 	}
 	if x := settings(); len(x.Objectives) != 2 || x.Gates.Growth != 0.3 || x.Gates.Score != 0.02 {
 		t.Errorf("objectives and gates: %+v", x)
 	}
-	if level.Level() != slog.LevelDebug || s.outbound.rates.Load().Default != 0.5 || s.applied.Load().Retention.Age != 48*time.Hour {
-		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *s.outbound.rates.Load(), s.applied.Load().Retention)
+	rates, kept := s.outbound.rates.Load(), s.applied.Load().Retention
+	if level.Level() != slog.LevelDebug || rates.Default != 0.5 || kept.Age != 48*time.Hour {
+		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *rates, kept)
 	}
 	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[learning]") {
 		t.Errorf("the log does not say that shards need a restart:\n%s", text)
@@ -175,14 +182,40 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 		t.Errorf("after an invalid file:\n%s", text)
 	}
 
-	before := strings.Count(log.String(), "configuration reloaded")
+	before := reloads()
 	put("min-samples: 70\n")
-	eventually(t, "another file is applied", func() bool { return strings.Count(log.String(), "configuration reloaded") > before })
-	if x := settings(); x.Watch.MinSamples != 70 || x.Budget.Tracepoints != 1000 || level.Level() != slog.LevelInfo || len(s.outbound.fetching.all()) != 0 {
-		t.Errorf("removed keys do not have their defaults: %+v, level %v, %d servers", x, level.Level(), len(s.outbound.fetching.all()))
+	eventually(t, "another file is applied", func() bool { return reloads() > before })
+	x, fetchers := settings(), len(s.outbound.fetching.all())
+	if x.Watch.MinSamples != 70 || x.Budget.Tracepoints != 1000 || level.Level() != slog.LevelInfo || fetchers != 0 {
+		t.Errorf("removed keys do not have their defaults: %+v, level %v, %d servers", x, level.Level(), fetchers)
 	}
 	asked <- syscall.SIGHUP
-	eventually(t, "the file is reloaded on SIGHUP", func() bool { return strings.Count(log.String(), "configuration reloaded") > before+1 })
+	eventually(t, "the file is reloaded on SIGHUP", func() bool { return reloads() > before+1 })
+}
+
+// A configuration that can't be used changes nothing, not even settings that are valid.
+func TestApplyAllOrNothing(t *testing.T) {
+	env := volatile(t.TempDir())
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := started(t, e, new(slog.LevelVar), io.Discard)
+	next := e.Config
+	next.Budget.Tracepoints = 7
+	hook := config.Webhook{Name: "hook", URL: "https://hooks.example", Format: "sibyl"}
+	next.Webhooks = []config.Webhook{hook, hook}
+	if err := s.Apply(t.Context(), &next); err == nil || !strings.Contains(err.Error(), "used twice") {
+		t.Fatalf("got %v, want an error for two webhooks of the same name", err)
+	}
+	err = s.live.Ask(t.Context(), func(core *engine.View) {
+		if n := core.Options.Budget.Tracepoints; n != e.Config.Budget.Tracepoints {
+			t.Errorf("the budget is %d tracepoints, want %d as before", n, e.Config.Budget.Tracepoints)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // An override of a tracepoint survives a kill right after it, and the server still reloads its configuration.
@@ -201,12 +234,22 @@ func TestOverrideSurvivesKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	v := &process{t: t, program: program(t), dir: t.TempDir(), grpc: freeAddress(t), api: freeAddress(t), log: out, more: []string{"--config", file, "--learning", "1s", "--otlp-http", freeAddress(t)}}
+	v := &process{
+		t:       t,
+		program: program(t),
+		dir:     t.TempDir(),
+		grpc:    freeAddress(t),
+		http:    freeAddress(t),
+		api:     freeAddress(t),
+		log:     out,
+		more:    []string{"--config", file, "--learning", "1s"},
+	}
 	v.start()
 	v.ready()
 	call := func(method, path, body string, into any) int {
 		t.Helper()
-		q, err := http.NewRequestWithContext(t.Context(), method, "http://"+v.api+"/api/v1"+path, strings.NewReader(body))
+		url := "http://" + v.api + "/api/v1" + path
+		q, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,15 +266,22 @@ func TestOverrideSurvivesKill(t *testing.T) {
 		}
 		return r.StatusCode
 	}
-	const request = `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},"scopeSpans":[{"spans":[
-		{"traceId":"%032x","spanId":"0000000000000001","name":"GET /cart","kind":2,"startTimeUnixNano":"%d","endTimeUnixNano":"%d"},
-		{"traceId":"%032[1]x","spanId":"0000000000000002","parentSpanId":"0000000000000001","name":"price","kind":1,"startTimeUnixNano":"%[2]d","endTimeUnixNano":"%[3]d",
-			"attributes":[{"key":"sibyl.tracepoint.id","value":{"stringValue":"cart.price"}}]}]}]}]}`
+	const request = `{"resourceSpans":[{
+		"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},
+		"scopeSpans":[{"spans":[{
+			"traceId":"%032x","spanId":"0000000000000001","name":"GET /cart","kind":2,
+			"startTimeUnixNano":"%d","endTimeUnixNano":"%d"
+		},{
+			"traceId":"%032[1]x","spanId":"0000000000000002","parentSpanId":"0000000000000001","name":"price","kind":1,
+			"startTimeUnixNano":"%[2]d","endTimeUnixNano":"%[3]d",
+			"attributes":[{"key":"sibyl.tracepoint.id","value":{"stringValue":"cart.price"}}]
+		}]}]
+	}]}`
 	var list contract.TracepointList
 	eventually(t, "a tracepoint is known", func() bool {
 		now := time.Now().UnixNano()
 		body := fmt.Sprintf(request, now, now-1e6, now)
-		r, err := http.Post("http://"+v.more[len(v.more)-1]+"/v1/traces", "application/json", strings.NewReader(body))
+		r, err := http.Post("http://"+v.http+"/v1/traces", "application/json", strings.NewReader(body))
 		if err != nil || r.StatusCode != http.StatusOK {
 			t.Fatal(r, err)
 		}
@@ -241,14 +291,16 @@ func TestOverrideSurvivesKill(t *testing.T) {
 		return len(list.Items) > 0
 	})
 	var x contract.Tracepoint
-	if code := call(http.MethodPut, "/tracepoints/"+list.Items[0].ID, `{"kind":"pin"}`, &x); code != http.StatusOK || x.Override == nil {
+	path := "/tracepoints/" + list.Items[0].ID
+	if code := call(http.MethodPut, path, `{"kind":"pin"}`, &x); code != http.StatusOK || x.Override == nil {
 		t.Fatalf("%d: %+v", code, x)
 	}
 	v.end(os.Kill)
 	v.start()
 	v.ready()
 	x = contract.Tracepoint{}
-	if code := call(http.MethodGet, "/tracepoints/"+list.Items[0].ID, "", &x); code != http.StatusOK || x.Override == nil || x.Override.Kind != contract.OverrideKindPin {
+	code := call(http.MethodGet, path, "", &x)
+	if code != http.StatusOK || x.Override == nil || x.Override.Kind != contract.OverrideKindPin {
 		t.Errorf("after a kill: %d, %+v", code, x)
 	}
 	write("assembly: {timeout: 200ms}\nbudget: {tracepoints: 5}\n")

@@ -46,11 +46,14 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 		return nil, fmt.Errorf("self-tracing: %w", err)
 	}
 	client := &http.Client{Transport: transport, Timeout: sendTimeout}
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHTTPClient(client)) //nolint:forbidigo // it ends with the provider
+	exporter, err := otlptracehttp.New(context.Background(), //nolint:forbidigo // it ends with the provider
+		otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHTTPClient(client))
 	if err != nil {
 		return nil, fmt.Errorf("self-tracing: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("self-tracing: traces are lost", slog.Any("error", err)) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("self-tracing: traces are lost", slog.Any("error", err))
+	}))
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(resource.NewSchemaless(
 		attribute.String("service.name", "sibyl"), attribute.String("service.version", version),
 	)))
@@ -63,7 +66,8 @@ const sendTimeout = 10 * time.Second
 // epoch records the decisions of the epoch e, which took the given time, as a span that ends now.
 func (t *selfTracing) epoch(core *engine.View, e live.Ended, took time.Duration) {
 	now := time.Now()
-	_, span := t.tracer.Start(context.Background(), "epoch", oteltrace.WithTimestamp(now.Add(-took)), oteltrace.WithAttributes( //nolint:forbidigo // it belongs to no request
+	ctx := context.Background() //nolint:forbidigo // the span belongs to no request
+	_, span := t.tracer.Start(ctx, "epoch", oteltrace.WithTimestamp(now.Add(-took)), oteltrace.WithAttributes(
 		attribute.Int("sibyl.decisions", len(e.Decisions)), attribute.Int("sibyl.problems", len(core.Problems.Open())),
 		attribute.Int("sibyl.groups", core.Groups.Len()),
 	))
@@ -75,7 +79,8 @@ const flushTimeout = 2 * time.Second
 
 // close sends the queued spans and ends tracing. It logs a warning if it can't send them.
 func (t *selfTracing) close(log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout) //nolint:forbidigo // the context of the service has ended
+	ctx := context.Background() //nolint:forbidigo // the context of the service has ended
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		log.WarnContext(ctx, "self-tracing: the last traces are lost", slog.Any("error", err))

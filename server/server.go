@@ -85,14 +85,22 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	s.journal, err = journal.Open(journal.Options{
-		Dir: filepath.Join(c.DataDir, journalName), Sync: c.Journal.Durability == "disk", Files: s.files.database, Disk: s.disk, Log: log,
+		Dir:    filepath.Join(c.DataDir, journalName),
+		Sync:   c.Journal.Durability == "disk",
+		Files:  s.files.database,
+		Disk:   s.disk,
+		Log:    log,
 		GiveUp: explained(giveUp, c.DataDir, journalName),
 	})
 	if err != nil {
 		return s, explain(err, c.DataDir, journalName)
 	}
 	s.store, err = store.Open(store.Options{
-		Dir: filepath.Join(c.DataDir, storeName), Files: s.files.database, Disk: s.disk, Log: log, GiveUp: explained(giveUp, c.DataDir, storeName),
+		Dir:    filepath.Join(c.DataDir, storeName),
+		Files:  s.files.database,
+		Disk:   s.disk,
+		Log:    log,
+		GiveUp: explained(giveUp, c.DataDir, storeName),
 	})
 	if err != nil {
 		return s, explain(err, c.DataDir, storeName)
@@ -113,7 +121,8 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
 	}
-	s.plane = control.New(feedback{s.live}, control.Options{MaxBuffered: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
+	most := max(opamp.MaxMessage, c.Memory/bodiesShare)
+	s.plane = control.New(feedback{s.live}, control.Options{MaxBuffered: most, Log: log})
 	notes, err := cases.OpenNotes(c.DataDir)
 	if err != nil {
 		return s, err
@@ -127,10 +136,19 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	}
 	s.registry.MustRegister(collector{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
-		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: tlsFiles(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
-		Trusted:         func(r *http.Request) bool { return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host) }, // else DNS rebinding
-		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.MaxInFlight(), MaxConnections: s.files.others,
-		Refuse: s.live.Refuse, Observe: newReceived(s.registry).observe, Log: log,
+		GRPC:       c.OTLP.GRPC,
+		HTTP:       c.OTLP.HTTP,
+		TLS:        tlsFiles(c.OTLP.TLS, log),
+		Authorized: s.sender(s.tokens),
+		Trusted: func(r *http.Request) bool { // against DNS rebinding
+			return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host)
+		},
+		MaxRequestBytes:  c.OTLP.MaxRequest,
+		MaxInFlightBytes: c.MaxInFlight(),
+		MaxConnections:   s.files.others,
+		Refuse:           s.live.Refuse,
+		Observe:          newReceived(s.registry).observe,
+		Log:              log,
 	})
 	if err != nil {
 		return s, err
@@ -206,8 +224,10 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.traced.close(s.log)
 	}
 	j, n := s.journal.Stats(), s.live.Counts()
-	s.log.InfoContext(ctx, "stopped", slog.Int64("requests", n.Requests.Load()), slog.Int64("spans", n.Spans.Load()), slog.Int64("commits", n.Commits.Load()),
-		slog.Int64("fsyncs", j.Syncs), slog.Int64("journal_bytes", n.Packed.Load()))
+	s.log.InfoContext(ctx, "stopped",
+		slog.Int64("requests", n.Requests.Load()), slog.Int64("spans", n.Spans.Load()),
+		slog.Int64("commits", n.Commits.Load()), slog.Int64("fsyncs", j.Syncs),
+		slog.Int64("journal_bytes", n.Packed.Load()))
 	return errors.Join(append(errs, drained)...)
 }
 
@@ -270,10 +290,26 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *cases.Notes) 
 		return nil, err
 	}
 	o := api.Options{
-		Failing: failing,
-		Notes:   notes, Comments: comments, Views: views, UI: s.config.UI(),
-		Base: s.config.API.BasePath, Pages: ui.Serve, Directory: s.config.Directory(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
-		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, DeadLetters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Backup: s.backup, Clock: time.Now, Log: s.log,
+		Failing:     failing,
+		Notes:       notes,
+		Comments:    comments,
+		Views:       views,
+		UI:          s.config.UI(),
+		Base:        s.config.API.BasePath,
+		Pages:       ui.Serve,
+		Directory:   s.config.Directory(),
+		Version:     build.Version,
+		Go:          build.Go,
+		Queues:      s.queues,
+		Bytes:       s.sizes,
+		Registry:    s.registry,
+		Agents:      s.plane,
+		Webhooks:    s.outbound.notifier.Webhooks,
+		DeadLetters: s.outbound.outbox,
+		Resend:      s.outbound.notifier.Resend,
+		Backup:      s.backup,
+		Clock:       time.Now,
+		Log:         s.log,
 	}
 	if s.traced != nil {
 		o.Tracer = s.traced.tracer

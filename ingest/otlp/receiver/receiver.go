@@ -176,7 +176,7 @@ func (s *Server) Listen(ctx context.Context) (err error) {
 		return err
 	}
 	if s.http, err = listener.OpenHTTP(ctx, s.listenerConfig("OTLP over HTTP", s.opts.HTTP), s.newHTTP()); err != nil {
-		s.close()
+		s.Close()
 		return err
 	}
 	return nil
@@ -218,7 +218,7 @@ func (s *Server) Serve() error {
 		serving.Go(func() error {
 			err := l.Serve()
 			if err != nil {
-				s.close()
+				s.Close()
 			}
 			return err
 		})
@@ -240,8 +240,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// close closes all addresses and connections at once.
-func (s *Server) close() {
+// Close closes all addresses and connections at once.
+func (s *Server) Close() {
 	for _, l := range s.listeners() {
 		_ = l.Close() // the caller has the relevant error
 	}
