@@ -13,7 +13,7 @@ const (
 	maxSplit      = 32  // so that a region with thousands of siblings does not take the whole budget
 	takeWhole     = 5   // maximum number of candidates of a region that is taken whole
 	secondDraw    = 0.8 // of the best draw; a second region whose draw is at least that much is divided too
-	maxUnanchored = 12  // unanchored candidates to try if there are no others, or half of those without a known caller if that is more
+	maxUnanchored = 12  // unanchored candidates to try if there are no others; half of those without a caller if more
 	fewUnanchored = 4   // unanchored candidates to try next to functions that divide the region
 )
 
@@ -76,7 +76,8 @@ func (q *Question) divide(r int) []Pick {
 	if len(picks) > 0 {
 		most = min(int(fewUnanchored*q.wait()), maxUnanchored)
 	}
-	return append(picks, q.split(r, anywhere, min(len(anywhere), most), "may run anywhere in the largest unexplained part")...)
+	return append(picks,
+		q.split(r, anywhere, min(len(anywhere), most), "may run anywhere in the largest unexplained part")...)
 }
 
 // split returns picks of the n candidates in list that divide region r best, best first.

@@ -172,7 +172,13 @@ func (s *epochStep) planEntries() []planEntry {
 		onset, seen := s.onset[v.Subject]
 		for _, r := range v.Requested {
 			add(planEntry{
-				tp: r.Tracepoint, arms: r.Arms, owner: v.Subject, cause: r.Cause, value: r.Value, rank: rankChanged + int(onset), renew: seen,
+				tp:    r.Tracepoint,
+				arms:  r.Arms,
+				owner: v.Subject,
+				cause: r.Cause,
+				value: r.Value,
+				rank:  rankChanged + int(onset),
+				renew: seen,
 			})
 		}
 	}
@@ -181,7 +187,12 @@ func (s *epochStep) planEntries() []planEntry {
 
 func (o *Override) planEntry() planEntry {
 	e := planEntry{
-		tp: o.Tracepoint, arms: allArms, cause: "requested by " + cmp.Or(o.By, "a person"), rank: rankEnabled, renew: true, pinned: o.Kind == Pin,
+		tp:     o.Tracepoint,
+		arms:   allArms,
+		cause:  "requested by " + cmp.Or(o.By, "a person"),
+		rank:   rankEnabled,
+		renew:  true,
+		pinned: o.Kind == Pin,
 	}
 	switch {
 	case o.Forced:
@@ -201,7 +212,13 @@ func (p *Plan) leases(e planEntry, now trace.Nanos) []Lease {
 			continue
 		}
 		l := Lease{
-			Tracepoint: e.tp, Arm: int32(arm), Owner: e.owner, Cause: e.cause, Since: now, Expires: now.Add(LeaseTime), Pinned: e.pinned,
+			Tracepoint: e.tp,
+			Arm:        int32(arm),
+			Owner:      e.owner,
+			Cause:      e.cause,
+			Since:      now,
+			Expires:    now.Add(LeaseTime),
+			Pinned:     e.pinned,
 		}
 		if at, found := slices.BinarySearchFunc(p.Leases, l, compareLeases); found {
 			l.Since = p.Leases[at].Since
@@ -276,7 +293,8 @@ func (s *epochStep) explainRest() {
 			explained[o.Tracepoint] = true
 		}
 	}
-	d := Decision{At: s.in.Now, Strategy: s.strategy.Name, Reason: "an override, an expired lease or a report of an agent"}
+	const why = "an override, an expired lease or a report of an agent"
+	d := Decision{At: s.in.Now, Strategy: s.strategy.Name, Reason: why}
 	for _, l := range old.Leases {
 		if !plan.has(l.Tracepoint) && !explained[l.Tracepoint] {
 			explained[l.Tracepoint] = true
@@ -287,7 +305,11 @@ func (s *epochStep) explainRest() {
 		if !old.has(l.Tracepoint) && !explained[l.Tracepoint] {
 			explained[l.Tracepoint] = true
 			d.Picks = append(d.Picks, Pick{
-				Tracepoint: l.Tracepoint, Whole: true, Arms: allArms, Cost: s.costs.of(l.Tracepoint, allArms), Reason: l.Cause,
+				Tracepoint: l.Tracepoint,
+				Whole:      true,
+				Arms:       allArms,
+				Cost:       s.costs.of(l.Tracepoint, allArms),
+				Reason:     l.Cause,
 			})
 		}
 	}

@@ -48,7 +48,8 @@ func (s *investigationStep) inside(x *Suspect) bool {
 	}
 	isEntry := func(op trace.Op) bool {
 		entry := table.Operation(op)
-		return entry.Service == table.Operation(x.Op).Service && (entry.Kind == trace.Server || entry.Kind == trace.Consumer)
+		return entry.Service == table.Operation(x.Op).Service &&
+			(entry.Kind == trace.Server || entry.Kind == trace.Consumer)
 	}
 	return table.Context(x.Context).Parent != 0 ||
 		slices.ContainsFunc(slices.Concat(s.searched, s.rest), func(o *operationScope) bool { return isEntry(o.op) }) ||
@@ -185,7 +186,8 @@ func (s *investigationStep) explanation() string {
 		return waitSentence(&w, s.v.Function, s.problem.Problem, s.epoch.in.Table)
 	}
 	for _, e := range s.problem.Explanations {
-		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *group.EdgeShare) bool { return x.Edge == e.Target })
+		isTarget := func(x *group.EdgeShare) bool { return x.Edge == e.Target }
+		within := e.Target == 0 || slices.ContainsFunc(lead.edges, isTarget)
 		if within && e.Effect >= explainedShare && e.PValue <= 0.05 {
 			return fmt.Sprintf("%.0f %% of the variance goes with %s", 100*e.Effect, e.Variable)
 		}
@@ -213,7 +215,8 @@ func (s *investigationStep) variables() []trace.Symbol {
 	for k := s.tree.Find(s.v.Suspects[0].Context); k >= 0; k = s.tree.Nodes[k].Parent {
 		for c := range s.tree.Children(k) {
 			n := &s.tree.Nodes[c]
-			if n.Kind == cct.VariablePoint && len(list) < maxExplaining && s.excluded(n.Tracepoint) == "" && s.v.requested(n.Tracepoint) < 0 {
+			if n.Kind == cct.VariablePoint && len(list) < maxExplaining &&
+				s.excluded(n.Tracepoint) == "" && s.v.requested(n.Tracepoint) < 0 {
 				list = append(list, n.Tracepoint)
 			}
 		}

@@ -51,7 +51,12 @@ func (c *costs) of(tp trace.Symbol, mask uint32) Usage { return c.scaled(c.price
 // scaled converts u from all arms to the arms of mask, and applies the overrun.
 func (c *costs) scaled(u Usage, mask uint32) Usage {
 	share := shareOf(mask)
-	return Usage{Tracepoints: u.Tracepoints, Hits: u.Hits * share, Bytes: u.Bytes * share * c.scale.Bytes, CPU: u.CPU * share * c.scale.CPU}
+	return Usage{
+		Tracepoints: u.Tracepoints,
+		Hits:        u.Hits * share,
+		Bytes:       u.Bytes * share * c.scale.Bytes,
+		CPU:         u.CPU * share * c.scale.CPU,
+	}
 }
 
 // price returns the price of tp, estimated once.
@@ -177,7 +182,8 @@ func (s *epochStep) overrun() Overrun {
 		return max(1, measured/estimated)
 	}
 	return Overrun{
-		Bytes: ratio(s.in.Measured.Bytes, estimate.Bytes, s.in.State.Overrun.Bytes), CPU: ratio(s.in.Measured.CPU, estimate.CPU, s.in.State.Overrun.CPU),
+		Bytes: ratio(s.in.Measured.Bytes, estimate.Bytes, s.in.State.Overrun.Bytes),
+		CPU:   ratio(s.in.Measured.CPU, estimate.CPU, s.in.State.Overrun.CPU),
 	}
 }
 

@@ -59,8 +59,8 @@ func (p *Plan) batches() map[trace.Symbol]uint64 {
 }
 
 func compareEvidence(a, b *Evidence) int {
-	return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Tracepoint, b.Tracepoint), cmp.Compare(a.Context, b.Context),
-		cmp.Compare(a.Batch, b.Batch))
+	return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Tracepoint, b.Tracepoint),
+		cmp.Compare(a.Context, b.Context), cmp.Compare(a.Batch, b.Batch))
 }
 
 // evidenceOf reduces r to its share of p. If p is chronic slowness, or the share isn't finite, it uses the share of the
@@ -266,7 +266,10 @@ type appearance struct {
 
 func newProjection(o *operationScope, evidence []Evidence) *projection {
 	p := &projection{
-		scope: o, byTP: make(map[trace.Symbol][]int32), parents: make(map[appearance]*Evidence), done: make(map[appearance][]int32),
+		scope:   o,
+		byTP:    make(map[trace.Symbol][]int32),
+		parents: make(map[appearance]*Evidence),
+		done:    make(map[appearance][]int32),
 	}
 	shown := make(map[trace.Symbol]bool)
 	for i := range evidence {
@@ -336,7 +339,14 @@ func (p *projection) create(e *Evidence) int32 {
 	}
 	o := p.scope
 	l := location{
-		parent: parent, op: e.Op, tp: e.Tracepoint, ctx: o.locations[parent].ctx.Child(e.Op), node: -1, priorWeight: 1, hits: 1, inside: true,
+		parent:      parent,
+		op:          e.Op,
+		tp:          e.Tracepoint,
+		ctx:         o.locations[parent].ctx.Child(e.Op),
+		node:        -1,
+		priorWeight: 1,
+		hits:        1,
+		inside:      true,
 	}
 	for _, i := range p.byTP[e.Tracepoint] { // layer and kind depend on the tracepoint only
 		l.layer, l.kind = o.locations[i].layer, o.locations[i].kind

@@ -27,8 +27,11 @@ type coolingKey struct {
 
 func newExclusions(in *Input) exclusions {
 	x := exclusions{
-		forbidden: make(map[trace.Symbol]bool), unavailable: make(map[trace.Symbol]bool),
-		unproven: make(map[trace.Symbol]bool), returning: make(map[trace.Symbol]bool), cooling: make(map[coolingKey]bool),
+		forbidden:   make(map[trace.Symbol]bool),
+		unavailable: make(map[trace.Symbol]bool),
+		unproven:    make(map[trace.Symbol]bool),
+		returning:   make(map[trace.Symbol]bool),
+		cooling:     make(map[coolingKey]bool),
 	}
 	for i := range in.State.Overrides {
 		if o := &in.State.Overrides[i]; o.Kind == Forbid && o.holds(in.Now) {

@@ -32,8 +32,8 @@ func (y *tally) add(o outcome) {
 }
 
 func (y *tally) String() string {
-	return fmt.Sprintf("top-1 %d/%d, top-3 %d, located %d, median of %g epochs and %.1f %% of the tracepoints, %d spans in all",
-		y.top1, y.runs, y.top3, y.located, median(y.epochs), 100*median(y.fraction), y.hits)
+	return fmt.Sprintf("top-1 %d/%d, top-3 %d, located %d, median of %g epochs and %.1f %% of the tracepoints, "+
+		"%d spans in all", y.top1, y.runs, y.top3, y.located, median(y.epochs), 100*median(y.fraction), y.hits)
 }
 
 func median(x []float64) float64 {

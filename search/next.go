@@ -187,8 +187,13 @@ func (s *epochStep) open(p *Problem) *Investigation {
 		return nil
 	}
 	s.state.Investigations = append(s.state.Investigations, Investigation{
-		Subject: p.Subject, RequestType: p.RequestType, Group: p.Group, Entry: p.Entry, Opened: s.in.Now, Changed: s.in.Now,
-		Strategy: s.strategy.Name,
+		Subject:     p.Subject,
+		RequestType: p.RequestType,
+		Group:       p.Group,
+		Entry:       p.Entry,
+		Opened:      s.in.Now,
+		Changed:     s.in.Now,
+		Strategy:    s.strategy.Name,
 	})
 	return &s.state.Investigations[len(s.state.Investigations)-1]
 }
@@ -235,7 +240,9 @@ func (s *epochStep) finish() {
 	})
 	for i := range s.state.Investigations {
 		v := &s.state.Investigations[i]
-		v.Requested = slices.DeleteFunc(slices.Clone(v.Requested), func(r TracepointRequest) bool { return !s.state.Plan.has(r.Tracepoint) })
+		v.Requested = slices.DeleteFunc(slices.Clone(v.Requested), func(r TracepointRequest) bool {
+			return !s.state.Plan.has(r.Tracepoint)
+		})
 		if len(v.Requested) > 0 {
 			v.BudgetStarved = 0
 		}

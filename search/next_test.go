@@ -15,7 +15,8 @@ import (
 func searched(n int) Input {
 	in := Input{Epoch: epoch}
 	for i := range n {
-		in.Problems = append(in.Problems, problem(analysis.Hash{Lo: uint64(i + 1)}, detect.Chronic, detect.KindVariable))
+		in.Problems = append(in.Problems,
+			problem(analysis.Hash{Lo: uint64(i + 1)}, detect.Chronic, detect.KindVariable))
 	}
 	return in
 }
@@ -54,7 +55,8 @@ func TestChangedProblemsTakeThePlaceOfChronicOnes(t *testing.T) {
 		in.Now = in.Now.Add(epoch)
 		in.State, _ = Next(in)
 		active, status, _ := statuses(&in.State, changed.Subject)
-		if _, chronic, reason := statuses(&in.State, last); active != maxInvestigations || status != Opened || chronic != Gone || reason == "" {
+		_, chronic, reason := statuses(&in.State, last)
+		if active != maxInvestigations || status != Opened || chronic != Gone || reason == "" {
 			t.Fatalf("%d active, the changed one %s, the chronic one %s: %q", active, status, chronic, reason)
 		}
 	}
@@ -83,7 +85,8 @@ func TestChronicProblemsAreSearchedInTurn(t *testing.T) {
 		in.Now = in.Now.Add(epoch)
 		in.State, _ = Next(in)
 	}
-	if active, _, _ := statuses(&in.State, in.Problems[0].Subject); active != maxSteady || in.State.Investigation(in.Problems[maxSteady].Subject) != nil {
+	active, _, _ := statuses(&in.State, in.Problems[0].Subject)
+	if active != maxSteady || in.State.Investigation(in.Problems[maxSteady].Subject) != nil {
 		t.Fatalf("%d active, want the first %d", active, maxSteady)
 	}
 	changed := problem(analysis.Hash{Hi: 1}, detect.Changed, detect.KindSlow)
@@ -111,7 +114,8 @@ func TestTakenProblems(t *testing.T) {
 	in.Problems, in.Taken = nil, map[Subject]bool{taken.Subject: true}
 	var decisions []Decision
 	in.State, decisions = Next(in)
-	if _, status, reason := statuses(&in.State, taken.Subject); status != Gone || len(decisions) != 1 || decisions[0].Reason != reason {
+	if _, status, reason := statuses(&in.State, taken.Subject); status != Gone || len(decisions) != 1 ||
+		decisions[0].Reason != reason {
 		t.Errorf("%s: %q, decisions %v", status, reason, decisions)
 	}
 	in.Problems, in.Taken = []Problem{taken}, nil

@@ -28,7 +28,8 @@ func (b *Budget) total() Limit { return Limit{b.Tracepoints, b.Bytes, b.CPU} }
 
 // allows reports whether u is within the limit.
 func (l Limit) allows(u Usage) bool {
-	return (l.Tracepoints == 0 || u.Tracepoints <= l.Tracepoints) && (l.Bytes == 0 || u.Bytes <= l.Bytes) && (l.CPU == 0 || u.CPU <= l.CPU)
+	return (l.Tracepoints == 0 || u.Tracepoints <= l.Tracepoints) && (l.Bytes == 0 || u.Bytes <= l.Bytes) &&
+		(l.CPU == 0 || u.CPU <= l.CPU)
 }
 
 // Lease keeps one tracepoint on until it expires.
@@ -95,10 +96,10 @@ func ProblemOf(p *detect.Problem) Problem { return Problem{Problem: p, Subject: 
 type Input struct {
 	Now         trace.Nanos
 	Problems    []Problem                   // ranked
-	Taken       map[Subject]bool            // open problems missing from Problems because their incident is searched instead
+	Taken       map[Subject]bool            // open problems not in Problems, because their incident is searched instead
 	Trees       map[analysis.Hash]*cct.Tree // by request type
 	Rates       map[analysis.Hash]float64   // requests per second, by request type
-	Table       *trace.Table                // names contexts that are not in a tree, to match them by edit distance; may be nil
+	Table       *trace.Table                // names contexts in no tree, to match them by edit distance; may be nil
 	State       State                       // returned by the previous call
 	Budget      Budget
 	Measured    Usage          // by agents, for State.Plan; zero if unknown

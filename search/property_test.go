@@ -24,19 +24,27 @@ type drawnSearch struct {
 }
 
 func drawSearch(t *rapid.T) *drawnSearch {
-	g := &drawnSearch{world: newWorld(rapid.Uint64Range(0, 1000).Draw(t, "seed"), rapid.IntRange(5, 80).Draw(t, "size"), 3)}
+	seed, size := rapid.Uint64Range(0, 1000).Draw(t, "seed"), rapid.IntRange(5, 80).Draw(t, "size")
+	g := &drawnSearch{world: newWorld(seed, size, 3)}
 	g.in = Input{
-		Strategy: named(rapid.SampledFrom(append(StrategyNames(), supplied.Name)).Draw(t, "strategy")), Seed: 3, Epoch: epoch, Table: &g.table,
+		Strategy: named(rapid.SampledFrom(append(StrategyNames(), supplied.Name)).Draw(t, "strategy")),
+		Seed:     3,
+		Epoch:    epoch,
+		Table:    &g.table,
 		Budget: Budget{
-			Tracepoints: rapid.IntRange(0, 12).Draw(t, "tracepoints"), Bytes: rapid.Float64Range(0, 20_000).Draw(t, "bytes"),
-			CPU:     rapid.Float64Range(0, 1e-3).Draw(t, "cpu"),
-			Service: drawLimit(t, "service"),
+			Tracepoints: rapid.IntRange(0, 12).Draw(t, "tracepoints"),
+			Bytes:       rapid.Float64Range(0, 20_000).Draw(t, "bytes"),
+			CPU:         rapid.Float64Range(0, 1e-3).Draw(t, "cpu"),
+			Service:     drawLimit(t, "service"),
 		},
 		Explore: rapid.SampledFrom([]float64{0, 0, 0.01, 0.5}).Draw(t, "explore"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "overrides") {
 		g.in.State.Overrides = append(g.in.State.Overrides, Override{
-			Tracepoint: g.anyTracepoint(t).tp, Kind: OverrideKind(rapid.IntRange(0, 2).Draw(t, "kind")), By: "someone", Forced: rapid.Bool().Draw(t, "forced"),
+			Tracepoint: g.anyTracepoint(t).tp,
+			Kind:       OverrideKind(rapid.IntRange(0, 2).Draw(t, "kind")),
+			By:         "someone",
+			Forced:     rapid.Bool().Draw(t, "forced"),
 		})
 	}
 	if rapid.Bool().Draw(t, "harm") {
@@ -49,7 +57,10 @@ func drawLimit(t *rapid.T, of string) Limit {
 	if rapid.Bool().Draw(t, "no limit of a "+of) {
 		return Limit{}
 	}
-	return Limit{Tracepoints: rapid.IntRange(0, 6).Draw(t, of+": tracepoints"), Bytes: rapid.Float64Range(0, 10_000).Draw(t, of+": bytes")}
+	return Limit{
+		Tracepoints: rapid.IntRange(0, 6).Draw(t, of+": tracepoints"),
+		Bytes:       rapid.Float64Range(0, 10_000).Draw(t, of+": bytes"),
+	}
 }
 
 func (g *drawnSearch) anyTracepoint(t *rapid.T) codeNode {
@@ -156,7 +167,8 @@ func (g *drawnSearch) service(tp trace.Symbol) trace.Symbol {
 func (g *drawnSearch) checkPicks(t *rapid.T, before *Plan, decisions []Decision) {
 	for _, d := range decisions {
 		for _, p := range d.Picks {
-			if before.has(p.Tracepoint) && !slices.ContainsFunc(d.Off, func(o Off) bool { return o.Tracepoint == p.Tracepoint }) {
+			isPick := func(o Off) bool { return o.Tracepoint == p.Tracepoint }
+			if before.has(p.Tracepoint) && !slices.ContainsFunc(d.Off, isPick) {
 				t.Fatalf("%x is on and picked again: %s", p.Tracepoint, p.Reason)
 			}
 			if p.Reason == "" || p.Arms == 0 {
@@ -171,9 +183,10 @@ func (g *drawnSearch) checkOverrides(t *rapid.T, st *State) {
 		if w.Kind == Forbid && st.Plan.has(w.Tracepoint) {
 			t.Fatalf("%x is forbidden and on", w.Tracepoint)
 		}
-		forbidden := slices.ContainsFunc(st.Overrides, func(x Override) bool { return x.Kind == Forbid && x.Tracepoint == w.Tracepoint })
+		forbids := func(x Override) bool { return x.Kind == Forbid && x.Tracepoint == w.Tracepoint }
+		off := slices.ContainsFunc(st.Overrides, forbids) || slices.Contains(g.in.Unavailable, w.Tracepoint)
 		always := w.Forced || g.in.Budget == (Budget{})
-		if w.Kind != Forbid && always && !forbidden && !slices.Contains(g.in.Unavailable, w.Tracepoint) && !st.Plan.has(w.Tracepoint) {
+		if w.Kind != Forbid && always && !off && !st.Plan.has(w.Tracepoint) {
 			t.Fatalf("%x has an override and is off", w.Tracepoint)
 		}
 	}

@@ -57,7 +57,15 @@ type Candidate struct {
 // Pick returns the pick of candidate i, for all requests.
 func (q *Question) Pick(i int, score float64, reason string) Pick {
 	c := &q.Candidates[i]
-	return Pick{Tracepoint: c.Tracepoint, Op: c.Op, Context: c.Context, Region: c.Region, Score: score, Whole: true, Reason: reason}
+	return Pick{
+		Tracepoint: c.Tracepoint,
+		Op:         c.Op,
+		Context:    c.Context,
+		Region:     c.Region,
+		Score:      score,
+		Whole:      true,
+		Reason:     reason,
+	}
 }
 
 // IsSpan reports whether candidate i records a span rather than a variable.
@@ -166,7 +174,9 @@ type candidateList struct {
 
 // fill sets the candidates of q. Location at[r] must belong to q.Regions[r]. It returns the tracepoints that may not be
 // switched on.
-func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded func(tp trace.Symbol) string) []Rejected {
+func (q *Question) fill(
+	at []knownLocation, scopes []*operationScope, excluded func(tp trace.Symbol) string,
+) []Rejected {
 	size := 0
 	for _, o := range scopes {
 		size += len(o.locations)
@@ -215,8 +225,20 @@ func (c *candidateList) add(l *location, r, parent, depth int) int {
 		return -1
 	}
 	c.candidates = append(c.candidates, Candidate{
-		Tracepoint: l.tp, Op: l.op, Context: l.ctx, Node: l.node, Region: r, Parent: parent, End: len(c.candidates) + 1, Depth: depth,
-		Layer: l.layer, Kind: l.kind, PriorWeight: l.priorWeight, Hits: l.hits, Inside: l.inside, Unanchored: l.anyRegion,
+		Tracepoint:  l.tp,
+		Op:          l.op,
+		Context:     l.ctx,
+		Node:        l.node,
+		Region:      r,
+		Parent:      parent,
+		End:         len(c.candidates) + 1,
+		Depth:       depth,
+		Layer:       l.layer,
+		Kind:        l.kind,
+		PriorWeight: l.priorWeight,
+		Hits:        l.hits,
+		Inside:      l.inside,
+		Unanchored:  l.anyRegion,
 	})
 	return len(c.candidates) - 1
 }

@@ -36,7 +36,9 @@ func (s *investigationStep) pending() map[trace.Symbol]bool {
 	judged := requestsOf(v.Evidence)
 	for k := range v.Requested {
 		r := &v.Requested[k]
-		uncertain := slices.ContainsFunc(s.searched, func(o *operationScope) bool { return slices.Contains(o.uncertain, r.Tracepoint) })
+		uncertain := slices.ContainsFunc(s.searched, func(o *operationScope) bool {
+			return slices.Contains(o.uncertain, r.Tracepoint)
+		})
 		short := judged[r.Tracepoint] < max(minRequests, r.Need) && !v.settled(r.Tracepoint)
 		if uncertain || short && v.Epochs > r.Epoch+1 {
 			r.Arms = armsFor(4 * shareOf(r.Arms))
@@ -96,7 +98,14 @@ func (s *investigationStep) request(p *Pick) {
 	if found {
 		return
 	}
-	r := TracepointRequest{Tracepoint: p.Tracepoint, Arms: p.Arms, Since: s.epoch.in.Now, Epoch: v.Epochs, Cause: p.Reason, Need: p.Need}
+	r := TracepointRequest{
+		Tracepoint: p.Tracepoint,
+		Arms:       p.Arms,
+		Since:      s.epoch.in.Now,
+		Epoch:      v.Epochs,
+		Cause:      p.Reason,
+		Need:       p.Need,
+	}
 	r.Value = p.Score / (1 + s.epoch.costs.of(p.Tracepoint, p.Arms).Hits)
 	v.Requested = slices.Insert(v.Requested, at, r)
 	if at, found := slices.BinarySearch(v.Tried, p.Tracepoint); !found {

@@ -52,8 +52,8 @@ type location struct {
 	requests    float64
 	share, half float64 // inclusive share of the scope, and half its 95 % interval
 	region      int32   // the nearest known location at or above
-	anyRegion   bool    // unanchored and unknown, like all locations above it except the operation: it may lie in any region
-	own, ownSD  float64 // of a known location: share minus the shares of the known locations next below, and its standard deviation
+	anyRegion   bool    // may lie in any region: unanchored and unknown, like all locations above but the operation
+	own, ownSD  float64 // if known, the share minus those of the known locations next below, and its deviation
 	computing   bool    // waits for a CPU that count as own time of the function around them
 }
 
@@ -95,7 +95,8 @@ func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, res
 // leavesApplication reports whether step calls something that emits no spans, such as a database. It returns false if
 // table is nil.
 func leavesApplication(table *trace.Table, step trace.Op) bool {
-	return table != nil && table.Operation(step).Kind == trace.Client && table.Operation(table.Target(step)).Kind == trace.External
+	return table != nil && table.Operation(step).Kind == trace.Client &&
+		table.Operation(table.Target(step)).Kind == trace.External
 }
 
 // orderEdges returns the indices of the edges with a positive score, best first.
@@ -147,7 +148,15 @@ func (o *operationScope) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 // grow adds the locations in the tree, then the unanchored tracepoints of the service. If the operation leaves the
 // application, no function of the service runs inside it.
 func (o *operationScope) grow(t *cct.Tree, leaves bool) {
-	o.locations = append(o.locations, location{parent: -1, op: o.op, node: -1, known: true, share: 1, inside: true, hits: 1})
+	o.locations = append(o.locations, location{
+		parent: -1,
+		op:     o.op,
+		node:   -1,
+		known:  true,
+		share:  1,
+		inside: true,
+		hits:   1,
+	})
 	if len(o.roots) == 0 {
 		o.locations[0].ctx = o.edges[0].Context
 		return
@@ -195,7 +204,9 @@ func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol, leave
 
 // appendBelowCaller adds an unplaced tracepoint below its caller, which it adds first, and returns its index. If
 // callers form a cycle, one of them is placed below the operation. at contains the indices of the added tracepoints.
-func (o *operationScope) appendBelowCaller(p *cct.Tracepoint, unplaced map[trace.Symbol]*cct.Tracepoint, at map[trace.Symbol]int32, t *cct.Tree) int32 {
+func (o *operationScope) appendBelowCaller(
+	p *cct.Tracepoint, unplaced map[trace.Symbol]*cct.Tracepoint, at map[trace.Symbol]int32, t *cct.Tree,
+) int32 {
 	if i, ok := at[p.ID]; ok {
 		return i
 	}
@@ -204,7 +215,17 @@ func (o *operationScope) appendBelowCaller(p *cct.Tracepoint, unplaced map[trace
 	if caller := unplaced[p.Parent]; caller != nil {
 		parent = o.appendBelowCaller(caller, unplaced, at, t)
 	}
-	i := o.append(location{parent: parent, op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, unanchored: true, hits: 1, inside: true})
+	i := o.append(location{
+		parent:     parent,
+		op:         p.Op,
+		tp:         p.ID,
+		node:       -1,
+		layer:      p.Layer,
+		kind:       p.Kind,
+		unanchored: true,
+		hits:       1,
+		inside:     true,
+	})
 	l := &o.locations[i]
 	l.priorWeight, l.history = prior(t, t.At(p.ID)) // from its nodes elsewhere
 	at[p.ID] = i
@@ -275,10 +296,20 @@ func (o *operationScope) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]in
 		}
 		n := &t.Nodes[kids[from]]
 		weight, history := prior(t, kids[from:to])
+		unplaced := i == 0 && n.Layer == cct.Kernel // seen while functions were off
 		o.append(location{
-			parent: i, op: n.Op, tp: n.Tracepoint, ctx: n.Context, node: kids[from], layer: n.Layer, kind: n.Kind,
-			hits: expectedHits(t, kids[from:to], o.locations[i].hits), priorWeight: weight, history: history, inside: true,
-			unanchored: n.Unanchored || o.locations[i].unanchored || i == 0 && n.Layer == cct.Kernel, // seen while functions were off
+			parent:      i,
+			op:          n.Op,
+			tp:          n.Tracepoint,
+			ctx:         n.Context,
+			node:        kids[from],
+			layer:       n.Layer,
+			kind:        n.Kind,
+			hits:        expectedHits(t, kids[from:to], o.locations[i].hits),
+			priorWeight: weight,
+			history:     history,
+			inside:      true,
+			unanchored:  n.Unanchored || o.locations[i].unanchored || unplaced,
 		})
 		nodes = append(nodes, kids[from:to])
 		from = to
@@ -355,7 +386,8 @@ func (o *operationScope) smooth() {
 		for _, k := range o.locations[i].children {
 			l := &o.locations[k]
 			siblings := float64(max(1, len(o.locations[i].children)-1))
-			l.priorWeight = max(minPriorWeight, l.priorWeight+historyOfParent*o.locations[i].history+historyOfSiblings*(sum-l.history)/siblings)
+			l.priorWeight = max(minPriorWeight,
+				l.priorWeight+historyOfParent*o.locations[i].history+historyOfSiblings*(sum-l.history)/siblings)
 		}
 	}
 }

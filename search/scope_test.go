@@ -26,7 +26,8 @@ func TestHistoryIsSmoothed(t *testing.T) {
 			{ID: far, Op: far, Owner: entry, Parent: beside},
 		}, nil)
 		b.Observe(cct.Observation{On: []trace.Symbol{was}, Contexts: []cct.ContextCount{
-			{Context: root, Op: entry, Count: 1}, {Context: root.Child(was), Parent: root, Op: was, Tracepoint: was, Count: 1},
+			{Context: root, Op: entry, Count: 1},
+			{Context: root.Child(was), Parent: root, Op: was, Tracepoint: was, Count: 1},
 		}})
 		if h.N > 0 {
 			b.Learn(root.Child(was), h)
@@ -88,19 +89,26 @@ func TestCallsThatLeaveTheApplication(t *testing.T) {
 func TestCallersOfUnplaced(t *testing.T) {
 	var table trace.Table
 	service := table.Symbol("shop")
-	callers := map[string]string{"page": "", "cards": "page", "price": "cards", "ping": "pong", "pong": "ping", "lost": "gone", "seen": "", "below": "seen", "inner": "below"}
+	callers := map[string]string{
+		"page": "", "cards": "page", "price": "cards", "ping": "pong", "pong": "ping", "lost": "gone",
+		"seen": "", "below": "seen", "inner": "below",
+	}
 	for _, tp := range slices.Sorted(maps.Keys(callers)) {
 		table.Symbol(tp)
 	}
 	var list []cct.Tracepoint
 	for tp, caller := range callers {
-		list = append(list, cct.Tracepoint{ID: table.Symbol(tp), Op: table.Op(service, table.Symbol(tp), trace.Internal), Parent: table.Symbol(caller)})
+		id := table.Symbol(tp)
+		op := table.Op(service, id, trace.Internal)
+		list = append(list, cct.Tracepoint{ID: id, Op: op, Parent: table.Symbol(caller)})
 	}
-	entry, seen := table.Op(service, table.Symbol("GET"), trace.Server), table.Op(service, table.Symbol("seen"), trace.Internal)
+	entry := table.Op(service, table.Symbol("GET"), trace.Server)
+	seen := table.Op(service, table.Symbol("seen"), trace.Internal)
 	root := table.Child(0, entry)
 	var b cct.Builder
 	b.Observe(cct.Observation{On: []trace.Symbol{table.Symbol("seen")}, Contexts: []cct.ContextCount{
-		{Context: root, Op: entry, Count: 1}, {Context: table.Child(root, seen), Parent: root, Op: seen, Tracepoint: table.Symbol("seen"), Count: 1},
+		{Context: root, Op: entry, Count: 1},
+		{Context: table.Child(root, seen), Parent: root, Op: seen, Tracepoint: table.Symbol("seen"), Count: 1},
 	}})
 	p := detect.Problem{Edges: []group.EdgeShare{{Edge: trace.ContextEdge(root), Context: root, Score: 1}}}
 	searched, _ := scopesOf(&p, b.Build(cct.NewCatalogue(list, &table), &table), &table)

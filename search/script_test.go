@@ -43,7 +43,13 @@ func TestScripts(t *testing.T) {
 }
 
 func (s *script) reset() {
-	s.in = Input{Table: &s.table, Epoch: 10 * time.Second, Seed: 1, Trees: map[analysis.Hash]*cct.Tree{}, Rates: map[analysis.Hash]float64{{Hi: 2}: 2}}
+	s.in = Input{
+		Table: &s.table,
+		Epoch: 10 * time.Second,
+		Seed:  1,
+		Trees: map[analysis.Hash]*cct.Tree{},
+		Rates: map[analysis.Hash]float64{{Hi: 2}: 2},
+	}
 	s.p, s.above = detect.Problem{ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Rate: 2}, nil
 }
 
@@ -109,7 +115,8 @@ func (s *script) problem(t *testing.T, text string) {
 			continue
 		case "explains":
 			fmt.Sscan(fields[3], &x)
-			s.p.Explanations = append(s.p.Explanations, detect.Explanation{Variable: fields[2], Target: trace.ContextEdge(ctx), Effect: x})
+			s.p.Explanations = append(s.p.Explanations,
+				detect.Explanation{Variable: fields[2], Target: trace.ContextEdge(ctx), Effect: x})
 			continue
 		}
 		fmt.Sscan(fields[3], &half)
@@ -119,7 +126,14 @@ func (s *script) problem(t *testing.T, text string) {
 		base, rest, _ := strings.Cut(path, ".")
 		at := s.context(strings.Split(base, "/"))
 		names := strings.Split(rest, ".")
-		r := detect.RefinedShare{Within: trace.ContextEdge(at), N: n, Hits: n, Share: x, ShareLow: x - half, ShareHigh: x + half}
+		r := detect.RefinedShare{
+			Within:    trace.ContextEdge(at),
+			N:         n,
+			Hits:      n,
+			Share:     x,
+			ShareLow:  x - half,
+			ShareHigh: x + half,
+		}
 		for _, name := range names {
 			r.Parent, r.Op, r.Tracepoint = at, treetext.Op(name, &s.table), s.table.Symbol(name)
 			at = at.Child(r.Op)
@@ -144,7 +158,8 @@ func (s *script) override(d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs {
 		name, forced := strings.CutPrefix(arg.Key, "forced-")
 		kind := OverrideKind(slices.Index(overrideNames[:], name))
-		s.in.State.Overrides = append(s.in.State.Overrides, Override{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, Forced: forced, By: "ann"})
+		s.in.State.Overrides = append(s.in.State.Overrides,
+			Override{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, Forced: forced, By: "ann"})
 	}
 }
 
@@ -225,7 +240,8 @@ func (s *script) cooldown(t *testing.T, d *datadriven.TestData) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.in.State.Cooldowns = append(s.in.State.Cooldowns, Cooldown{OfProblem(s.p.ID), s.table.Symbol(arg.Key), s.in.Now.Add(period)})
+		s.in.State.Cooldowns = append(s.in.State.Cooldowns,
+			Cooldown{OfProblem(s.p.ID), s.table.Symbol(arg.Key), s.in.Now.Add(period)})
 	}
 }
 
@@ -257,7 +273,8 @@ func (s *script) leases() string {
 	}
 	var b strings.Builder
 	for _, x := range terms {
-		fmt.Fprintf(&b, "%s: on for %v, expires in %v, arms%s\n", s.table.Text(x.tp), s.in.Now.Sub(x.since), x.expires.Sub(s.in.Now), arms[x])
+		fmt.Fprintf(&b, "%s: on for %v, expires in %v, arms%s\n",
+			s.table.Text(x.tp), s.in.Now.Sub(x.since), x.expires.Sub(s.in.Now), arms[x])
 	}
 	return b.String()
 }

@@ -69,7 +69,7 @@ type Investigation struct {
 	Tried              []trace.Symbol      // tracepoints ever requested, ascending
 	Suspects           []Suspect           // best first
 	Place              Suspect             // the first suspect when it was located; zero before that
-	Wait               Suspect             // waits in the kernel that explain the place, with their share of the problem; may be zero
+	Wait               Suspect             // waits in the kernel that explain the place, with their share; may be zero
 	Function           trace.Op            // function that contains the waits; 0 if only their service is known
 	Computes           bool                // the place is known not to wait in the kernel
 }
@@ -113,7 +113,7 @@ type TracepointRequest struct {
 // uses, kept after the tracepoint was switched off.
 type Evidence struct {
 	Within          trace.Edge
-	Context, Parent trace.Context // as they appeared; Context is 0 if no request executed the tracepoint while it was on
+	Context, Parent trace.Context // as they appeared; Context is 0 if no request executed the tracepoint
 	Op              trace.Op
 	Tracepoint      trace.Symbol
 	Batch           uint64  // hash of the set of tracepoints that was on

@@ -69,9 +69,13 @@ func (s *investigationStep) excluded(tp trace.Symbol) string {
 func (s *investigationStep) begin() {
 	p := s.problem
 	s.decision = Decision{
-		At: s.epoch.in.Now, Subject: s.v.Subject, Strategy: s.epoch.strategy.Name, From: s.v.Status,
-		Group: GroupEvidence{p.Group, p.RequestType, p.Kind, p.Requests, p.Rate, finite(p.CoV)},
-		Tree:  TreeEvidence{s.tree.Version, len(s.tree.Nodes), s.tree.Tracepoints}, Overhead: overheadFor(s.v.Subject, s.epoch.in.Arms),
+		At:       s.epoch.in.Now,
+		Subject:  s.v.Subject,
+		Strategy: s.epoch.strategy.Name,
+		From:     s.v.Status,
+		Group:    GroupEvidence{p.Group, p.RequestType, p.Kind, p.Requests, p.Rate, finite(p.CoV)},
+		Tree:     TreeEvidence{s.tree.Version, len(s.tree.Nodes), s.tree.Tracepoints},
+		Overhead: overheadFor(s.v.Subject, s.epoch.in.Arms),
 	}
 	for _, o := range s.searched {
 		s.decision.Matches = append(s.decision.Matches, o.matches...)
@@ -252,7 +256,8 @@ func (s *investigationStep) awaits() bool {
 func (s *investigationStep) returns(counts func(l *location) bool) bool {
 	return slices.ContainsFunc(s.searched, func(o *operationScope) bool {
 		return slices.ContainsFunc(o.locations, func(l location) bool {
-			if l.known || !s.epoch.excluded.returning[l.tp] || !l.anyRegion && !slices.Contains(s.live, knownLocation{o, l.region}) {
+			placed := l.anyRegion || slices.Contains(s.live, knownLocation{o, l.region})
+			if l.known || !s.epoch.excluded.returning[l.tp] || !placed {
 				return false
 			}
 			_, tried := slices.BinarySearch(s.v.Tried, l.tp)

@@ -22,7 +22,9 @@ func covariance(q *Question) []Pick {
 			list = append(list, common{at[0], share})
 		}
 	}
-	slices.SortFunc(list, func(a, b common) int { return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.at, b.at)) })
+	slices.SortFunc(list, func(a, b common) int {
+		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.at, b.at))
+	})
 	var picks []Pick
 	for _, c := range list[:min(PicksAtOnce, len(list))] {
 		picks = append(picks, q.Pick(c.at, c.share, "common to edges that vary together"))

@@ -14,7 +14,16 @@ func TestAdaptiveTriesFewUnanchored(t *testing.T) {
 	probes := func(functions, unanchored int, requests float64) int {
 		q := &Question{Regions: []Region{{Share: 1}}, Requests: requests}
 		for i := range functions + unanchored {
-			c := Candidate{Tracepoint: trace.Symbol(i + 1), Node: int32(i), Parent: -1, End: i + 1, Depth: 1, PriorWeight: 1, Hits: 1, Inside: true}
+			c := Candidate{
+				Tracepoint:  trace.Symbol(i + 1),
+				Node:        int32(i),
+				Parent:      -1,
+				End:         i + 1,
+				Depth:       1,
+				PriorWeight: 1,
+				Hits:        1,
+				Inside:      true,
+			}
 			if i >= functions {
 				c.Node = -1
 			}
@@ -47,9 +56,17 @@ func TestCovariance(t *testing.T) {
 	edges := []*group.EdgeShare{{Edge: 1}, {Edge: 2}, {Edge: 3}}
 	q := &Question{Pairs: []detect.PairShare{{A: 1, B: 3, Share: 0.4}}}
 	for r, tracepoints := range [][]trace.Symbol{{10, 11, 12}, {11, 13}, {12, 13, 14}} {
-		q.Regions = append(q.Regions, Region{Share: 1, Edges: edges[r : r+1], From: len(q.Candidates), To: len(q.Candidates) + len(tracepoints)})
+		q.Regions = append(q.Regions,
+			Region{Share: 1, Edges: edges[r : r+1], From: len(q.Candidates), To: len(q.Candidates) + len(tracepoints)})
 		for _, tp := range tracepoints {
-			q.Candidates = append(q.Candidates, Candidate{Tracepoint: tp, Region: r, Parent: -1, End: len(q.Candidates) + 1, Depth: 1, Inside: true})
+			q.Candidates = append(q.Candidates, Candidate{
+				Tracepoint: tp,
+				Region:     r,
+				Parent:     -1,
+				End:        len(q.Candidates) + 1,
+				Depth:      1,
+				Inside:     true,
+			})
 		}
 	}
 	if picks := covariance(q); len(picks) != 1 || picks[0].Tracepoint != 12 || picks[0].Score != 0.4 {

@@ -49,7 +49,14 @@ func suspectsOf(searched, rest []*operationScope, open func(*operationScope) []i
 		}
 	}
 	for _, o := range rest {
-		add(Suspect{Op: o.op, Context: o.edges[0].Context, Share: o.score, Low: o.score, High: o.score, Inclusive: o.score})
+		add(Suspect{
+			Op:        o.op,
+			Context:   o.edges[0].Context,
+			Share:     o.score,
+			Low:       o.score,
+			High:      o.score,
+			Inclusive: o.score,
+		})
 	}
 	slices.SortStableFunc(list, func(a, b Suspect) int { return cmp.Compare(b.Share, a.Share) })
 	return list

@@ -80,8 +80,13 @@ func (s *investigationStep) judgeAgain(l *location, need uint64) bool {
 		return false
 	}
 	p := Pick{
-		Tracepoint: l.tp, Op: l.op, Context: l.ctx, Score: s.v.Suspects[0].Share, Need: need, Arms: s.armsFor(float64(need)),
-		Reason: whyVerify,
+		Tracepoint: l.tp,
+		Op:         l.op,
+		Context:    l.ctx,
+		Score:      s.v.Suspects[0].Share,
+		Need:       need,
+		Arms:       s.armsFor(float64(need)),
+		Reason:     whyVerify,
 	}
 	if k := slices.IndexFunc(s.decision.Off, func(o Off) bool { return o.Tracepoint == l.tp }); k >= 0 {
 		s.decision.Off = slices.Delete(s.decision.Off, k, k+1)

@@ -10,7 +10,9 @@ import (
 )
 
 // hostAttributes name the machine or the instance that a span ran on, the most readable first.
-var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.pod.name", "pod"}, {"service.instance.id", "instance"}}
+var hostAttributes = []struct{ key, noun string }{
+	{"host.name", "host"}, {"k8s.pod.name", "pod"}, {"service.instance.id", "instance"},
+}
 
 // leastHost is the minimum fraction of the variance that a host must account for to be named.
 const leastHost = 0.25

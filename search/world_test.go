@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -73,7 +74,13 @@ const epoch = 10 * time.Second
 
 // newWorld makes an application with about the given number of switchable tracepoints.
 func newWorld(seed uint64, tracepoints int, rate float64) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), rate: rate, shown: make(map[shownKey]*shown), with: make(map[uint64][]int), on: make(map[trace.Symbol]bool)}
+	w := &world{
+		rng:   rand.New(rand.NewPCG(seed, 7)),
+		rate:  rate,
+		shown: make(map[shownKey]*shown),
+		with:  make(map[uint64][]int),
+		on:    make(map[trace.Symbol]bool),
+	}
 	w.baseline(-1, 0)
 	inside := make(map[int]int)
 	for switchable := 0; switchable < tracepoints; {
@@ -113,7 +120,15 @@ func (w *world) depth(i int) int {
 
 func (w *world) baseline(parent, i int) {
 	name := fmt.Sprintf("op%d", i)
-	s := codeNode{parent: parent, op: w.table.Op(w.table.Symbol(name), w.table.Symbol(name), trace.Server), mean: 1e6, sigma: 0.3, chance: 1, owner: i}
+	op := w.table.Op(w.table.Symbol(name), w.table.Symbol(name), trace.Server)
+	s := codeNode{
+		parent: parent,
+		op:     op,
+		mean:   1e6,
+		sigma:  0.3,
+		chance: 1,
+		owner:  i,
+	}
 	above := trace.Context(0)
 	if parent >= 0 {
 		above = w.nodes[w.nodes[parent].owner].baseline
@@ -127,8 +142,14 @@ func (w *world) function(parent int) {
 	name := fmt.Sprintf("f%d", len(w.nodes))
 	service := w.table.Operation(w.nodes[w.nodes[parent].owner].op).Service
 	s := codeNode{
-		parent: parent, op: w.table.Op(service, w.table.Symbol(name), trace.Internal), tp: w.table.Symbol(name), mean: 2e4 * math.Exp(4.3*w.rng.Float64()),
-		sigma: 0.1 + 0.8*w.rng.Float64(), chance: 1, owner: w.nodes[parent].owner, hinted: w.rng.IntN(10) > 0,
+		parent: parent,
+		op:     w.table.Op(service, w.table.Symbol(name), trace.Internal),
+		tp:     w.table.Symbol(name),
+		mean:   2e4 * math.Exp(4.3*w.rng.Float64()),
+		sigma:  0.1 + 0.8*w.rng.Float64(),
+		chance: 1,
+		owner:  w.nodes[parent].owner,
+		hinted: w.rng.IntN(10) > 0,
 	}
 	if w.rng.IntN(4) == 0 {
 		s.chance = 0.1 + 0.85*w.rng.Float64()
@@ -255,7 +276,13 @@ func (w *world) show(batch uint64, number int, executed []bool, inclusive []floa
 			continue
 		}
 		ctx[i] = above.Child(s.op)
-		o.Contexts = append(o.Contexts, cct.ContextCount{Context: ctx[i], Parent: above, Op: s.op, Tracepoint: s.tp, Count: 1})
+		o.Contexts = append(o.Contexts, cct.ContextCount{
+			Context:    ctx[i],
+			Parent:     above,
+			Op:         s.op,
+			Tracepoint: s.tp,
+			Count:      1,
+		})
 		if s.tp == 0 {
 			continue
 		}
@@ -289,7 +316,11 @@ func (w *world) affected(node int) float64 {
 // problem returns the problem as package analysis would.
 func (w *world) problem(plan *Plan) detect.Problem {
 	p := detect.Problem{
-		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Entry: w.nodes[0].op, Requests: uint64(len(w.requests)), Rate: w.rate,
+		ID:          analysis.Hash{Hi: 1},
+		RequestType: analysis.Hash{Hi: 2},
+		Entry:       w.nodes[0].op,
+		Requests:    uint64(len(w.requests)),
+		Rate:        w.rate,
 	}
 	var t []float64
 	for _, r := range w.requests {
@@ -304,7 +335,13 @@ func (w *world) problem(plan *Plan) detect.Problem {
 			e = append(e, r.edges[i])
 		}
 		share := covariance2(e, t) / covariance2(t, t)
-		p.Edges = append(p.Edges, group.EdgeShare{Edge: trace.ContextEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share, Affected: w.affected(i)})
+		p.Edges = append(p.Edges, group.EdgeShare{
+			Edge:          trace.ContextEdge(s.baseline),
+			Context:       s.baseline,
+			ShareVariance: share,
+			Score:         share,
+			Affected:      w.affected(i),
+		})
 	}
 	for arm, batch := range plan.batches() {
 		reached := make(map[trace.Symbol]bool)
@@ -318,12 +355,14 @@ func (w *world) problem(plan *Plan) detect.Problem {
 		}
 		for _, l := range plan.Leases {
 			if plan.Arms[l.Arm].Name == arm && !reached[l.Tracepoint] {
-				p.Refined = append(p.Refined, detect.RefinedShare{Tracepoint: l.Tracepoint, Arm: arm, N: uint64(len(w.with[batch])), Excess: math.NaN()})
+				n := uint64(len(w.with[batch]))
+				x := detect.RefinedShare{Tracepoint: l.Tracepoint, Arm: arm, N: n, Excess: math.NaN()}
+				p.Refined = append(p.Refined, x)
 			}
 		}
 	}
 	slices.SortFunc(p.Refined, func(a, b detect.RefinedShare) int {
-		return compareEvidence(&Evidence{Within: a.Within, Context: a.Context}, &Evidence{Within: b.Within, Context: b.Context})
+		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context))
 	})
 	return p
 }
@@ -337,8 +376,16 @@ func (w *world) refined(k shownKey, x *shown) detect.RefinedShare {
 	}
 	share, half := ratio(xs, es, ts)
 	return detect.RefinedShare{
-		Within: trace.ContextEdge(w.nodes[k.owner].baseline), Context: k.ctx, Parent: x.parent, Op: s.op, Tracepoint: s.tp,
-		N: uint64(len(xs)), Hits: uint64(len(x.times)), Share: share, ShareLow: share - half, ShareHigh: share + half,
+		Within:     trace.ContextEdge(w.nodes[k.owner].baseline),
+		Context:    k.ctx,
+		Parent:     x.parent,
+		Op:         s.op,
+		Tracepoint: s.tp,
+		N:          uint64(len(xs)),
+		Hits:       uint64(len(x.times)),
+		Share:      share,
+		ShareLow:   share - half,
+		ShareHigh:  share + half,
 	}
 }
 
@@ -423,9 +470,16 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 		p := w.problem(&st.Plan)
 		tree := w.tree()
 		st, _ = Next(Input{
-			Now: w.now, Problems: []Problem{ProblemOf(&p)}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
-			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: named(strategy), Seed: 1, Epoch: epoch,
-			Table: &w.table,
+			Now:      w.now,
+			Problems: []Problem{ProblemOf(&p)},
+			Trees:    map[analysis.Hash]*cct.Tree{p.RequestType: tree},
+			Rates:    map[analysis.Hash]float64{p.RequestType: w.rate},
+			State:    st,
+			Budget:   budget,
+			Strategy: named(strategy),
+			Seed:     1,
+			Epoch:    epoch,
+			Table:    &w.table,
 		})
 		v := st.Investigation(OfProblem(p.ID))
 		o.top = w.rank(v.Ranking())

@@ -66,7 +66,6 @@ var unbroken = []string{
 	"report",
 	"report/postmortem",
 	"report/waterfall",
-	"search",
 }
 
 // Lines end at mostColumns.
