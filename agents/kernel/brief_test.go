@@ -90,7 +90,8 @@ func takeNaps(requests []nap, busy time.Duration) {
 	for range napCount {
 		for i := range requests {
 			pprof.Do(context.Background(), labels[i], func(context.Context) {
-				requests[i].Slept += measure(unix.SYS_NANOSLEEP, &[6]uintptr{keep(&unix.Timespec{Nsec: 20e3 + rand.Int64N(100e3)})})
+				requests[i].Slept += measure(unix.SYS_NANOSLEEP,
+					&[6]uintptr{keep(&unix.Timespec{Nsec: 20e3 + rand.Int64N(100e3)})})
 				if busy > 0 {
 					measure(spin, &[6]uintptr{uintptr(busy)})
 				}
@@ -222,7 +223,8 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	missing := all[waits.MissingKey{TGID: w.pid, Class: waits.Pipe, Cause: waits.RingFull}]
-	if len(all) != 1 || missing.Count == 0 || arrived == 0 || arrived+missing.Count != over || missing.TotalNs < missing.Count {
+	if len(all) != 1 || missing.Count == 0 || arrived == 0 || arrived+missing.Count != over ||
+		missing.TotalNs < missing.Count {
 		t.Errorf("%d waits: %d arrived, missing %v", over, arrived, all)
 	}
 	if again, err := p.Missing(); err != nil || len(again) != 0 {

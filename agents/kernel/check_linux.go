@@ -26,13 +26,16 @@ func Check() (notes []string, err error) {
 		return nil, err
 	}
 	if missing := missingRights(held); len(missing) > 0 {
-		reasons = append(reasons, "without "+strings.Join(missing, " and ")+": run as root, or grant it with setcap, systemd's AmbientCapabilities or securityContext.capabilities")
+		reasons = append(reasons, "without "+strings.Join(missing, " and ")+
+			": run as root, or grant it with setcap, systemd's AmbientCapabilities or securityContext.capabilities")
 	}
 	notes = notesAbout(held)
 	if where, err := os.Readlink("/proc/self/ns/pid"); err == nil && where != initialPIDs {
-		reasons = append(reasons, "this container has process IDs of its own: run it with those of the host (--pid=host, hostPID: true)")
+		reasons = append(reasons,
+			"this container has process IDs of its own: run it with those of the host (--pid=host, hostPID: true)")
 	}
-	if mode, err := os.ReadFile("/sys/kernel/security/lockdown"); err == nil && strings.Contains(string(mode), "[confidentiality]") {
+	if mode, err := os.ReadFile("/sys/kernel/security/lockdown"); err == nil &&
+		strings.Contains(string(mode), "[confidentiality]") {
 		reasons = append(reasons, "the kernel is locked down to confidentiality, which forbids BPF to read its memory")
 	}
 	if len(reasons) == 0 {
@@ -61,13 +64,16 @@ func missingRights(held capabilitySet) (names []string) {
 // notesAbout describes the consequences of missing rights.
 func notesAbout(held capabilitySet) (notes []string) {
 	if !held.has(unix.CAP_SYS_PTRACE) {
-		notes = append(notes, "CAP_SYS_PTRACE is missing: of other users' processes neither the service nor the spans are found, so no waits of them are sent, and their stacks have no names")
+		notes = append(notes, "CAP_SYS_PTRACE is missing: of other users' processes neither the service nor the spans "+
+			"are found, so no waits of them are sent, and their stacks have no names")
 	}
 	if !held.has(unix.CAP_DAC_READ_SEARCH) && !held.has(unix.CAP_DAC_OVERRIDE) {
-		notes = append(notes, "CAP_DAC_READ_SEARCH is missing: stacks have no names from files that this user cannot read, and of such programs and libraries the spans are not found")
+		notes = append(notes, "CAP_DAC_READ_SEARCH is missing: stacks have no names from files that this user cannot "+
+			"read, and of such programs and libraries the spans are not found")
 	}
 	if !held.has(unix.CAP_SYS_ADMIN) {
-		notes = append(notes, "CAP_SYS_ADMIN is missing: the cost of the probes is unknown (0 in JSON), and --cpu-limit counts the agent only")
+		notes = append(notes, "CAP_SYS_ADMIN is missing: the cost of the probes is unknown (0 in JSON), "+
+			"and --cpu-limit counts the agent only")
 	}
 	return notes
 }
@@ -76,7 +82,9 @@ func notesAbout(held capabilitySet) (notes []string) {
 func missingInKernel() []string {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
-		return []string{fmt.Sprintf("the kernel has no type information (BTF): it needs CONFIG_DEBUG_INFO_BTF (%v)", err)}
+		return []string{
+			fmt.Sprintf("the kernel has no type information (BTF): it needs CONFIG_DEBUG_INFO_BTF (%v)", err),
+		}
 	}
 	var hook *btf.Typedef
 	if err := spec.TypeByName("btf_trace_sched_switch", &hook); err != nil {
@@ -86,7 +94,8 @@ func missingInKernel() []string {
 	if pointer == nil {
 		return nil
 	}
-	if proto, ok := pointer.Target.(*btf.FuncProto); ok && len(proto.Params) < 5 { // the first parameter is the tracer's
+	proto, ok := pointer.Target.(*btf.FuncProto)
+	if ok && len(proto.Params) < 5 { // the first parameter is the tracer's
 		return []string{"the kernel is too old: Linux 5.18 or later is needed"}
 	}
 	return nil
@@ -115,7 +124,8 @@ func explain(err error) error {
 	var verifier *ebpf.VerifierError
 	switch {
 	case errors.As(err, &verifier):
-		return fmt.Errorf("load the probes: the kernel refuses them; please report this with the version of the kernel: %w", err)
+		return fmt.Errorf("load the probes: the kernel refuses them; "+
+			"please report this with the version of the kernel: %w", err)
 	case isDenied(err):
 		return denied("bpf", err)
 	case errors.Is(err, ebpf.ErrNotSupported):
@@ -128,7 +138,8 @@ func isDenied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(e
 
 // denied returns the error for a system call that is denied although the rights suffice.
 func denied(call string, err error) error {
-	return &MissingError{[]string{fmt.Sprintf("the system call %s is denied: by a container's seccomp profile, a security module, or on old kernels the limit of locked memory (%v)", call, err)}}
+	return &MissingError{[]string{fmt.Sprintf("the system call %s is denied: by a container's seccomp profile, "+
+		"a security module, or on old kernels the limit of locked memory (%v)", call, err)}}
 }
 
 // capabilitySet holds the effective capabilities of this process.

@@ -104,7 +104,8 @@ func (s *Selection) String() string {
 func isProcess(proc string, pid uint32) bool {
 	id := strconv.FormatUint(uint64(pid), 10)
 	text, err := os.ReadFile(filepath.Join(proc, id, "status"))
-	return err == nil && strings.Contains(string(text), "\nTgid:\t"+id+"\n") && !strings.Contains(string(text), "\nState:\tZ")
+	return err == nil && strings.Contains(string(text), "\nTgid:\t"+id+"\n") &&
+		!strings.Contains(string(text), "\nState:\tZ")
 }
 
 func findComm(proc, comm string) ([]uint32, error) {

@@ -22,7 +22,8 @@ func TestCgroupGoes(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(folder, inner), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(folder, inner, "cgroup.procs"), []byte("1"+fmt.Sprint(len(inner))+"\n"), 0o600); err != nil {
+		text := fmt.Sprintf("1%d\n", len(inner))
+		if err := os.WriteFile(filepath.Join(folder, inner, "cgroup.procs"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

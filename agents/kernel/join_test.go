@@ -57,7 +57,8 @@ func requestsWorkload(in *bufio.Reader, out io.Writer) error {
 	}
 	defer agent.Close()
 	inner := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.8))))
-	tracer := tracepoint.Provider(inner, tracepoint.WithBaseline(trace.SpanKindServer, trace.SpanKindInternal)).Tracer("requests")
+	tracer := tracepoint.Provider(inner,
+		tracepoint.WithBaseline(trace.SpanKindServer, trace.SpanKindInternal)).Tracer("requests")
 	fmt.Fprintln(out, "ready")
 	if _, err := in.ReadString('\n'); err != nil {
 		return err
@@ -178,14 +179,16 @@ func TestNoWrongTrace(t *testing.T) {
 			right++
 		case c.Trace == [16]byte{}:
 			none++
-		case e.Found == waits.NoGoroutine && (e.Class == waits.Futex || e.Class == waits.RunQueue || e.Class == waits.Preempted):
+		case e.Found == waits.NoGoroutine &&
+			(e.Class == waits.Futex || e.Class == waits.RunQueue || e.Class == waits.Preempted):
 			suspended++ // the goroutine waits for one of Go's processors after the call
 		default:
 			lacking++
 		}
 	}
 	counts := joiner.Joins()
-	t.Logf("%d calls, %d events: %d with the right span, %d rightly without, %d after their call, %d lack theirs; %d of the runtime within spans",
+	t.Logf("%d calls, %d events: %d with the right span, %d rightly without, %d after their call, %d lack theirs; "+
+		"%d of the runtime within spans",
 		len(calls), len(events), right, none, suspended, lacking, elsewhere)
 	missing := counts.Exact
 	for reason, n := range counts.Missing {
@@ -354,7 +357,11 @@ func TestThreadRecord(t *testing.T) {
 		{"program", []string{"-rdynamic", source, library}, nil, ""},
 		{"linked library", []string{source, shared}, nil, ""},
 		{"loaded library", []string{"-DLOAD", source}, []string{shared}, ""},
-		{"library without descriptor", []string{source, old}, nil, "libold.so: it accesses otel_thread_ctx_v1 without a TLS descriptor"},
+		{
+			"library without descriptor",
+			[]string{source, old},
+			nil, "libold.so: it accesses otel_thread_ctx_v1 without a TLS descriptor",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			program := filepath.Join(folder, "main")

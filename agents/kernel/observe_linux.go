@@ -75,9 +75,15 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 	}
 	defer func() { err = errors.Join(err, probes.Close()) }()
 	o := &observer{
-		settings: s, probes: probes, resolver: symbols.NewResolver("/proc", time.Now), ledger: waits.NewLedger(s.Thresholds, s.Classes),
-		costs: costs{probes: probes}, names: make(map[stackID][]string), alive: make(map[uint32]bool), known: make(map[uint32]int),
-		gone: make(map[uint32]bool),
+		settings: s,
+		probes:   probes,
+		resolver: symbols.NewResolver("/proc", time.Now),
+		ledger:   waits.NewLedger(s.Thresholds, s.Classes),
+		costs:    costs{probes: probes},
+		names:    make(map[stackID][]string),
+		alive:    make(map[uint32]bool),
+		known:    make(map[uint32]int),
+		gone:     make(map[uint32]bool),
 	}
 	defer func() { err = errors.Join(err, o.costs.stop()) }()
 	if err := o.apply(found); err != nil {
@@ -382,7 +388,9 @@ func (o *observer) keep(e waits.Event) {
 			l.TurnTooLong = true
 		}
 	}
-	at, _ := slices.BinarySearchFunc(o.worst, l, func(a, b waits.Longest) int { return cmp.Compare(b.TooLongNs(), a.TooLongNs()) })
+	at, _ := slices.BinarySearchFunc(o.worst, l, func(a, b waits.Longest) int {
+		return cmp.Compare(b.TooLongNs(), a.TooLongNs())
+	})
 	if at >= waits.MaxLongest || l.TooLongNs() == 0 {
 		return
 	}
@@ -457,7 +465,8 @@ func (o *observer) stackTimes(processes []waits.ProcessReport) []waits.Stack {
 	}
 	slices.SortFunc(all, func(a, b waits.Stack) int {
 		return cmp.Or(
-			cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Syscall, b.Syscall),
+			cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Class, b.Class),
+			cmp.Compare(a.Syscall, b.Syscall),
 			slices.Compare(a.Frames, b.Frames),
 		)
 	})

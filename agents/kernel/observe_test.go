@@ -25,8 +25,13 @@ import (
 // observerIn returns an observer of processes below proc, without probes, that joins waits to spans.
 func observerIn(proc string) *observer {
 	return &observer{
-		settings: Settings{Join: &Join{Joiner: join.NewJoiner(proc, "given", "b"), Cannot: func(uint32, error) {}}, Children: true},
-		resolver: symbols.NewResolver(proc, time.Now), names: make(map[stackID][]string), alive: make(map[uint32]bool), known: make(map[uint32]int),
+		settings: Settings{
+			Join: &Join{Joiner: join.NewJoiner(proc, "given", "b"), Cannot: func(uint32, error) {}}, Children: true,
+		},
+		resolver: symbols.NewResolver(proc, time.Now),
+		names:    make(map[stackID][]string),
+		alive:    make(map[uint32]bool),
+		known:    make(map[uint32]int),
 	}
 }
 
@@ -80,7 +85,10 @@ func TestClassesOfEvents(t *testing.T) {
 
 // A process selected by ID that ends is reported, once.
 func TestTellsEndedProcesses(t *testing.T) {
-	o := &observer{settings: Settings{Selection: Selection{PIDs: []uint32{math.MaxInt32, uint32(os.Getpid())}}}, gone: make(map[uint32]bool)}
+	o := &observer{
+		settings: Settings{Selection: Selection{PIDs: []uint32{math.MaxInt32, uint32(os.Getpid())}}},
+		gone:     make(map[uint32]bool),
+	}
 	if got := o.ended(); !slices.Equal(got, []uint32{math.MaxInt32}) {
 		t.Errorf("%v", got)
 	}
@@ -114,7 +122,9 @@ func TestGoesOnWithoutProcesses(t *testing.T) {
 	defer cancel()
 	var second *exec.Cmd
 	gone, seen := 0, false
-	err = Observe(ctx, Settings{Selection: Selection{Comm: name}, Classes: waits.All, Interval: 300 * time.Millisecond}, func(r *waits.Report) error {
+	err = Observe(ctx, Settings{
+		Selection: Selection{Comm: name}, Classes: waits.All, Interval: 300 * time.Millisecond,
+	}, func(r *waits.Report) error {
 		switch {
 		case second == nil && gone == 0:
 			_ = first.Process.Kill()
@@ -172,7 +182,10 @@ func TestNotes(t *testing.T) {
 		t.Errorf("with CAP_BPF: %q", got)
 	}
 	got := strings.Join(notesAbout(capabilitySet{}), "\n")
-	for _, want := range []string{"CAP_SYS_PTRACE is missing: of other users' processes neither the service", "CAP_DAC_READ_SEARCH", "--cpu-limit counts the agent only"} {
+	for _, want := range []string{
+		"CAP_SYS_PTRACE is missing: of other users' processes neither the service", "CAP_DAC_READ_SEARCH",
+		"--cpu-limit counts the agent only",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}

@@ -11,7 +11,8 @@ import (
 
 // Check returns an error that wraps [ErrMissing].
 func Check() (notes []string, err error) {
-	return nil, &MissingError{[]string{"it needs Linux on amd64 or arm64, this is " + runtime.GOOS + " on " + runtime.GOARCH}}
+	reason := "it needs Linux on amd64 or arm64, this is " + runtime.GOOS + " on " + runtime.GOARCH
+	return nil, &MissingError{[]string{reason}}
 }
 
 // Probes exist only on Linux.

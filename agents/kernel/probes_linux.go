@@ -81,7 +81,13 @@ func Open(o Options) (*Probes, error) {
 			return nil, fmt.Errorf("set %s of the probes: %w", name, err)
 		}
 	}
-	p := &Probes{rate: o.SampleRate, applied: make(map[uint32]Target), added: make(map[uint32]uint64), refused: make(map[uint32]bool), tellsDelay: tellsDelay()}
+	p := &Probes{
+		rate:       o.SampleRate,
+		applied:    make(map[uint32]Target),
+		added:      make(map[uint32]uint64),
+		refused:    make(map[uint32]bool),
+		tellsDelay: tellsDelay(),
+	}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, explain(err)
 	}
@@ -207,7 +213,12 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 			continue
 		}
 		v := bpf.WaitTarget{
-			Begun: now, Added: since, ThresholdNs: s.Thresholds, Classes: uint32(t.Classes), Events: uint32(t.Events), MaxEvents: t.MaxEvents,
+			Begun:       now,
+			Added:       since,
+			ThresholdNs: s.Thresholds,
+			Classes:     uint32(t.Classes),
+			Events:      uint32(t.Events),
+			MaxEvents:   t.MaxEvents,
 		}
 		if t.Stacks {
 			v.Flags |= withStacks
@@ -338,7 +349,8 @@ func (p *Probes) restart(now uint64) error {
 	}
 	for pid, v := range all {
 		v.Begun = now
-		if err := p.objects.Targets.Update(pid, &v, ebpf.UpdateExist); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := p.objects.Targets.Update(pid, &v, ebpf.UpdateExist); err != nil &&
+			!errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("restart target %d: %w", pid, err)
 		}
 	}
@@ -441,7 +453,9 @@ func (p *Probes) attachClock(cpu int) error {
 		return fmt.Errorf("sample CPU %d: %w", cpu, err)
 	}
 	event := os.NewFile(uintptr(fd), "perf event")
-	l, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: p.objects.Sampled, Attach: ebpf.AttachPerfEvent})
+	l, err := link.AttachRawLink(link.RawLinkOptions{
+		Target: fd, Program: p.objects.Sampled, Attach: ebpf.AttachPerfEvent,
+	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("sample CPU %d: %w", cpu, err), event.Close())
 	}

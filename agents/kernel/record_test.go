@@ -40,7 +40,8 @@ func TestLayout(t *testing.T) {
 			}
 		}
 		if ours.Size() != generated.Size() || !reflect.DeepEqual(offsets, want) {
-			t.Errorf("%s: %d bytes, fields at %d; %s: %d bytes, fields at %d", ours, ours.Size(), offsets, generated, generated.Size(), want)
+			t.Errorf("%s: %d bytes, fields at %d; %s: %d bytes, fields at %d",
+				ours, ours.Size(), offsets, generated, generated.Size(), want)
 		}
 	}
 	if n := binary.Size(waits.Event{}); n != waits.EventSize {
@@ -64,7 +65,8 @@ func TestRecord(t *testing.T) {
 	}
 	p := open(t, Options{})
 	w := start(t, "truth")
-	apply(t, p, w.pid, everything, waits.Thresholds{waits.RunQueue: 20e6, waits.Net: 1e6, waits.DNS: 1e6, waits.Sync: 1e6, waits.Futex: 19e6})
+	apply(t, p, w.pid, everything,
+		waits.Thresholds{waits.RunQueue: 20e6, waits.Net: 1e6, waits.DNS: 1e6, waits.Sync: 1e6, waits.Futex: 19e6})
 	w.goOn()
 	w.line()
 	if err := p.Stop(); err != nil {

@@ -104,7 +104,8 @@ func TestTruth(t *testing.T) {
 				t.Errorf("the classes add up to %s, want %s to %s", all, shortest, longest)
 			}
 			compareScheduler(t, totals, s[2][x.TID].since(s[1][x.TID]), s[3][x.TID].since(s[0][x.TID]))
-			compareWaits(t, x, r.Sums[waits.Key{TGID: w.pid, TID: uint32(x.TID), Syscall: x.Syscall, Class: x.Class}], totals)
+			compareWaits(t, x,
+				r.Sums[waits.Key{TGID: w.pid, TID: uint32(x.TID), Syscall: x.Syscall, Class: x.Class}], totals)
 		})
 	}
 	l, err := p.Losses()
@@ -191,7 +192,8 @@ func compareScheduler(t *testing.T, totals *waits.Totals, least, most times) {
 	waited := int64(totals[waits.Preempted].TotalNs + totals[waits.RunQueue].TotalNs)
 	most.runQueue += int64(totals[waits.Preempted].MaxNs)
 	if waited < least.runQueue-tolerance(waited) || waited > most.runQueue+tolerance(waited) {
-		t.Errorf("%s waiting for a CPU, the scheduler counts %s to %s", time.Duration(waited), time.Duration(least.runQueue), time.Duration(most.runQueue))
+		t.Errorf("%s waiting for a CPU, the scheduler counts %s to %s",
+			time.Duration(waited), time.Duration(least.runQueue), time.Duration(most.runQueue))
 	}
 	ran := int64(totals[waits.OnCPU].TotalNs)
 	// The scheduler decides some µs before the probe runs. A virtual machine may be stopped in between.
@@ -211,15 +213,18 @@ func compareWaits(t *testing.T, r timed, x waits.Sum, totals *waits.Totals) {
 	if r.Kind == busy {
 		most += int64(totals[waits.RunQueue].TotalNs)
 	}
-	t.Logf("measured %s; %d intervals, %s for the thing, %s for a CPU", time.Duration(measured), x.Count, time.Duration(x.TotalNs), time.Duration(x.RunqNs))
+	t.Logf("measured %s; %d intervals, %s for the thing, %s for a CPU",
+		time.Duration(measured), x.Count, time.Duration(x.TotalNs), time.Duration(x.RunqNs))
 	if r.Class == waits.OnCPU {
 		waited = 0
 		if preempted := int64(totals[waits.Preempted].TotalNs); preempted < measured/4 {
-			t.Errorf("preempted for %s of %s, want about a half: two threads want the CPU", time.Duration(preempted), time.Duration(measured))
+			t.Errorf("preempted for %s of %s, want about a half: two threads want the CPU",
+				time.Duration(preempted), time.Duration(measured))
 		}
 	}
 	if measured < waited-tolerance(measured) || measured > most+tolerance(measured) {
-		t.Errorf("measured %s, the sums are %s to %s", time.Duration(measured), time.Duration(waited), time.Duration(most))
+		t.Errorf("measured %s, the sums are %s to %s",
+			time.Duration(measured), time.Duration(waited), time.Duration(most))
 	}
 	// While a thread is preempted on its way into a wait, the time of the wait may pass.
 	if r.Kind == pure && x.Count+totals[waits.Preempted].Count < uint64(r.Rounds) {
@@ -243,7 +248,8 @@ func TestLostEventsAreCounted(t *testing.T) {
 			p := open(t, Options{RingBytes: 4096})
 			w := start(t, "truth")
 			target := everything
-			target.MaxEvents, target.Classes, target.Events = c.rate, waits.All, waits.All&^waits.Set(0).With(waits.OnCPU)
+			target.MaxEvents, target.Classes = c.rate, waits.All
+			target.Events = waits.All &^ waits.Set(0).With(waits.OnCPU)
 			apply(t, p, w.pid, target, thresholds)
 			w.goOn()
 			w.line()
@@ -267,7 +273,8 @@ func TestLostEventsAreCounted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d waits, %d received, %d lost, %d above the rate; %d switches not reported", over, received, l.Events, l.Limited, l.Unseen)
+			t.Logf("%d waits, %d received, %d lost, %d above the rate; %d switches not reported",
+				over, received, l.Events, l.Limited, l.Unseen)
 			if told := received + l.Events + l.Limited; told > over || told+l.Unseen < over {
 				t.Errorf("want %d received, lost and above the rate in all, or up to %d fewer", over, l.Unseen)
 			}

@@ -30,7 +30,8 @@ const workloadVariable = "SIBYL_KERNEL_WORKLOAD"
 // workloads write a line to standard output when they are ready, continue at a line on standard input, write their
 // result, and end with their input.
 var workloads = map[string]func(in *bufio.Reader, out io.Writer) error{
-	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload, "naps": napsWorkload,
+	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload,
+	"requests": requestsWorkload, "naps": napsWorkload,
 	"crowded": crowdedWorkload,
 	"turns":   turnsWorkload,
 	"exec":    execWorkload, "executed": executedWorkload,
@@ -277,16 +278,16 @@ func soon() uintptr { return keep(&unix.Timespec{Nsec: int64(pause)}) }
 func waiters() []waiter {
 	const rounds = 15
 	return []waiter{
-		{"recv of TCP", waits.Net, rounds, pure, func() (step, error) { return receive(unix.AF_INET, unix.SOCK_STREAM, 0) }},
+		{"recv of TCP", waits.Net, rounds, pure, receive(unix.AF_INET, unix.SOCK_STREAM, 0)},
 		{"accept", waits.Net, rounds, pure, accept},
-		{"recv of UDP", waits.Net, rounds, pure, func() (step, error) { return receive(unix.AF_INET, unix.SOCK_DGRAM, 54) }},
-		{"recv of DNS", waits.DNS, rounds, pure, func() (step, error) { return receive(unix.AF_INET, unix.SOCK_DGRAM, 53) }},
+		{"recv of UDP", waits.Net, rounds, pure, receive(unix.AF_INET, unix.SOCK_DGRAM, 54)},
+		{"recv of DNS", waits.DNS, rounds, pure, receive(unix.AF_INET, unix.SOCK_DGRAM, 53)},
 		{"poll of DNS", waits.DNS, rounds, pure, func() (step, error) { return poll(53) }},
 		{"poll", waits.Poll, rounds, pure, func() (step, error) { return poll(54) }},
 		{"select", waits.Poll, rounds, pure, func() (step, error) {
 			return func(int) (uintptr, [6]uintptr) { return unix.SYS_PSELECT6, [6]uintptr{4: soon()} }, nil
 		}},
-		{"recv of a Unix socket", waits.Unix, rounds, pure, func() (step, error) { return receive(unix.AF_UNIX, unix.SOCK_STREAM, 0) }},
+		{"recv of a Unix socket", waits.Unix, rounds, pure, receive(unix.AF_UNIX, unix.SOCK_STREAM, 0)},
 		{"read of a pipe", waits.Pipe, rounds, woken, func() (step, error) {
 			var fds [2]int
 			if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -300,7 +301,8 @@ func waiters() []waiter {
 		}},
 		{"epoll", waits.Epoll, rounds, pure, func() (step, error) {
 			fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-			return repeated(unix.SYS_EPOLL_PWAIT, uintptr(fd), keep(new(unix.EpollEvent)), 1, uintptr(pause.Milliseconds())), err
+			return repeated(unix.SYS_EPOLL_PWAIT, uintptr(fd), keep(new(unix.EpollEvent)), 1,
+				uintptr(pause.Milliseconds())), err
 		}},
 		// We don't use the futex system call, because Go's runtime waits in it.
 		{"futex", waits.Futex, rounds, pure, func() (step, error) {
@@ -310,7 +312,9 @@ func waiters() []waiter {
 				return unix.SYS_FUTEX_WAITV, [6]uintptr{waiter, 1, 0, end, unix.CLOCK_MONOTONIC}
 			}, nil
 		}},
-		{"nanosleep", waits.Sleep, rounds, pure, func() (step, error) { return repeated(unix.SYS_NANOSLEEP, soon()), nil }},
+		{"nanosleep", waits.Sleep, rounds, pure, func() (step, error) {
+			return repeated(unix.SYS_NANOSLEEP, soon()), nil
+		}},
 		{"read of a timer", waits.Sleep, rounds, pure, timer},
 		{"io_uring", waits.IOUring, rounds, pure, ring},
 		{"wait4", waits.Child, rounds, woken, children},
@@ -325,26 +329,29 @@ func waiters() []waiter {
 	}
 }
 
-// receive returns a wait for a message that never arrives.
-func receive(family, kind, port int) (step, error) {
-	var fd int
-	var err error
+// receive returns a function that prepares a wait for a message that never arrives.
+func receive(family, kind, port int) func() (step, error) {
+	return func() (step, error) {
+		fd, err := silent(family, kind, port)
+		if err != nil {
+			return nil, err
+		}
+		timeout := unix.NsecToTimeval(int64(pause))
+		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout)
+		return repeated(unix.SYS_RECVFROM, uintptr(fd), keep(new([8]byte)), 8), err
+	}
+}
+
+// silent returns a socket that receives nothing.
+func silent(family, kind, port int) (int, error) {
 	switch {
 	case family == unix.AF_UNIX:
-		var fds [2]int
-		fds, err = unix.Socketpair(family, kind|unix.SOCK_CLOEXEC, 0)
-		fd = fds[0]
+		fds, err := unix.Socketpair(family, kind|unix.SOCK_CLOEXEC, 0)
+		return fds[0], err
 	case kind == unix.SOCK_STREAM:
-		fd, err = connected()
-	default:
-		fd, err = udp(port)
+		return connected()
 	}
-	if err != nil {
-		return nil, err
-	}
-	timeout := unix.NsecToTimeval(int64(pause))
-	err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout)
-	return repeated(unix.SYS_RECVFROM, uintptr(fd), keep(new([8]byte)), 8), err
+	return udp(port)
 }
 
 // connected returns a socket that is connected to another one of this process.
@@ -492,7 +499,8 @@ func terminal() (step, error) {
 	}
 	settings.Lflag &^= unix.ICANON
 	settings.Cc[unix.VMIN], settings.Cc[unix.VTIME] = 0, 1
-	return repeated(unix.SYS_READ, uintptr(tty), keep(new([8]byte)), 8), unix.IoctlSetTermios(tty, unix.TCSETS, settings)
+	err = unix.IoctlSetTermios(tty, unix.TCSETS, settings)
+	return repeated(unix.SYS_READ, uintptr(tty), keep(new([8]byte)), 8), err
 }
 
 // lock returns a wait for a lock that another thread mostly holds.

@@ -138,7 +138,9 @@ func readOffsets(sections map[string][]byte, order binary.ByteOrder) (Context, e
 		return Context{}, errMuchDebug
 	}
 	found, entries := Context{Kind: GoLabels}, maxEntries
-	missing := map[string]*uint16{"runtime.g m": &found.M, "runtime.m curg": &found.Curg, "runtime.g labels": &found.Labels}
+	missing := map[string]*uint16{
+		"runtime.g m": &found.M, "runtime.m curg": &found.Curg, "runtime.g labels": &found.Labels,
+	}
 	units := sections["info"]
 	for tables := 0; tables < maxTables; tables += minUnit + len(sections["abbrev"]) {
 		unit, rest := cutUnit(units, order)

@@ -64,7 +64,8 @@ func TestDeepTypes(t *testing.T) {
 	abbrev := []byte{
 		compileUnit, byte(dwarf.TagCompileUnit), 1, 0, 0,
 		structure, byte(dwarf.TagStructType), 1, byte(dwarf.AttrName), 8, 0, 0, // string
-		member, byte(dwarf.TagMember), 0, byte(dwarf.AttrName), 8, byte(dwarf.AttrDataMemberLoc), 0xb, byte(dwarf.AttrType), 0x13, 0, 0, // data1, ref4
+		member, byte(dwarf.TagMember), 0, byte(dwarf.AttrName), 8,
+		byte(dwarf.AttrDataMemberLoc), 0xb, byte(dwarf.AttrType), 0x13, 0, 0, // data1, ref4
 		pointer, byte(dwarf.TagPointerType), 0, byte(dwarf.AttrType), 0x13, 0, 0,
 		leaf, byte(dwarf.TagBaseType), 0, 0, 0, 0,
 	}
@@ -90,7 +91,8 @@ func TestDeepTypes(t *testing.T) {
 	info = append(info, leaf, 0)
 	binary.LittleEndian.PutUint32(info, uint32(len(info)-4))
 	sections := map[string][]byte{"abbrev": abbrev, "info": info}
-	if got, err := readOffsets(sections, binary.LittleEndian); err != nil || got != (Context{Kind: GoLabels, M: 8, Labels: 16, Curg: 16}) {
+	if got, err := readOffsets(sections, binary.LittleEndian); err != nil ||
+		got != (Context{Kind: GoLabels, M: 8, Labels: 16, Curg: 16}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	sections["info"] = info[:len(info)/2]
@@ -149,7 +151,9 @@ func TestHostileLibraries(t *testing.T) {
 	if err := os.Mkdir(root, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(syscall.Mkfifo(filepath.Join(root, `x.so\012`), 0o600), os.Symlink("/dev/zero", filepath.Join(root, "y.so"))); err != nil {
+	err := errors.Join(
+		syscall.Mkfifo(filepath.Join(root, `x.so\012`), 0o600), os.Symlink("/dev/zero", filepath.Join(root, "y.so")))
+	if err != nil {
 		t.Skip(err)
 	}
 	maps := "1000-2000 r-xp 00000000 08:01 1 /x.so\\012\n3000-4000 r-xp 00000000 08:01 2 /y.so\n"
@@ -170,7 +174,8 @@ func TestExec(t *testing.T) {
 	stat, environ := filepath.Join(proc, "7", "stat"), filepath.Join(proc, "7", "environ")
 	start := func(environment int, service string) {
 		text := fmt.Sprintf("7 (a) S %s1 %s%d 0", strings.Repeat("0 ", 18), strings.Repeat("0 ", 27), environment)
-		if err := errors.Join(os.WriteFile(stat, []byte(text), 0o600), os.WriteFile(environ, []byte("OTEL_SERVICE_NAME="+service), 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(stat, []byte(text), 0o600),
+			os.WriteFile(environ, []byte("OTEL_SERVICE_NAME="+service), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -308,7 +313,10 @@ func TestReasons(t *testing.T) {
 	}{
 		{waits.Event{Found: waits.Hex, Trace: hexTrace, Span: hexSpan}, 0, true},
 		{waits.Event{Found: waits.Hex, Trace: hexTrace}, waits.MissingInvalid, false},
-		{waits.Event{Found: waits.Hex, Trace: hexTrace, Span: [16]uint8([]byte("0000000000000000"))}, waits.MissingNoSpan, false},
+		{
+			waits.Event{Found: waits.Hex, Trace: hexTrace, Span: [16]uint8([]byte("0000000000000000"))},
+			waits.MissingNoSpan, false,
+		},
 		{waits.Event{Found: waits.Binary}, waits.MissingNoSpan, false},
 		{waits.Event{Found: waits.NoGoroutine}, waits.MissingNoGoroutine, false},
 		{waits.Event{Found: waits.Unreadable}, waits.MissingUnreadable, false},

@@ -171,7 +171,8 @@ func contextOf(folder string, linked bool, before error) (c Context, _ bool, err
 	return c, linked, err
 }
 
-var errNoService = errors.New("the process does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service")
+var errNoService = errors.New("the process does not tell the name of its service: " +
+	"set OTEL_SERVICE_NAME in its environment, or give --service")
 
 var errNoAnswer = errors.New("the process has not let its memory and its files be read yet")
 

@@ -52,7 +52,8 @@ func libraryContext(folder string) (c Context, err error) {
 	return Context{}, errNoRecord
 }
 
-var errNoRecord = fmt.Errorf("it is no Go program, neither it nor its libraries export %s, and it is no JVM whose agent has waits:on", recordSymbol)
+var errNoRecord = fmt.Errorf("it is no Go program, neither it nor its libraries export %s, "+
+	"and it is no JVM whose agent has waits:on", recordSymbol)
 
 // libraries returns at most maxLibraries shared libraries listed in maps, the file with a process's mappings.
 func libraries(maps string) (all []library, err error) {
@@ -63,7 +64,8 @@ func libraries(maps string) (all []library, err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text()) // range, rights, offset, device, inode, file
-		if len(fields) != 6 || fields[2] != "00000000" || !strings.Contains(filepath.Base(fields[5]), ".so") || !strings.HasPrefix(fields[5], "/") {
+		if len(fields) != 6 || fields[2] != "00000000" || !strings.Contains(filepath.Base(fields[5]), ".so") ||
+			!strings.HasPrefix(fields[5], "/") {
 			continue
 		}
 		from, _, _ := strings.Cut(fields[0], "-")
@@ -120,7 +122,8 @@ func (l *library) descriptor(root string) (at uint64, found bool, err error) {
 			}
 		}
 	}
-	return 0, false, fmt.Errorf("it accesses %s without a TLS descriptor: build it with -mtls-dialect=gnu2", recordSymbol)
+	const want = "it accesses %s without a TLS descriptor: build it with -mtls-dialect=gnu2"
+	return 0, false, fmt.Errorf(want, recordSymbol)
 }
 
 // relocationSize is the size of an [elf.Rela64].
@@ -141,5 +144,6 @@ func readDescriptor(memory string, at uint64) (offset int32, err error) {
 	if x := int64(words[1]); words[0] != 0 && x < 0 && x > -1<<30 {
 		return int32(x), nil
 	}
-	return 0, fmt.Errorf("%s has no fixed place: load the library at the start of the program, for example with LD_PRELOAD, or set GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096", recordSymbol)
+	return 0, fmt.Errorf("%s has no fixed place: load the library at the start of the program, "+
+		"for example with LD_PRELOAD, or set GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096", recordSymbol)
 }

@@ -26,7 +26,8 @@ func TestTable(t *testing.T) {
 		"too many slots":  {"/tmp/sibyl-threads-123", tableSignature, tableVersion, maxSlots + 1, false},
 	} {
 		folder := t.TempDir()
-		maps := fmt.Sprintf("00001000-00002000 r-xp 00000000 08:01 7 /usr/bin/java\n%08x-%08x rw-p 00000000 08:01 8 %s\n", at, at+1<<21, c.mapping)
+		maps := fmt.Sprintf("00001000-00002000 r-xp 00000000 08:01 7 /usr/bin/java\n%08x-%08x rw-p "+
+			"00000000 08:01 8 %s\n", at, at+1<<21, c.mapping)
 		memory := append(make([]byte, at+tableHeader), c.signature...)
 		memory = append(memory, make([]byte, at+tableHeader+8-len(memory))...)
 		memory = binary.NativeEndian.AppendUint32(memory, c.version)
@@ -37,7 +38,8 @@ func TestTable(t *testing.T) {
 			}
 		}
 		got, err := tableContext(folder)
-		if want := (Context{Kind: ThreadTable, Table: at + tablePage, Slots: c.slots}); c.found && (err != nil || got != want) || !c.found && (err == nil || got != Context{}) {
+		want := (Context{Kind: ThreadTable, Table: at + tablePage, Slots: c.slots})
+		if c.found && (err != nil || got != want) || !c.found && (err == nil || got != Context{}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -49,7 +51,8 @@ func TestNoTable(t *testing.T) {
 	if _, err := tableContext(folder); err == nil {
 		t.Error("a process without mappings has a table")
 	}
-	if err := os.WriteFile(filepath.Join(folder, "maps"), []byte("10000-20000 rw-p 00000000 08:01 8 /tmp/sibyl-threads-1\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "maps"),
+		[]byte("10000-20000 rw-p 00000000 08:01 8 /tmp/sibyl-threads-1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "mem"), nil, 0o600); err != nil {

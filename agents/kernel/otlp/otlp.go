@@ -68,8 +68,15 @@ func Open(endpoint, token string, syscall func(int32) string, log *slog.Logger) 
 	}
 	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
 	e := &Exporter{
-		connection: connection, client: ptraceotlp.NewGRPCClient(connection), token: token, syscall: syscall, log: log,
-		queue: make(chan []join.Wait, maxQueued), stop: stop, done: make(chan struct{}), unsent: make(map[string]uint64),
+		connection: connection,
+		client:     ptraceotlp.NewGRPCClient(connection),
+		token:      token,
+		syscall:    syscall,
+		log:        log,
+		queue:      make(chan []join.Wait, maxQueued),
+		stop:       stop,
+		done:       make(chan struct{}),
+		unsent:     make(map[string]uint64),
 	}
 	go e.run(ctx)
 	return e, nil
@@ -82,7 +89,8 @@ func parseEndpoint(text string) (address string, security credentials.TransportC
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "" || strings.Contains(address, "/") {
-		return "", nil, fmt.Errorf("%q is not an endpoint: want host:port, like 127.0.0.1:4317, or with TLS grpcs://host:port", text)
+		return "", nil, fmt.Errorf("%q is not an endpoint: want host:port, like 127.0.0.1:4317, "+
+			"or with TLS grpcs://host:port", text)
 	}
 	return address, security, nil
 }

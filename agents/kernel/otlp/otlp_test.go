@@ -58,8 +58,12 @@ func listen(t *testing.T, r *receiver) string {
 
 func wait(service *join.Service, tid uint32) join.Wait {
 	return join.Wait{
-		Event: waits.Event{TGID: 7, TID: tid}, Part: waits.Part{Start: 3_500, End: 4_500, RunqNs: 500, Syscall: 74, Class: waits.Sync},
-		Trace: [16]byte{1}, Parent: [8]byte{2}, Quality: join.Exact, Service: service,
+		Event:   waits.Event{TGID: 7, TID: tid},
+		Part:    waits.Part{Start: 3_500, End: 4_500, RunqNs: 500, Syscall: 74, Class: waits.Sync},
+		Trace:   [16]byte{1},
+		Parent:  [8]byte{2},
+		Quality: join.Exact,
+		Service: service,
 	}
 }
 
@@ -91,7 +95,8 @@ func TestSend(t *testing.T) {
 	}
 	spans := of.ScopeSpans().At(0).Spans()
 	s := spans.At(0)
-	if s.Name() != "wait sync" || s.Kind() != ptrace.SpanKindInternal || s.TraceID() != [16]byte{1} || s.ParentSpanID() != [8]byte{2} {
+	if s.Name() != "wait sync" || s.Kind() != ptrace.SpanKindInternal || s.TraceID() != [16]byte{1} ||
+		s.ParentSpanID() != [8]byte{2} {
 		t.Errorf("%s %s %s below %s", s.Name(), s.Kind(), s.TraceID(), s.ParentSpanID())
 	}
 	if d := s.EndTimestamp() - s.StartTimestamp(); d != 1_000 {
@@ -100,7 +105,10 @@ func TestSend(t *testing.T) {
 	if s.SpanID().IsEmpty() || s.SpanID() == spans.At(1).SpanID() {
 		t.Errorf("identities %s and %s", s.SpanID(), spans.At(1).SpanID())
 	}
-	want := map[string]any{keyTracepoint: "orders/kernel/sync", keyClass: "sync", keySyscall: "fsync", keyRunqueue: int64(500), keyQuality: "exact", keyThread: int64(8)}
+	want := map[string]any{
+		keyTracepoint: "orders/kernel/sync", keyClass: "sync", keySyscall: "fsync", keyRunqueue: int64(500),
+		keyQuality: "exact", keyThread: int64(8),
+	}
 	for k, v := range want {
 		if got := s.Attributes().AsRaw()[k]; got != v {
 			t.Errorf("%s is %v, want %v", k, got, v)
@@ -117,7 +125,8 @@ func TestSend(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:4317": "insecure", "grpc://[::1]:4317": "insecure", "grpcs://sibyl.example.com:4317": "tls",
-		"": "", "sibyl.example.com": "", ":4317": "", "https://sibyl.example.com:4317": "", "grpcs://sibyl.example.com:4317/v1/traces": "",
+		"": "", "sibyl.example.com": "", ":4317": "", "https://sibyl.example.com:4317": "",
+		"grpcs://sibyl.example.com:4317/v1/traces": "",
 	} {
 		_, security, err := parseEndpoint(text)
 		got := ""
@@ -133,7 +142,8 @@ func TestEndpoints(t *testing.T) {
 // A receiver that refuses waits is logged once, and its waits are counted.
 func TestRefused(t *testing.T) {
 	var log strings.Builder
-	e, err := Open("grpc://"+listen(t, &receiver{refuse: errors.New("no")}), "", name, slog.New(slog.NewTextHandler(&log, nil)))
+	e, err := Open("grpc://"+listen(t, &receiver{refuse: errors.New("no")}), "", name,
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +189,9 @@ func TestLargeWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := join.NewService(map[string]string{"service.name": strings.Repeat("s", 1000), "x": strings.Repeat("y", 16<<10)})
+	service := join.NewService(map[string]string{
+		"service.name": strings.Repeat("s", 1000), "x": strings.Repeat("y", 16<<10),
+	})
 	list := make([]join.Wait, maxBatch)
 	for i := range list {
 		list[i] = wait(service, uint32(i))

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,16 +24,26 @@ func TestOfEnvironment(t *testing.T) {
 	}{
 		{"", nil},
 		{"PATH=/bin\x00OTEL_SERVICE_NAME=shop\x00", map[string]string{Service: "shop"}},
-		{"OTEL_RESOURCE_ATTRIBUTES=service.name=cart, service.version=1%2C2 ", map[string]string{Service: "cart", "service.version": "1,2"}},
+		{
+			"OTEL_RESOURCE_ATTRIBUTES=service.name=cart, service.version=1%2C2 ",
+			map[string]string{Service: "cart", "service.version": "1,2"},
+		},
 		{"OTEL_SERVICE_NAME=shop\x00OTEL_RESOURCE_ATTRIBUTES=service.name=cart", map[string]string{Service: "shop"}},
 		{"OTEL_RESOURCE_ATTRIBUTES=service.name=cart,broken", nil},
 		{"OTEL_RESOURCE_ATTRIBUTES=service.name=%zz", nil},
 		{"HOSTNAME=laptop", nil},
-		{"HOSTNAME=shop-1\x00KUBERNETES_SERVICE_HOST=10.0.0.1\x00POD_NAMESPACE=eu", map[string]string{Pod: "shop-1", Namespace: "eu"}},
+		{
+			"HOSTNAME=shop-1\x00KUBERNETES_SERVICE_HOST=10.0.0.1\x00POD_NAMESPACE=eu",
+			map[string]string{Pod: "shop-1", Namespace: "eu"},
+		},
 		{"HOSTNAME=x\x00KUBERNETES_SERVICE_HOST=\x00K8S_POD_NAME=shop-2", map[string]string{Pod: "shop-2"}},
-		{"HOSTNAME=x\x00KUBERNETES_SERVICE_HOST=\x00OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=shop-3", map[string]string{Pod: "shop-3"}},
+		{
+			"HOSTNAME=x\x00KUBERNETES_SERVICE_HOST=\x00OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=shop-3",
+			map[string]string{Pod: "shop-3"},
+		},
 		{"OTEL_SERVICE_NAME", nil},
-		{"OTEL_SERVICE_NAME=shop\x00OTEL_RESOURCE_ATTRIBUTES=x=" + strings.Repeat("y", maxValue), map[string]string{Service: "shop"}},
+		{"OTEL_SERVICE_NAME=shop\x00OTEL_RESOURCE_ATTRIBUTES=x=" +
+			strings.Repeat("y", maxValue), map[string]string{Service: "shop"}},
 	} {
 		if got := ofEnvironment([]byte(c.environment)); !maps.Equal(got, c.want) {
 			t.Errorf("%q: %v, want %v", c.environment, got, c.want)
@@ -112,7 +123,10 @@ func memoryWith(t *testing.T, version, size uint32, published, payloadAt uint64,
 }
 
 func TestContext(t *testing.T) {
-	payload := append(message(1, append(message(1, attribute(Service, "shop")), message(1, attribute("service.instance.id", "7"))...)), message(2, attribute("other", "x"))...)
+	payload := slices.Concat(
+		message(1,
+			slices.Concat(message(1, attribute(Service, "shop")), message(1, attribute("service.instance.id", "7")))),
+		message(2, attribute("other", "x")))
 	size := uint32(len(payload))
 	b, err := readPayload(memoryWith(t, contextVersion, size, 9, 64, payload), 0)
 	if err != nil {
@@ -134,7 +148,8 @@ func TestContext(t *testing.T) {
 		"a negative address":  {contextVersion, size, 9, 1 << 63, errNoContext},
 		"beyond the mappings": {contextVersion, size, 9, 1 << 40, nil},
 	} {
-		if b, err := readPayload(memoryWith(t, c.version, c.size, c.published, c.at, payload), 0); err == nil || b != nil || c.want != nil && !errors.Is(err, c.want) {
+		if b, err := readPayload(memoryWith(t, c.version, c.size, c.published, c.at, payload), 0); err == nil ||
+			b != nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}

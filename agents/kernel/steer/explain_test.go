@@ -153,7 +153,8 @@ func (l *live) Record(_ context.Context, f *search.Feedback) error {
 // at converts a time of the current epoch to the engine's time.
 func (l *live) at(t trace.Nanos) trace.Nanos {
 	const scale = int64(epoch / epochTime)
-	return trace.Nanos(1_700_000_000*time.Second) + trace.Nanos(int64(epoch)*int64(l.epochs)+scale*(int64(t)-l.began.UnixNano()))
+	return trace.Nanos(1_700_000_000*time.Second) +
+		trace.Nanos(int64(epoch)*int64(l.epochs)+scale*(int64(t)-l.began.UnixNano()))
 }
 
 // epoch ingests the requests of the epoch and ends it. If the plan changes, the engine's time stands still until the
@@ -203,7 +204,13 @@ func (l *live) end(until trace.Nanos) {
 // traceOf returns the trace of a request with its waits. The caller holds mu.
 func (l *live) traceOf(service string, r *handled) *trace.Trace {
 	name := l.table.Symbol(service)
-	entry := trace.Span{ID: 1, Service: name, Host: l.table.Symbol("b"), Kind: trace.Server, Op: l.table.Op(name, l.table.Symbol("POST /"+service), trace.Server)}
+	entry := trace.Span{
+		ID:      1,
+		Service: name,
+		Host:    l.table.Symbol("b"),
+		Kind:    trace.Server,
+		Op:      l.table.Op(name, l.table.Symbol("POST /"+service), trace.Server),
+	}
 	entry.Start, entry.End = trace.Nanos(r.Start), trace.Nanos(r.End)
 	t := &trace.Trace{ID: r.Trace, Spans: append([]trace.Span{entry}, l.waits[r.Trace]...)}
 	for i := range t.Spans {
@@ -245,7 +252,8 @@ func TestExplainsWaits(t *testing.T) {
 	_, start, _ := startRole(t, "neighbour")
 	inputs := []io.Writer{start}
 	for i := range faultCases {
-		c, in, out := startRole(t, "service", "OTEL_SERVICE_NAME="+faultCases[i].service, caseVariable+"="+strconv.Itoa(i))
+		c, in, out := startRole(t, "service", "OTEL_SERVICE_NAME="+faultCases[i].service,
+			caseVariable+"="+strconv.Itoa(i))
 		go l.read(faultCases[i].service, out)
 		pids, inputs = append(pids, pidOf(c)), append(inputs, in)
 	}
@@ -286,7 +294,8 @@ func TestExplainsWaits(t *testing.T) {
 			}
 		}
 		for service, want := range missing {
-			if i := slices.IndexFunc(l.explained(), func(reason string) bool { return strings.HasSuffix(reason, " in "+service) }); i >= 0 {
+			named := func(reason string) bool { return strings.HasSuffix(reason, " in "+service) }
+			if i := slices.IndexFunc(l.explained(), named); i >= 0 {
 				reason := l.explained()[i]
 				if n < healthy || !strings.HasSuffix(reason, want) {
 					t.Errorf("after %d epochs: %s; want %s", n, reason, want)
@@ -303,7 +312,8 @@ func TestExplainsWaits(t *testing.T) {
 		v := &l.core.View().Searches.State().Investigations[i]
 		t.Logf("%s: %s", v.Status, v.Reason)
 		for k := range v.Suspects {
-			t.Logf("  %s %s %.2f", l.table.OpName(v.Suspects[k].Op), l.table.Text(v.Suspects[k].Tracepoint), v.Suspects[k].Share)
+			t.Logf("  %s %s %.2f", l.table.OpName(v.Suspects[k].Op), l.table.Text(v.Suspects[k].Tracepoint),
+				v.Suspects[k].Share)
 		}
 	}
 	t.Errorf("not explained: %v", missing)

@@ -42,7 +42,8 @@ const (
 // prioritize gives thread tid a real-time priority, which threads that it starts inherit. tid 0 is this thread. Without
 // the right to do so, the test depends on the machine.
 func prioritize(tid int, priority uint32) {
-	_ = unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0)
+	_ = unix.SchedSetAttr(tid,
+		&unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0)
 }
 
 // prioritizeProcess gives all threads of this process a real-time priority.
@@ -149,7 +150,8 @@ func readDisk(faulty *atomic.Bool) (func() error, error) {
 			_, err := warm.ReadAt(b[:64<<10], 0)
 			return err
 		}
-		return while(longer(), func() error { _, err := cold.ReadAt(b, rand.Int64N(diskFileSize/size)*size); return err })
+		return while(longer(),
+			func() error { _, err := cold.ReadAt(b, rand.Int64N(diskFileSize/size)*size); return err })
 	}, nil
 }
 
@@ -222,7 +224,8 @@ func lookUp(faulty *atomic.Bool) (func() error, error) {
 			return err
 		}
 		for {
-			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000); !errors.Is(err, unix.EINTR) {
+			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000)
+			if !errors.Is(err, unix.EINTR) {
 				break
 			}
 		}

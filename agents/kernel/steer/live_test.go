@@ -67,7 +67,8 @@ func TestMain(m *testing.M) {
 
 // label sets the labels of the goroutine, like the library agents/tracepoint in a span.
 func label(trace [16]byte) {
-	ctx := pprof.WithLabels(context.Background(), pprof.Labels("trace_id", hex.EncodeToString(trace[:]), "span_id", "0000000000000001"))
+	ctx := pprof.WithLabels(context.Background(),
+		pprof.Labels("trace_id", hex.EncodeToString(trace[:]), "span_id", "0000000000000001"))
 	pprof.SetGoroutineLabels(ctx)
 }
 
@@ -97,7 +98,14 @@ const deadline = time.Minute
 
 // settings select processes by their IDs, to exclude other tests on the machine.
 func settings(endpoint, pids string) Settings {
-	s := Settings{Endpoint: endpoint, ID: "kernel", Host: "b", CPULimit: 100, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Stacks: true}
+	s := Settings{
+		Endpoint: endpoint,
+		ID:       "kernel",
+		Host:     "b",
+		CPULimit: 100,
+		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Stacks:   true,
+	}
 	for pid := range strings.SplitSeq(pids, ",") {
 		n, _ := strconv.ParseUint(pid, 10, 32)
 		s.Selection.PIDs = append(s.Selection.PIDs, uint32(n))
@@ -272,7 +280,10 @@ func TestPlanChanges(t *testing.T) {
 	own := strconv.Itoa(os.Getpid())
 	ids := func(i int) []string {
 		return [][]string{
-			nil, {"orders/kernel/sleep"}, {"orders/kernel/sleep", "cart/kernel/sleep"}, {"cart/kernel/runqueue", "orders/kernel/preempted"},
+			nil,
+			{"orders/kernel/sleep"},
+			{"orders/kernel/sleep", "cart/kernel/sleep"},
+			{"cart/kernel/runqueue", "orders/kernel/preempted"},
 		}[i%4]
 	}
 	a.steering.Apply(planOf(1))
@@ -323,7 +334,8 @@ func TestLostWaits(t *testing.T) {
 		return len(a.steering.due) > 0
 	})
 	for _, o := range a.steering.Outcomes() {
-		if o.State != protocol.Applied || o.Incomplete != (o.ID == "orders/kernel/sleep") || o.Incomplete && (!strings.Contains(o.Reason, "the ring buffer is full") || o.Drops == 0) {
+		if o.State != protocol.Applied || o.Incomplete != (o.ID == "orders/kernel/sleep") ||
+			o.Incomplete && (!strings.Contains(o.Reason, "the ring buffer is full") || o.Drops == 0) {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -346,7 +358,9 @@ func newPlaneFor(t *testing.T, e control.Engine) *plane {
 	p := &plane{}
 	p.Plane = control.New(e, control.Options{})
 	p.Begin(nil)
-	server := httptest.NewServer(p.Handler(func(*http.Request) (control.Identity, error) { return control.Identity{}, nil }))
+	server := httptest.NewServer(p.Handler(func(*http.Request) (control.Identity, error) {
+		return control.Identity{}, nil
+	}))
 	t.Cleanup(func() {
 		p.Close()
 		server.CloseClientConnections()
@@ -358,7 +372,9 @@ func newPlaneFor(t *testing.T, e control.Engine) *plane {
 
 // on publishes a plan for half of the requests.
 func (p *plane) on(ids ...string) {
-	p.plan = search.Plan{Version: p.plan.Version + 1, Arms: []search.Arm{{Name: trace.SymbolOf([]byte(search.ArmNames[0])), Share: 0.5}}}
+	p.plan = search.Plan{
+		Version: p.plan.Version + 1, Arms: []search.Arm{{Name: trace.SymbolOf([]byte(search.ArmNames[0])), Share: 0.5}},
+	}
 	for _, id := range ids {
 		p.plan.Leases = append(p.plan.Leases, search.Lease{Tracepoint: p.table.Symbol(id)})
 	}
@@ -409,16 +425,20 @@ func TestSteeredBySibyl(t *testing.T) {
 	for waited := false; !waited; {
 		select {
 		case x := <-sent:
-			if x.Part.Class != waits.Sleep || x.Part.End <= x.Part.Start || x.TID == 0 || x.Parent != [8]byte{7: 1} || x.Quality != join.Exact {
+			if x.Part.Class != waits.Sleep || x.Part.End <= x.Part.Start || x.TID == 0 || x.Parent != [8]byte{7: 1} ||
+				x.Quality != join.Exact {
 				t.Fatalf("%+v", x)
 			}
 			if protocol.RandomnessOf(x.Trace).Arm(&half) != 0 {
 				t.Fatalf("the plan does not enable trace %x", x.Trace)
 			}
-			if got := x.Service.Attributes; x.Service.Name != "orders" || !slices.Contains(got, join.Attribute{Key: "service.version", Value: "7"}) || !slices.Contains(got, join.Attribute{Key: "host.name", Value: "b"}) {
+			version := slices.Contains(x.Service.Attributes, join.Attribute{Key: "service.version", Value: "7"})
+			host := slices.Contains(x.Service.Attributes, join.Attribute{Key: "host.name", Value: "b"})
+			if x.Service.Name != "orders" || !version || !host {
 				t.Fatalf("%+v", x.Service)
 			}
-			waited = x.Part.End-x.Part.Start >= 200_000 && slices.ContainsFunc(x.Frames, func(f string) bool { return strings.Contains(f, "Nanosleep") })
+			sleeps := func(f string) bool { return strings.Contains(f, "Nanosleep") }
+			waited = x.Part.End-x.Part.Start >= 200_000 && slices.ContainsFunc(x.Frames, sleeps)
 		case <-timeout:
 			t.Fatal("no sleep with a stack")
 		}
@@ -447,7 +467,9 @@ func TestKilledAgent(t *testing.T) {
 		begun := time.Now()
 		agent := role(t, "agent", environment...)
 		eventually(t, "the agent applies the plan", func() bool {
-			return slices.ContainsFunc(p.Agents(), func(a control.Agent) bool { return a.Since.After(begun) && a.Applied == 1 })
+			return slices.ContainsFunc(p.Agents(), func(a control.Agent) bool {
+				return a.Since.After(begun) && a.Applied == 1
+			})
 		})
 		left := objects(t, pidOf(agent))
 		if !slices.ContainsFunc(left, func(o string) bool { return strings.HasPrefix(o, "link_id") }) {
@@ -480,7 +502,8 @@ func TestContainer(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w := role(t, "load", "OTEL_SERVICE_NAME=orders", "KUBERNETES_SERVICE_HOST=10.0.0.1", "HOSTNAME=orders-7f9c", "POD_NAMESPACE=shop")
+	w := role(t, "load", "OTEL_SERVICE_NAME=orders", "KUBERNETES_SERVICE_HOST=10.0.0.1", "HOSTNAME=orders-7f9c",
+		"POD_NAMESPACE=shop")
 	if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(pidOf(w)), 0o600); err != nil {
 		t.Skip("the cgroups of this machine cannot be changed: ", err)
 	}
@@ -493,7 +516,11 @@ func TestContainer(t *testing.T) {
 	if len(a.steering.processes.all) != 1 || s == nil {
 		t.Fatalf("%v", a.steering.processes.all)
 	}
-	for _, want := range []join.Attribute{{Key: "k8s.pod.name", Value: "orders-7f9c"}, {Key: "k8s.namespace.name", Value: "shop"}, {Key: "container.id", Value: id}} {
+	for _, want := range []join.Attribute{
+		{Key: "k8s.pod.name", Value: "orders-7f9c"},
+		{Key: "k8s.namespace.name", Value: "shop"},
+		{Key: "container.id", Value: id},
+	} {
 		if !slices.Contains(s.Attributes, want) {
 			t.Errorf("%+v lacks %+v", s.Attributes, want)
 		}
@@ -506,7 +533,8 @@ func TestShortProcesses(t *testing.T) {
 	a.steering.processes.everything = true
 	a.steering.Apply(planOf(1, "short/kernel/sleep", "short/kernel/runqueue"))
 	for range 5 {
-		c := exec.Command("sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.01 & done; wait")
+		c := exec.Command("sh", "-c",
+			"for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.01 & done; wait")
 		c.Env = append(os.Environ(), "OTEL_SERVICE_NAME=short")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)

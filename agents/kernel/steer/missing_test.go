@@ -53,12 +53,14 @@ func TestMissingWaits(t *testing.T) {
 	m.miss(map[waits.MissingKey]waits.Missed{
 		{TGID: 10, Class: waits.Sync, Cause: waits.RingFull}: {Count: 400, TotalNs: 40e6}, // of 1.04 s: little
 		{TGID: 10, Class: waits.File, Cause: waits.Limited}:  {Count: 6, TotalNs: 20e6},   // of 0.12 s
-		{TGID: 10, Class: waits.Fault, Cause: waits.Cramped}: {Count: 900, TotalNs: 9e6},  // of 0.02 s, but the service waited 1 s
+		{TGID: 10, Class: waits.Fault, Cause: waits.Cramped}: {Count: 900, TotalNs: 9e6},  // of 0.02 s; 1 s in all
 		{TGID: 10, Class: waits.Net, Cause: waits.Limited}:   {Count: 99, TotalNs: 1e9},   // not in the plan
 		{TGID: 77, Class: waits.Sync, Cause: waits.RingFull}: {Count: 99, TotalNs: 1e9},   // of no service
 	}, nil)
 	m.look()
-	want := map[string]string{"orders/kernel/file": "applied: much of its time is missing: there are more than the limit of a process"}
+	want := map[string]string{
+		"orders/kernel/file": "applied: much of its time is missing: there are more than the limit of a process",
+	}
 	if got := m.incomplete(); !maps.Equal(got, want) || len(m.due) != 1 {
 		t.Errorf("incomplete %q, want %q; %d reports are due", got, want, len(m.due))
 	}
@@ -89,7 +91,9 @@ func TestUnsentWaits(t *testing.T) {
 	}
 	m.miss(nil, map[string]uint64{"orders/kernel/sync": 5})
 	m.look()
-	want := map[string]string{"orders/kernel/sync": "applied: much of its time is missing: the receiver does not take them"}
+	want := map[string]string{
+		"orders/kernel/sync": "applied: much of its time is missing: the receiver does not take them",
+	}
 	if got := m.incomplete(); !maps.Equal(got, want) {
 		t.Errorf("incomplete %q, want %q", got, want)
 	}
@@ -128,7 +132,8 @@ func TestLimitIsIncomplete(t *testing.T) {
 		m.judge(0.02)
 	}
 	got := m.incomplete()
-	if len(got) != 4 || !strings.HasPrefix(got["orders/kernel/sync"], "failed: the kernel agent limits itself to 0.01 of a CPU") || len(m.due) != 1 {
+	const limited = "failed: the kernel agent limits itself to 0.01 of a CPU"
+	if len(got) != 4 || !strings.HasPrefix(got["orders/kernel/sync"], limited) || len(m.due) != 1 {
 		t.Errorf("%q", got)
 	}
 }
@@ -140,10 +145,12 @@ func TestManyServices(t *testing.T) {
 		m.start(10+i, "5", fmt.Sprintf("OTEL_SERVICE_NAME=s%04d", i))
 	}
 	m.look()
-	if n := len(m.serviceNames()); n != maxServices || m.limits() != "services beyond 256, which are not announced: 10" {
+	if n := len(m.serviceNames()); n != maxServices ||
+		m.limits() != "services beyond 256, which are not announced: 10" {
 		t.Errorf("%d services, %s", n, m.limits())
 	}
-	if list := m.Catalogue(); len(list) != maxServices*(waits.NumClasses-1) || !slices.IsSortedFunc(list, func(a, b protocol.Tracepoint) int { return strings.Compare(a.ID, b.ID) }) {
+	byID := func(a, b protocol.Tracepoint) int { return strings.Compare(a.ID, b.ID) }
+	if list := m.Catalogue(); len(list) != maxServices*(waits.NumClasses-1) || !slices.IsSortedFunc(list, byID) {
 		t.Errorf("%d tracepoints", len(list))
 	}
 }
@@ -152,7 +159,8 @@ func TestManyServices(t *testing.T) {
 // plan.
 func TestManyProcesses(t *testing.T) {
 	m := newMachine(t)
-	cart, orders := join.NewService(map[string]string{"service.name": "cart"}), join.NewService(map[string]string{"service.name": "orders"})
+	cart := join.NewService(map[string]string{"service.name": "cart"})
+	orders := join.NewService(map[string]string{"service.name": "orders"})
 	for i := range uint32(kernel.MaxTargets + 5) {
 		m.processes.all[100+i] = cart
 	}
@@ -168,7 +176,8 @@ func TestManyProcesses(t *testing.T) {
 		"cart/kernel/sync":   "applied: processes that are not observed: 5; those of the plan are more than 4096",
 		"orders/kernel/sync": "applied: processes that are not observed: 1; those of the plan are more than 4096",
 	}
-	if got := m.incomplete(); !maps.Equal(got, want) || len(m.applied.Targets) != kernel.MaxTargets || !strings.Contains(m.limits(), "services of which processes are not observed: 2") {
+	if got := m.incomplete(); !maps.Equal(got, want) || len(m.applied.Targets) != kernel.MaxTargets ||
+		!strings.Contains(m.limits(), "services of which processes are not observed: 2") {
 		t.Errorf("%d targets, incomplete %q, limits %q", len(m.applied.Targets), got, m.limits())
 	}
 }
@@ -190,10 +199,12 @@ func TestSomeProcessesTellNothing(t *testing.T) {
 		return waits.Row{Key: waits.Key{TGID: pid, TID: pid, Class: c}, Count: n}
 	}
 	m.distribute([]waits.Row{
-		row(10, waits.Sync, 100), row(11, waits.Sync, 50), row(10, waits.File, 100), row(11, waits.File, 20), row(10, waits.Child, 1), row(12, waits.Child, 1000),
+		row(10, waits.Sync, 100), row(11, waits.Sync, 50), row(10, waits.File, 100), row(11, waits.File, 20),
+		row(10, waits.Child, 1), row(12, waits.Child, 1000),
 	}, 1)
 	m.look()
-	want := map[string]string{"orders/kernel/sync": "applied: much of its time is missing: some of its processes do not tell their spans: no labels"}
+	want := map[string]string{"orders/kernel/sync": "applied: much of its time is missing: " +
+		"some of its processes do not tell their spans: no labels"}
 	if got := m.incomplete(); !maps.Equal(got, want) || len(m.due) != 1 {
 		t.Errorf("incomplete %q, want %q; %d reports are due", got, want, len(m.due))
 	}

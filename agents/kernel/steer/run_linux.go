@@ -50,11 +50,13 @@ func Run(ctx context.Context, s Settings) (err error) {
 		return err
 	}
 	if probes.Others() {
-		a.logger.WarnContext(ctx, "another kernel agent runs on this machine: of processes that both observe, each wait is sent twice")
+		a.logger.WarnContext(ctx,
+			"another kernel agent runs on this machine: of processes that both observe, each wait is sent twice")
 	}
 	e.Start(ctx, func() {})
 	defer e.Close()
-	a.logger.InfoContext(ctx, "observing processes for Sibyl", slog.String("agent", e.ID()), slog.Any("services", a.steering.serviceNames()))
+	a.logger.InfoContext(ctx, "observing processes for Sibyl", slog.String("agent", e.ID()),
+		slog.Any("services", a.steering.serviceNames()))
 	return a.run(ctx)
 }
 
@@ -85,21 +87,42 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	joiner.Hurried = s.Everything
 	joiner.Inspector.Patience = tick / 2 // asked again in the next scan
 	a := &agent{
-		settings: s, parts: s.Thresholds.InSpans(), logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
-		ledger: waits.NewLedger(s.Thresholds, waits.All), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
-		names: make(map[stackID][]string), named: make(map[uint32]*join.Service),
-		joiner: &sharedJoiner{joiner: joiner, used: make(map[uint32]int)},
+		settings: s,
+		parts:    s.Thresholds.InSpans(),
+		logger:   s.Logger,
+		probes:   &sharedProbes{probes: p},
+		meter:    kernel.NewMeter(p),
+		ledger:   waits.NewLedger(s.Thresholds, waits.All),
+		resolver: symbols.NewResolver(proc, time.Now),
+		judged:   time.Now(),
+		names:    make(map[stackID][]string),
+		named:    make(map[uint32]*join.Service),
+		joiner:   &sharedJoiner{joiner: joiner, used: make(map[uint32]int)},
 	}
 	if a.logger == nil {
 		a.logger = slog.New(slog.DiscardHandler)
 	}
 	a.used, _ = ownTime()
 	a.steering = &steering{
-		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changes: a.probes.Changes, context: a.joiner.Context, program: a.joiner.Program, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
-		enabled: index(nil), governor: governor{limit: s.CPULimit * float64(kernel.CPUs())}, usage: make(map[string]*usage),
+		thresholds: s.Thresholds,
+		stacks:     s.Stacks,
+		apply:      a.probes.Apply,
+		changes:    a.probes.Changes,
+		context:    a.joiner.Context,
+		program:    a.joiner.Program,
+		changed:    make(chan struct{}, 1),
+		due:        make(chan struct{}, 1),
+		enabled:    index(nil),
+		governor:   governor{limit: s.CPULimit * float64(kernel.CPUs())},
+		usage:      make(map[string]*usage),
 		processes: processes{
-			proc: proc, own: uint32(os.Getpid()), selection: s.Selection, everything: s.Everything, serviceOf: a.joiner.Service,
-			all: make(map[uint32]*join.Service), services: make(map[string]int),
+			proc:       proc,
+			own:        uint32(os.Getpid()),
+			selection:  s.Selection,
+			everything: s.Everything,
+			serviceOf:  a.joiner.Service,
+			all:        make(map[uint32]*join.Service),
+			services:   make(map[string]int),
 		},
 	}
 	return a
@@ -110,8 +133,13 @@ const ServiceName = "sibyl-agent-kernel"
 
 func (a *agent) exchangeSettings() exchange.Settings {
 	return exchange.Settings{
-		Endpoint: a.settings.Endpoint, Token: a.settings.Token, ID: a.settings.ID, Changed: a.steering.changed, Due: a.steering.due,
-		Client: a.settings.Client, Logger: a.logger,
+		Endpoint:     a.settings.Endpoint,
+		Token:        a.settings.Token,
+		ID:           a.settings.ID,
+		Changed:      a.steering.changed,
+		Due:          a.steering.due,
+		Client:       a.settings.Client,
+		Logger:       a.logger,
 		Capabilities: []protocol.Capability{protocol.CanProbe, protocol.CanRate},
 		Resource:     map[string]string{"service.name": ServiceName, "host.name": a.settings.Host, "os.type": "linux"},
 	}
@@ -296,10 +324,13 @@ func (a *agent) judge(ctx context.Context) error {
 	}
 	if a.steering.judge(share) {
 		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
-			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit*float64(kernel.CPUs())))
+			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare),
+			slog.Float64("cpus_agent", share-cost.CPUShare),
+			slog.Float64("limit", a.settings.CPULimit*float64(kernel.CPUs())))
 	}
 	if lost.Events+lost.Limited > 0 {
-		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events), slog.Uint64("above_limit", lost.Limited))
+		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events),
+			slog.Uint64("above_limit", lost.Limited))
 	}
 	return nil
 }

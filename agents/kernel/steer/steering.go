@@ -91,7 +91,8 @@ func (s *steering) Outcomes() []protocol.Outcome {
 		}
 	}
 	for _, id := range s.enabled.unknown {
-		list = append(list, protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "the kernel agent has no such tracepoint"})
+		list = append(list,
+			protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "the kernel agent has no such tracepoint"})
 	}
 	for id, u := range s.usage {
 		if !planned[id] && (u.sent > 0 || s.processes.scans < u.lately.until) {
@@ -117,12 +118,15 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 		o.State, o.Reason, o.Incomplete = protocol.Failed, reason, true
 	default:
 		if err := s.unjoined(service); err != nil {
-			o.State, o.Reason = protocol.Failed, protocol.Printable("no spans are known of its threads: "+err.Error(), protocol.MaxReason)
+			o.State, o.Reason = protocol.Failed, "no spans are known of its threads: "+err.Error()
 		} else if n := s.omitted[service]; n > 0 {
-			o.Reason, o.Incomplete = fmt.Sprintf("processes that are not observed: %d; those of the plan are more than %d", n, kernel.MaxTargets), true
+			o.Incomplete = true
+			o.Reason = fmt.Sprintf("processes that are not observed: %d; those of the plan are more than %d",
+				n, kernel.MaxTargets)
 		} else if u != nil && s.processes.scans < u.lately.until {
-			o.Reason, o.Incomplete = protocol.Printable("much of its time is missing: "+u.lately.reason, protocol.MaxReason), true
+			o.Incomplete, o.Reason = true, "much of its time is missing: "+u.lately.reason
 		}
+		o.Reason = protocol.Printable(o.Reason, protocol.MaxReason)
 	}
 	if u != nil {
 		o.Hits, o.Drops = u.sent+u.drops, u.drops
@@ -221,7 +225,8 @@ func (s *steering) update() {
 	}
 	same := func(a, b target) bool { return a.service == b.service } // another process has another service
 	changes := s.changes()
-	if s.failure == nil && changes == s.seen && maps.Equal(spec.Targets, s.applied) && maps.EqualFunc(before, s.targets, same) {
+	if s.failure == nil && changes == s.seen && maps.Equal(spec.Targets, s.applied) &&
+		maps.EqualFunc(before, s.targets, same) {
 		return
 	}
 	s.seen = changes
@@ -239,7 +244,8 @@ func (s *steering) limits() string {
 		parts = append(parts, fmt.Sprintf("services beyond %d, which are not announced: %d", maxServices, n))
 	}
 	if len(s.omitted) > 0 {
-		parts = append(parts, fmt.Sprintf("services of which processes are not observed: %d; those of the plan are more than %d", len(s.omitted), kernel.MaxTargets))
+		parts = append(parts, fmt.Sprintf("services of which processes are not observed: %d; "+
+			"those of the plan are more than %d", len(s.omitted), kernel.MaxTargets))
 	}
 	return strings.Join(parts, "; ")
 }

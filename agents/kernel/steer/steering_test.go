@@ -24,7 +24,9 @@ import (
 // planOf returns a plan that enables ids for all requests.
 func planOf(version int64, ids ...string) *protocol.Plan {
 	slices.Sort(ids)
-	p := &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: 90, Arms: []protocol.Arm{{Name: "a", Share: 1, Tracepoints: []protocol.Enabled{}}}}
+	p := &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: 90, Arms: []protocol.Arm{
+		{Name: "a", Share: 1, Tracepoints: []protocol.Enabled{}},
+	}}
 	for _, id := range ids {
 		p.Arms[0].Tracepoints = append(p.Arms[0].Tracepoints, protocol.Enabled{ID: id, Rate: 1})
 	}
@@ -45,11 +47,16 @@ func newMachine(t *testing.T) *machine {
 	m, proc := &machine{t: t}, t.TempDir()
 	changes := uint64(0)
 	m.steering = &steering{
-		changes: func() uint64 { changes++; return changes },
-		apply:   func(s kernel.Spec) error { m.applied = s; return m.fails }, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
-		context: func(uint32) (join.Context, error) { return join.Context{Kind: join.GoLabels}, m.lacks },
-		program: func(uint32) string { return "/bin/server" },
-		enabled: index(nil), governor: governor{limit: 0.01}, usage: make(map[string]*usage), stacks: true,
+		changes:  func() uint64 { changes++; return changes },
+		apply:    func(s kernel.Spec) error { m.applied = s; return m.fails },
+		changed:  make(chan struct{}, 1),
+		due:      make(chan struct{}, 1),
+		context:  func(uint32) (join.Context, error) { return join.Context{Kind: join.GoLabels}, m.lacks },
+		program:  func(uint32) string { return "/bin/server" },
+		enabled:  index(nil),
+		governor: governor{limit: 0.01},
+		usage:    make(map[string]*usage),
+		stacks:   true,
 		processes: processes{
 			proc: proc, own: 1, everything: true, serviceOf: join.NewJoiner(proc, "", "b").Service,
 			all: make(map[uint32]*join.Service), services: make(map[string]int),
@@ -113,7 +120,14 @@ func on(stacks bool, classes ...waits.Class) kernel.Target {
 	for _, c := range classes {
 		s = s.With(c)
 	}
-	return kernel.Target{Classes: s, Events: s, InSpans: true, MaxEvents: maxEvents, Stacks: stacks, Context: join.Context{Kind: join.GoLabels}}
+	return kernel.Target{
+		Classes:   s,
+		Events:    s,
+		InSpans:   true,
+		MaxEvents: maxEvents,
+		Stacks:    stacks,
+		Context:   join.Context{Kind: join.GoLabels},
+	}
 }
 
 func TestSteering(t *testing.T) {
@@ -125,25 +139,32 @@ func TestSteering(t *testing.T) {
 	m.start(13, "5", "OTEL_SERVICE_NAME="+strings.Repeat("x", 250))
 	m.look()
 	m.expect("without a plan", map[uint32]kernel.Target{})
-	if list := m.Catalogue(); len(list) != 2*(waits.NumClasses-1) || list[0].ID != "cart/kernel/child" || len(m.changed) != 1 {
+	if list := m.Catalogue(); len(list) != 2*(waits.NumClasses-1) || list[0].ID != "cart/kernel/child" ||
+		len(m.changed) != 1 {
 		t.Errorf("%d tracepoints, the first is %+v", len(list), list[0])
 	}
 	r := protocol.Registration{
-		Protocol: protocol.Version, Session: "1", Resource: map[string]string{"service.name": "agent"},
-		Catalogue: protocol.Catalogue{Hash: protocol.HashCatalogue(m.Catalogue()), Size: len(m.Catalogue())}, Page: &protocol.Page{Tracepoints: m.Catalogue()},
+		Protocol:  protocol.Version,
+		Session:   "1",
+		Resource:  map[string]string{"service.name": "agent"},
+		Catalogue: protocol.Catalogue{Hash: protocol.HashCatalogue(m.Catalogue()), Size: len(m.Catalogue())},
+		Page:      &protocol.Page{Tracepoints: m.Catalogue()},
 	}
 	if err := r.Validate(); err != nil {
 		t.Error(err)
 	}
-	m.Apply(planOf(1, "orders/kernel/sync", "orders/kernel/file", "cart/kernel/oncpu", "pay/kernel/file", "orders/price"))
+	m.Apply(planOf(1, "orders/kernel/sync", "orders/kernel/file", "cart/kernel/oncpu", "pay/kernel/file",
+		"orders/price"))
 	m.expect("orders is in the plan", map[uint32]kernel.Target{10: on(true, waits.Sync, waits.File)})
 	m.expectStates("orders is in the plan", map[string]protocol.State{
-		"orders/kernel/sync": protocol.Applied, "orders/kernel/file": protocol.Applied, "pay/kernel/file": protocol.Unsupported,
+		"orders/kernel/sync": protocol.Applied, "orders/kernel/file": protocol.Applied,
+		"pay/kernel/file":   protocol.Unsupported,
 		"cart/kernel/oncpu": protocol.Unsupported, "orders/price": protocol.Unsupported,
 	})
 	m.start(14, "6", "OTEL_SERVICE_NAME=orders")
 	m.look()
-	m.expect("a process has started", map[uint32]kernel.Target{10: on(true, waits.Sync, waits.File), 14: on(true, waits.Sync, waits.File)})
+	m.expect("a process has started",
+		map[uint32]kernel.Target{10: on(true, waits.Sync, waits.File), 14: on(true, waits.Sync, waits.File)})
 	m.end(10)
 	m.look()
 	m.expect("a process has ended", map[uint32]kernel.Target{14: on(true, waits.Sync, waits.File)})
@@ -151,14 +172,18 @@ func TestSteering(t *testing.T) {
 	m.look()
 	m.expect("the ID belongs to a process of another service", map[uint32]kernel.Target{})
 	m.expectStates("no process of the service is left", map[string]protocol.State{ // the service may be restarting
-		"orders/kernel/sync": protocol.Applied, "orders/kernel/file": protocol.Applied, "pay/kernel/file": protocol.Unsupported,
+		"orders/kernel/sync": protocol.Applied, "orders/kernel/file": protocol.Applied,
+		"pay/kernel/file":   protocol.Unsupported,
 		"cart/kernel/oncpu": protocol.Unsupported, "orders/price": protocol.Unsupported,
 	})
 	m.Apply(planOf(2, "cart/kernel/runqueue"))
 	want := on(true, waits.RunQueue)
 	m.expect("run queues of cart", map[uint32]kernel.Target{11: want, 14: want})
 	x, _, ok := m.target(11)
-	if want := join.NewService(map[string]string{"service.name": "cart", "service.version": "2", "host.name": "b", "process.pid": "11"}); !ok || !reflect.DeepEqual(x.service, want) {
+	cart := join.NewService(map[string]string{
+		"service.name": "cart", "service.version": "2", "host.name": "b", "process.pid": "11",
+	})
+	if !ok || !reflect.DeepEqual(x.service, cart) {
 		t.Errorf("%+v", x.service)
 	}
 	m.lacks = errors.New("it is no Go program")
@@ -210,7 +235,8 @@ func TestLevels(t *testing.T) {
 	m.start(10, "5", "OTEL_SERVICE_NAME=orders")
 	m.look()
 	m.Apply(planOf(1, "orders/kernel/sync"))
-	applied, failed := map[string]protocol.State{"orders/kernel/sync": protocol.Applied}, map[string]protocol.State{"orders/kernel/sync": protocol.Failed}
+	applied := map[string]protocol.State{"orders/kernel/sync": protocol.Applied}
+	failed := map[string]protocol.State{"orders/kernel/sync": protocol.Failed}
 	sums := kernel.Target{Classes: waits.Set(0).With(waits.Sync), Context: join.Context{Kind: join.GoLabels}}
 	none := map[uint32]kernel.Target{}
 	for _, c := range []struct {
@@ -283,7 +309,10 @@ func TestDistribute(t *testing.T) {
 			m.record("cart", waitOf(waits.File, time.Millisecond), false)
 		}
 	}
-	m.distribute([]waits.Row{row(10, waits.Sync, 12), row(10, waits.Sync, 8), row(11, waits.File, 5), row(11, waits.Sync, 99), row(12, waits.File, 99)}, 40_000)
+	m.distribute([]waits.Row{
+		row(10, waits.Sync, 12), row(10, waits.Sync, 8), row(11, waits.File, 5), row(11, waits.Sync, 99),
+		row(12, waits.File, 99),
+	}, 40_000)
 	m.distribute(nil, 5000)
 	want := map[string]protocol.Outcome{
 		"orders/kernel/sync": {Hits: 4, Nanos: 3000, Bytes: hitBytes},
@@ -308,7 +337,9 @@ func TestGate(t *testing.T) {
 	p.Arms = []protocol.Arm{
 		{Name: "a", Share: 0.25, Tracepoints: []protocol.Enabled{{ID: "orders/kernel/sync", Rate: 0.5}}},
 		{Name: "x", Share: 0.1, Everything: true},
-		{Name: "b", Share: 0.25, Tracepoints: []protocol.Enabled{{ID: "orders/kernel/file", Rate: 1}, {ID: "orders/kernel/sync", Rate: 1}}},
+		{Name: "b", Share: 0.25, Tracepoints: []protocol.Enabled{
+			{ID: "orders/kernel/file", Rate: 1}, {ID: "orders/kernel/sync", Rate: 1},
+		}},
 	}
 	e := index(p)
 	if want := waits.Set(0).With(waits.Sync).With(waits.File); e.classes["orders"] != want {
@@ -338,8 +369,9 @@ func TestGate(t *testing.T) {
 
 func TestIDs(t *testing.T) {
 	for id, want := range map[string]string{
-		"orders/kernel/sync": "orders", "a/kernel/b/kernel/file": "a/kernel/b", "orders/kernel/oncpu": "", "orders/kernel/disk": "",
-		"/kernel/sync": "", "orders/sync": "", "": "",
+		"orders/kernel/sync": "orders", "a/kernel/b/kernel/file": "a/kernel/b", "orders/kernel/oncpu": "",
+		"orders/kernel/disk": "",
+		"/kernel/sync":       "", "orders/sync": "", "": "",
 	} {
 		service, c, ok := parseID(id)
 		if ok != (want != "") || ok && (service != want || waits.TracepointID(service, c) != id) {

@@ -35,8 +35,15 @@ func tracepointsOf(services []string) []protocol.Tracepoint {
 		for c := range waits.Class(waits.NumClasses) {
 			if offered.Has(c) {
 				list = append(list, protocol.Tracepoint{
-					ID: waits.TracepointID(service, c), Layer: protocol.Kernel, Kind: protocol.ProbePoint, Service: service, Scope: waits.Scope,
-					Operation: waits.SpanName(c), SpanKind: protocol.Internal, CostNanos: hitNanos, Bytes: hitBytes,
+					ID:        waits.TracepointID(service, c),
+					Layer:     protocol.Kernel,
+					Kind:      protocol.ProbePoint,
+					Service:   service,
+					Scope:     waits.Scope,
+					Operation: waits.SpanName(c),
+					SpanKind:  protocol.Internal,
+					CostNanos: hitNanos,
+					Bytes:     hitBytes,
 				})
 			}
 		}

@@ -179,7 +179,9 @@ func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok
 
 // mapping returns the executable mapping that contains address, or nil if no mapping does.
 func (p *process) mapping(address uint64) *mapping {
-	i, found := slices.BinarySearchFunc(p.mappings, address, func(m mapping, a uint64) int { return cmp.Compare(m.start, a) })
+	i, found := slices.BinarySearchFunc(p.mappings, address, func(m mapping, a uint64) int {
+		return cmp.Compare(m.start, a)
+	})
 	if !found {
 		i--
 	}

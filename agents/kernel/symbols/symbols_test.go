@@ -60,13 +60,14 @@ func fake(t *testing.T, files map[string]string) *Resolver {
 // namespace. The last entry for an address counts. Broken lines are ignored.
 func TestPerfMap(t *testing.T) {
 	r := fake(t, map[string]string{
-		"maps":   "00001000-00002000 rwxp 00000000 00:00 0\n00003000-00004000 r-xp 00000000 00:00 0 [vdso]\nbroken\n5-zz r-xp 0 00:00 0\n",
+		"maps": "00001000-00002000 rwxp 00000000 00:00 0\n" +
+			"00003000-00004000 r-xp 00000000 00:00 0 [vdso]\nbroken\n5-zz r-xp 0 00:00 0\n",
 		"status": "Name:\tnode\nNSpid:\t7\t1\n",
-		"root/tmp/perf-1.map": "1000 10 old\n1000 10 first function\n0x1020 8 LazyCompile:~second app.js:1\nxyz 1 broken\n1030 0 empty\n" +
-			"1040 10\n",
+		"root/tmp/perf-1.map": "1000 10 old\n1000 10 first function\n0x1020 8 LazyCompile:~second app.js:1\n" +
+			"xyz 1 broken\n1030 0 empty\n1040 10\n",
 	})
 	got, _ := r.Names(7, []uint64{0x1000, 0x1021 + 1, 0x1011 + 1, 0x3001, 0x9000, 0x1000})
-	want := []string{"first function", "LazyCompile:~second app.js:1", "0x1011", "[vdso]"} // 0x9000 isn't code, so the names end there
+	want := []string{"first function", "LazyCompile:~second app.js:1", "0x1011", "[vdso]"} // 0x9000 isn't code
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -92,7 +93,9 @@ func TestPerfMapOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to give a file away")
 	}
-	r := fake(t, map[string]string{"maps": "00001000-00002000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": "1000 10 forged\n"})
+	r := fake(t, map[string]string{
+		"maps": "00001000-00002000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": "1000 10 forged\n",
+	})
 	if err := os.Chown(filepath.Join(r.proc, "7", "root", "tmp", "perf-7.map"), 65534, 65534); err != nil {
 		t.Skip(err)
 	}
@@ -113,7 +116,8 @@ func TestUnreadableFile(t *testing.T) {
 func TestStrippedGo(t *testing.T) {
 	folder := t.TempDir()
 	source, program := filepath.Join(folder, "main.go"), filepath.Join(folder, "main")
-	if err := os.WriteFile(source, []byte("package main\n\n//go:noinline\nfunc wait() {}\n\nfunc main() { wait() }\n"), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte("package main\n\n//go:noinline\nfunc wait() {}\n\nfunc main() { wait() }\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, source)
@@ -129,7 +133,8 @@ func TestStrippedGo(t *testing.T) {
 	x := readELF(f)
 	for i, y := range x.functions {
 		if i := i + 1; y.name == "main.wait" {
-			if got, ok := x.at(y.start); !ok || got != "main.wait" || i < len(x.functions) && y.end > x.functions[i].start {
+			if got, ok := x.at(y.start); !ok || got != "main.wait" ||
+				i < len(x.functions) && y.end > x.functions[i].start {
 				t.Errorf("%q, %t, up to %x, the next one from %x", got, ok, y.end, x.functions[i].start)
 			}
 			return
@@ -145,7 +150,9 @@ func TestLongNames(t *testing.T) {
 	for i := range 2000 {
 		fmt.Fprintf(&text, "%x 10 %s\n", 0x1000+16*i, name)
 	}
-	r := fake(t, map[string]string{"maps": "00001000-00900000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": text.String()})
+	r := fake(t, map[string]string{
+		"maps": "00001000-00900000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": text.String(),
+	})
 	if got, _ := r.Names(7, []uint64{0x1004}); got[0] != name[:untrusted.MaxName] {
 		t.Errorf("%q", got)
 	}
@@ -163,7 +170,9 @@ func TestLongNames(t *testing.T) {
 
 // All files and processes share one budget.
 func TestMemory(t *testing.T) {
-	r := fake(t, map[string]string{"maps": "00001000-00900000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": "1000 10 name\n"})
+	r := fake(t, map[string]string{
+		"maps": "00001000-00900000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": "1000 10 name\n",
+	})
 	r.files[fileID{"08:01", 1}] = &reading{table: &table{size: maxMemory / 2}}
 	r.processes[8] = &process{perf: &reading{table: &table{size: maxMemory / 2}}}
 	if got, _ := r.Names(7, []uint64{0x1004}); got[0] != "name" || r.memory() != 0 {
@@ -206,12 +215,16 @@ func TestProcessDoesNotAnswer(t *testing.T) {
 
 // A program that a process becomes by exec has its own symbols.
 func TestRenew(t *testing.T) {
-	r := fake(t, map[string]string{"maps": "00001000-00002000 r-xp 00000000 00:00 0 [first]\n", "stat": "7 (a) S " + strings.Repeat("0 ", 50)})
+	r := fake(t, map[string]string{
+		"maps": "00001000-00002000 r-xp 00000000 00:00 0 [first]\n", "stat": "7 (a) S " + strings.Repeat("0 ", 50),
+	})
 	before, _ := r.Names(7, []uint64{0x1004})
 	if r.Renew(7) {
 		t.Error("it is the same program")
 	}
-	other := map[string]string{"maps": "00001000-00002000 r-xp 00000000 00:00 0 [second]\n", "stat": "7 (a) S " + strings.Repeat("1 ", 50)}
+	other := map[string]string{
+		"maps": "00001000-00002000 r-xp 00000000 00:00 0 [second]\n", "stat": "7 (a) S " + strings.Repeat("1 ", 50),
+	}
 	for name, text := range other {
 		if err := os.WriteFile(filepath.Join(r.proc, "7", name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

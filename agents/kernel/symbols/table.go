@@ -51,7 +51,9 @@ func (t *table) atOffset(offset uint64) (string, bool) {
 
 // at returns the name of the function at an address, and whether there is one.
 func (t *table) at(address uint64) (name string, ok bool) {
-	i, found := slices.BinarySearchFunc(t.functions, address, func(f function, a uint64) int { return cmp.Compare(f.start, a) })
+	i, found := slices.BinarySearchFunc(t.functions, address, func(f function, a uint64) int {
+		return cmp.Compare(f.start, a)
+	})
 	if !found {
 		i--
 	}

@@ -110,7 +110,8 @@ func (l *limitedReader) checkHead() error {
 	if at = uint64(order.Uint32(b[32:])); wide {
 		at = order.Uint64(b[40:])
 	}
-	size, number, names := int(order.Uint16(b[numbers:])), int(order.Uint16(b[numbers+2:])), int(order.Uint16(b[numbers+4:]))
+	size := int(order.Uint16(b[numbers:]))
+	number, names := int(order.Uint16(b[numbers+2:])), int(order.Uint16(b[numbers+4:]))
 	switch {
 	case at == 0:
 		return nil // there are no sections

@@ -47,7 +47,9 @@ func WrittenFor(f *os.File, folder string) bool {
 	return ok1 && ok2 && (owner.Uid == 0 || owner.Uid == user.Uid)
 }
 
-func open(name string, stat func(string) (fs.FileInfo, error), openFile func(string, int, fs.FileMode) (*os.File, error)) (*os.File, error) {
+func open(
+	name string, stat func(string) (fs.FileInfo, error), openFile func(string, int, fs.FileMode) (*os.File, error),
+) (*os.File, error) {
 	info, err := stat(name) // opening a device may have an effect
 	if err := regular(name, info, err); err != nil {
 		return nil, err

@@ -22,11 +22,14 @@ func TestOpen(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := errors.Join(syscall.Mkfifo(filepath.Join(root, "pipe"), 0o600), os.Symlink("/dev/zero", filepath.Join(root, "link")), os.Symlink("file", filepath.Join(root, "inner")))
+	err := errors.Join(syscall.Mkfifo(filepath.Join(root, "pipe"), 0o600),
+		os.Symlink("/dev/zero", filepath.Join(root, "link")), os.Symlink("file", filepath.Join(root, "inner")))
 	if err != nil {
 		t.Skip(err)
 	}
-	for name, want := range map[string]bool{"file": true, "/inner": true, "/../file": true, "pipe": false, "link": false, ".": false, "none": false} {
+	for name, want := range map[string]bool{
+		"file": true, "/inner": true, "/../file": true, "pipe": false, "link": false, ".": false, "none": false,
+	} {
 		f, err := OpenIn(root, name)
 		if (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
@@ -78,9 +81,15 @@ func TestInspect(t *testing.T) {
 // file returns an ELF file with the given sections. The first section contains their names.
 func file(sections []elf.Section64, contents ...[]byte) []byte {
 	h := elf.Header64{
-		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Shentsize: 64,
-		Shoff: 64, Shnum: uint16(len(sections)), Shstrndx: 0,
+		Ident:     [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:      uint16(elf.ET_DYN),
+		Machine:   uint16(elf.EM_X86_64),
+		Version:   uint32(elf.EV_CURRENT),
+		Ehsize:    64,
+		Shentsize: 64,
+		Shoff:     64,
+		Shnum:     uint16(len(sections)),
+		Shstrndx:  0,
 	}
 	at := uint64(64 + 64*len(sections))
 	for i, c := range contents {
@@ -109,7 +118,8 @@ func TestELF(t *testing.T) {
 	large, squeezed := names, names
 	large.Size, squeezed.Flags = maxNames+1, uint64(elf.SHF_COMPRESSED)
 	for name, b := range map[string][]byte{
-		"many sections": many, "long names": file([]elf.Section64{large}, []byte{0}), "compressed names": file([]elf.Section64{squeezed}, []byte{0}),
+		"many sections": many, "long names": file([]elf.Section64{large}, []byte{0}),
+		"compressed names": file([]elf.Section64{squeezed}, []byte{0}),
 	} {
 		if _, err := NewELF(bytes.NewReader(b)); !errors.Is(err, errTooLarge) {
 			t.Errorf("%s: %v", name, err)
@@ -119,7 +129,9 @@ func TestELF(t *testing.T) {
 	symbol[0], symbol[4] = 1, byte(elf.STT_FUNC)
 	text := append([]byte{0}, bytes.Repeat([]byte("x"), 1<<20)...) // without end
 	table := func(size uint64) []byte {
-		return file([]elf.Section64{names, {Type: uint32(elf.SHT_SYMTAB), Link: 2, Size: size}, {Type: uint32(elf.SHT_PROGBITS)}}, []byte{0}, symbol, text)
+		return file([]elf.Section64{
+			names, {Type: uint32(elf.SHT_SYMTAB), Link: 2, Size: size}, {Type: uint32(elf.SHT_PROGBITS)},
+		}, []byte{0}, symbol, text)
 	}
 	for size, want := range map[uint64]int{elf.Sym64Size: MaxName, MaxSection + 1: 0, 1 << 62: 0} {
 		f, err := NewELF(bytes.NewReader(table(size)))
@@ -150,7 +162,9 @@ func TestHeadIsKept(t *testing.T) {
 }
 
 func TestName(t *testing.T) {
-	for in, want := range map[string]string{"main": "main", "a\xffb": "a\uFFFDb", strings.Repeat("ä", MaxName): strings.Repeat("ä", MaxName/2)} {
+	for in, want := range map[string]string{
+		"main": "main", "a\xffb": "a\uFFFDb", strings.Repeat("ä", MaxName): strings.Repeat("ä", MaxName/2),
+	} {
 		if got := Name(in); got != want || !utf8.ValidString(got) {
 			t.Errorf("%q: %q", in, got)
 		}

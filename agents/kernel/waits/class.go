@@ -33,7 +33,8 @@ const (
 )
 
 var classNames = [NumClasses]string{
-	"oncpu", "preempted", "runqueue", "file", "sync", "fault", "net", "dns", "unix", "pipe", "epoll", "poll", "futex", "sleep", "iouring", "child", "tty", "other",
+	"oncpu", "preempted", "runqueue", "file", "sync", "fault", "net", "dns", "unix", "pipe", "epoll", "poll", "futex",
+	"sleep", "iouring", "child", "tty", "other",
 }
 
 // Valid reports whether c is one of the classes.
@@ -86,7 +87,10 @@ const (
 	NumGroups = iota
 )
 
-var groupNames = [NumGroups]string{"on CPU", "waiting for a CPU", "files and pages", "network", "other I/O", "locks", "sleep and children", "polling", "other"}
+var groupNames = [NumGroups]string{
+	"on CPU",
+	"waiting for a CPU", "files and pages", "network", "other I/O", "locks", "sleep and children", "polling", "other",
+}
 
 // String returns the name of the group for people.
 func (g Group) String() string { return groupNames[g] }

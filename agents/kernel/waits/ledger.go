@@ -127,8 +127,15 @@ func exceeds(ns, threshold uint64) uint64 {
 
 func rowOf(k Key, s Sum) Row {
 	row := Row{
-		Key: k, Comm: s.Comm, Count: s.Count, TotalNs: s.TotalNs, MaxNs: s.MaxNs, RunqNs: s.RunqNs, MaxRunqNs: s.MaxRunqNs,
-		Over: uint64(s.Over), RunqOver: uint64(s.RunqOver),
+		Key:       k,
+		Comm:      s.Comm,
+		Count:     s.Count,
+		TotalNs:   s.TotalNs,
+		MaxNs:     s.MaxNs,
+		RunqNs:    s.RunqNs,
+		MaxRunqNs: s.MaxRunqNs,
+		Over:      uint64(s.Over),
+		RunqOver:  uint64(s.RunqOver),
 	}
 	for i, n := range s.Buckets {
 		row.Buckets[i] = uint64(n)

@@ -15,7 +15,13 @@ func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	var parts []Part
 	woken := e.End - min(e.RunqNs, e.End)
 	if wanted.Has(e.Class) && exceeds(e.WaitNs, t[e.Class]) > 0 {
-		parts = append(parts, Part{Class: e.Class, Syscall: e.Syscall, Start: woken - min(e.WaitNs, woken), End: woken, RunqNs: e.RunqNs})
+		parts = append(parts, Part{
+			Class:   e.Class,
+			Syscall: e.Syscall,
+			Start:   woken - min(e.WaitNs, woken),
+			End:     woken,
+			RunqNs:  e.RunqNs,
+		})
 	}
 	if wanted.Has(RunQueue) && exceeds(e.RunqNs, t[RunQueue]) > 0 {
 		parts = append(parts, Part{Class: RunQueue, Syscall: e.Syscall, Start: woken, End: e.End})

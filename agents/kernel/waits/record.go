@@ -126,7 +126,8 @@ const (
 )
 
 var causeTexts = [NumCauses]string{
-	"the ring buffer is full", "there are more than the limit of a process", "the memory with the identity of the span is not in place",
+	"the ring buffer is full", "there are more than the limit of a process",
+	"the memory with the identity of the span is not in place",
 	"short ones have no room in their span beside the others",
 }
 
@@ -208,7 +209,8 @@ func DecodeThreads(records []byte) (open []Open, onCPU []Sum, err error) {
 
 func decodeSum(record []byte) (s Sum) {
 	in := fields(record)
-	s.Count, s.TotalNs, s.MaxNs, s.RunqNs, s.MaxRunqNs, s.Last = in.u64(), in.u64(), in.u64(), in.u64(), in.u64(), in.u64()
+	s.Count, s.TotalNs = in.u64(), in.u64()
+	s.MaxNs, s.RunqNs, s.MaxRunqNs, s.Last = in.u64(), in.u64(), in.u64(), in.u64()
 	s.Over, s.RunqOver = in.u32(), in.u32()
 	in.bytes(s.Comm[:])
 	for i := range s.Buckets {
@@ -230,7 +232,8 @@ func DecodeOpen(records []byte) ([]Open, error) {
 		o.TGID, o.TID, o.Syscall, o.Class = in.u32(), in.u32(), int32(in.u32()), Class(in.u32())
 		in.bytes(o.Comm[:])
 		if !o.Class.Valid() || o.Since > o.Now || o.Woken > o.Now {
-			return nil, fmt.Errorf("decode states of threads: thread %d: %s from %d to %d", o.TID, o.Class, o.Since, o.Now)
+			return nil, fmt.Errorf("decode states of threads: thread %d: %s from %d to %d",
+				o.TID, o.Class, o.Since, o.Now)
 		}
 	}
 	return open, nil

@@ -266,7 +266,8 @@ func (c *Collector) Processes() []ProcessReport {
 			p.Comm = p.Threads[0].Comm
 		}
 		slices.SortFunc(p.Calls, func(a, b Call) int {
-			return cmp.Or(cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Syscall, b.Syscall))
+			return cmp.Or(cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.Class, b.Class),
+				cmp.Compare(a.Syscall, b.Syscall))
 		})
 		all = append(all, *p)
 	}

@@ -277,7 +277,10 @@ func TestOpenOverThreshold(t *testing.T) {
 	for _, r := range []Reading{
 		{Open: []Open{{Now: 150, Since: 10, TGID: 1, TID: 2, Syscall: 3, Class: Futex}}},
 		{Open: []Open{{Now: 250, Since: 10, TGID: 1, TID: 2, Syscall: 3, Class: Futex}}},
-		{Open: []Open{{Now: 300, Since: 290, TGID: 1, TID: 2, Syscall: NoSyscall}}, Sums: map[Key]Sum{k: {Count: 1, TotalNs: 280, MaxNs: 280, Over: 1, Last: 290}}},
+		{
+			Open: []Open{{Now: 300, Since: 290, TGID: 1, TID: 2, Syscall: NoSyscall}},
+			Sums: map[Key]Sum{k: {Count: 1, TotalNs: 280, MaxNs: 280, Over: 1, Last: 290}},
+		},
 	} {
 		changes, _ := l.Update(r)
 		for i := range changes {
@@ -357,8 +360,9 @@ func TestCountsGoOn(t *testing.T) {
 // A process has the name of its first thread, even if nothing else is known about this thread.
 func TestNamesOfProcesses(t *testing.T) {
 	c := NewCollector()
-	c.Add([]Row{{Key: Key{TGID: 7, TID: 8, Class: File}, Comm: Comm([]byte("worker\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")), TotalNs: 1}})
-	c.Name([]Open{{TGID: 7, TID: 8, Comm: Comm([]byte("worker\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))}, {TGID: 7, TID: 7, Comm: Comm([]byte("server\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))}})
+	worker, server := Comm{'w', 'o', 'r', 'k', 'e', 'r'}, Comm{'s', 'e', 'r', 'v', 'e', 'r'}
+	c.Add([]Row{{Key: Key{TGID: 7, TID: 8, Class: File}, Comm: worker, TotalNs: 1}})
+	c.Name([]Open{{TGID: 7, TID: 8, Comm: worker}, {TGID: 7, TID: 7, Comm: server}})
 	if p := c.Processes(); len(p) != 1 || p[0].Comm != "server" || p[0].Threads[0].Comm != "worker" {
 		t.Errorf("%+v", p)
 	}
@@ -367,7 +371,10 @@ func TestNamesOfProcesses(t *testing.T) {
 // Classes that aren't observed have no current intervals: these would vanish from the sums when they end.
 func TestOnlyWantedClasses(t *testing.T) {
 	l := NewLedger(Thresholds{}, Set(0).With(File))
-	changes, _ := l.Update(Reading{Open: []Open{{TGID: 1, TID: 1, Class: Futex, Since: 5, Now: 9}, {TGID: 1, TID: 2, Class: File, Since: 5, Now: 9}}})
+	changes, _ := l.Update(Reading{Open: []Open{
+		{TGID: 1, TID: 1, Class: Futex, Since: 5, Now: 9},
+		{TGID: 1, TID: 2, Class: File, Since: 5, Now: 9},
+	}})
 	if len(changes) != 1 || changes[0].Class != File || changes[0].TotalNs != 4 {
 		t.Errorf("%+v", changes)
 	}
