@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -90,7 +89,7 @@ func (r *spanRecorder) named(name string) (found []javaSpan) {
 func startShop(t *testing.T, arguments string) string {
 	t.Helper()
 	programs, dir := jvmtest.Compile(t, "../agents/jvm/testdata/shop/Shop.java")
-	_, url := jvmtest.Start(t, nil, programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"="+arguments,
+	_, url := jvmtest.Start(t, nil, programs[0], jvmtest.Agent(dir, arguments),
 		"-cp", dir, "shop.Shop")
 	return url
 }

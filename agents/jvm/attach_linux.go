@@ -82,7 +82,8 @@ func findProcess(pid int) (*process, error) {
 	case !bytes.Contains(maps, []byte("/libjvm.so")):
 		return nil, fmt.Errorf("process %d is not a JVM of OpenJDK", pid)
 	case !catches:
-		return nil, fmt.Errorf("process %d does not accept agents: it is still starting, or runs with -Xrs or -XX:+ReduceSignalUsage", pid)
+		return nil, fmt.Errorf("process %d does not accept agents: it is still starting, "+
+			"or runs with -Xrs or -XX:+ReduceSignalUsage", pid)
 	}
 	p.pid = pid
 	if p.root, err = os.OpenRoot(proc + "/root"); err != nil { // a path in it can't lead out of the container
@@ -189,7 +190,8 @@ func (p *process) load(ctx context.Context, jar, arguments string) error {
 	if err != nil {
 		return err
 	}
-	if code, found := strings.CutPrefix(strings.TrimSpace(answer), "return code: "); found && code != "0" { // since JDK 9
+	code, found := strings.CutPrefix(strings.TrimSpace(answer), "return code: ") // since JDK 9
+	if found && code != "0" {
 		return fmt.Errorf("the JVM cannot load the agent (code %s): its standard error shows the reason", code)
 	}
 	properties, err := p.command(ctx, "properties", "", "", "")
@@ -197,7 +199,8 @@ func (p *process) load(ctx context.Context, jar, arguments string) error {
 		return err
 	}
 	for line := range strings.Lines(properties) {
-		if reason, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), errorProperty+"="); found && reason != "" {
+		reason, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), errorProperty+"=")
+		if found && reason != "" {
 			return errors.New(unescape.Replace(reason))
 		}
 	}
@@ -228,7 +231,8 @@ func (p *process) command(ctx context.Context, command ...string) (string, error
 	}
 	answer, err := io.ReadAll(io.LimitReader(c, maxAnswer))
 	if len(answer) == 0 {
-		return "", errors.Join(err, errors.New("the JVM closed the connection: it accepts commands of root and of its own user only"))
+		return "", errors.Join(err,
+			errors.New("the JVM closed the connection: it accepts commands of root and of its own user only"))
 	}
 	code, text, _ := strings.Cut(string(answer), "\n")
 	if code != "0" {

@@ -1,7 +1,6 @@
 package jvm_test
 
 import (
-	"archive/zip"
 	"bytes"
 	"fmt"
 	"io/fs"
@@ -45,18 +44,20 @@ func jarWith(t *testing.T, classes string, files map[string][]byte) []byte {
 		all[strings.ReplaceAll(name, ".", "/")+".class"] = classtest.Class(name)
 	}
 	maps.Copy(all, files)
-	return classtest.Zip(t, zip.Deflate, all)
+	return classtest.Zip(t, all)
 }
 
 // applications returns one application of each layout.
 func applications(t *testing.T) []placed {
-	pool := jarWith(t, "com.zaxxer.Pool com.zaxxer.util.List", map[string][]byte{"META-INF/maven/com.zaxxer/pool/pom.properties": coordinates("com.zaxxer", "pool", "5.1")})
+	pool := jarWith(t, "com.zaxxer.Pool com.zaxxer.util.List",
+		map[string][]byte{"META-INF/maven/com.zaxxer/pool/pom.properties": coordinates("com.zaxxer", "pool", "5.1")})
 	core := jarWith(t, "com.shop.core.Price org.shop.Old", map[string][]byte{
 		"META-INF/MANIFEST.MF":                             manifest("Implementation-Vendor: The", "  Shop"),
 		"META-INF/maven/com.shop/shop-core/pom.properties": coordinates("com.shop", "shop-core", "1.4"),
 	})
 	outer := map[string][]byte{
-		"META-INF/MANIFEST.MF":                        manifest("Main-Class: org.springframework.boot.loader.JarLauncher", "Start-Class: com.shop.Main", "Implementation-Version: 1.4"),
+		"META-INF/MANIFEST.MF": manifest("Main-Class: org.springframework.boot.loader.JarLauncher",
+			"Start-Class: com.shop.Main", "Implementation-Version: 1.4"),
 		"META-INF/maven/com.shop/shop/pom.properties": coordinates("com.shop", "shop", "1.4"),
 		"BOOT-INF/classes/com/shop/Main.class":        classtest.Class("com.shop.Main"),
 		"BOOT-INF/classes/":                           nil,
@@ -66,27 +67,44 @@ func applications(t *testing.T) []placed {
 	}
 	boot := jarWith(t, "org.springframework.boot.loader.JarLauncher", outer)
 	main := jarWith(t, "com.shop.Main com.shop.a.Cart net.util.Text", map[string][]byte{
-		"META-INF/MANIFEST.MF":                        manifest("Main-Class: com.shop.Main", "Class-Path: lib/pool-5.1.jar lib/shop-core-1.4.jar", "Implementation-Vendor: The Shop"),
+		"META-INF/MANIFEST.MF": manifest("Main-Class: com.shop.Main",
+			"Class-Path: lib/pool-5.1.jar lib/shop-core-1.4.jar", "Implementation-Vendor: The Shop"),
 		"META-INF/maven/com.shop/shop/pom.properties": coordinates("com.shop", "shop", "1.4"),
 	})
-	mixed := jarWith(t, "com.shop.Main a.A b.B c.C org.apache.commons.io.D javax.inject.E net.sf.trove.F", map[string][]byte{"META-INF/MANIFEST.MF": manifest("Main-Class: com.shop.Main")})
+	mixed := jarWith(t, "com.shop.Main a.A b.B c.C org.apache.commons.io.D javax.inject.E net.sf.trove.F",
+		map[string][]byte{"META-INF/MANIFEST.MF": manifest("Main-Class: com.shop.Main")})
 	return []placed{
 		{
 			"java -jar",
-			map[string][]byte{"shop.jar": main, "lib/pool-5.1.jar": pool, "lib/shop-core-1.4.jar": core, "other.jar": pool},
+			map[string][]byte{
+				"shop.jar": main, "lib/pool-5.1.jar": pool, "lib/shop-core-1.4.jar": core, "other.jar": pool,
+			},
 			[]string{"shop.jar", "lib", "other.jar"},
 			"", "$/shop.jar --port 1", "$/shop.jar",
-			map[string]string{"$/shop.jar": "file:$/shop.jar", "$/lib/pool-5.1.jar": "file:$/lib/pool-5.1.jar", "$/lib/shop-core-1.4.jar": "file:$/lib/shop-core-1.4.jar", "$/other.jar": "file:$/other.jar"},
+			map[string]string{
+				"$/shop.jar": "file:$/shop.jar", "$/lib/pool-5.1.jar": "file:$/lib/pool-5.1.jar",
+				"$/lib/shop-core-1.4.jar": "file:$/lib/shop-core-1.4.jar", "$/other.jar": "file:$/other.jar",
+			},
 		},
 		{
 			"class path",
-			map[string][]byte{"classes/com/shop/Main.class": classtest.Class("com.shop.Main"), "pool-5.1.jar": pool, "shop-core-1.4.jar": core},
+			map[string][]byte{
+				"classes/com/shop/Main.class": classtest.Class("com.shop.Main"), "pool-5.1.jar": pool,
+				"shop-core-1.4.jar": core,
+			},
 			[]string{"classes", "pool-5.1.jar", "shop-core-1.4.jar"},
 			"com.shop.Main", "com.shop.Main", "$/classes:$/pool-5.1.jar:$/shop-core-1.4.jar",
-			map[string]string{"$/classes": "file:$/classes/", "$/pool-5.1.jar": "file:$/pool-5.1.jar", "$/shop-core-1.4.jar": "file:$/shop-core-1.4.jar"},
+			map[string]string{
+				"$/classes": "file:$/classes/", "$/pool-5.1.jar": "file:$/pool-5.1.jar",
+				"$/shop-core-1.4.jar": "file:$/shop-core-1.4.jar",
+			},
 		},
 		{
-			"one jar", map[string][]byte{"shop.jar": mixed}, []string{"shop.jar"}, "", "$/shop.jar", "$/shop.jar", map[string]string{"$/shop.jar": "file:$/shop.jar"},
+			"one jar",
+			map[string][]byte{"shop.jar": mixed},
+			[]string{"shop.jar"},
+			"", "$/shop.jar", "$/shop.jar",
+			map[string]string{"$/shop.jar": "file:$/shop.jar"},
 		},
 		{
 			"Spring Boot",
@@ -94,22 +112,26 @@ func applications(t *testing.T) []placed {
 			[]string{"shop.jar"},
 			"", "$/shop.jar", "$/shop.jar",
 			map[string]string{
-				"$/shop.jar":                                 "file:$/shop.jar",
-				"$/shop.jar!/BOOT-INF/classes":               "jar:nested:$/shop.jar/!BOOT-INF/classes/!/",
-				"$/shop.jar!/BOOT-INF/lib/pool-5.1.jar":      "jar:nested:$/shop.jar/!BOOT-INF/lib/pool-5.1.jar!/",
-				"$/shop.jar!/BOOT-INF/lib/shop-core-1.4.jar": "jar:file:$/shop.jar!/BOOT-INF/lib/shop-core-1.4.jar!/", // before Spring Boot 3.2
+				"$/shop.jar":                            "file:$/shop.jar",
+				"$/shop.jar!/BOOT-INF/classes":          "jar:nested:$/shop.jar/!BOOT-INF/classes/!/",
+				"$/shop.jar!/BOOT-INF/lib/pool-5.1.jar": "jar:nested:$/shop.jar/!BOOT-INF/lib/pool-5.1.jar!/",
+				// Such URLs were in use before Spring Boot 3.2.
+				"$/shop.jar!/BOOT-INF/lib/shop-core-1.4.jar": "jar:file:$/shop.jar!/BOOT-INF/lib/shop-core-1.4.jar!/",
 			},
 		},
 		{
 			"war",
 			map[string][]byte{
-				"shop/WEB-INF/classes/com/shop/Main.class": classtest.Class("com.shop.Main"), "shop/WEB-INF/lib/pool-5.1.jar": pool, "shop/WEB-INF/lib/shop-core-1.4.jar": core,
+				"shop/WEB-INF/classes/com/shop/Main.class":         classtest.Class("com.shop.Main"),
+				"shop/WEB-INF/lib/pool-5.1.jar":                    pool,
+				"shop/WEB-INF/lib/shop-core-1.4.jar":               core,
 				"shop/META-INF/maven/com.shop/shop/pom.properties": coordinates("com.shop", "shop", "1.4"),
 			},
 			[]string{"shop"},
 			"", "org.apache.catalina.startup.Bootstrap start", "$/tomcat.jar",
 			map[string]string{
-				"$/shop/WEB-INF/classes": "file:$/shop/WEB-INF/classes/", "$/shop/WEB-INF/lib/pool-5.1.jar": "file:$/shop/WEB-INF/lib/pool-5.1.jar",
+				"$/shop/WEB-INF/classes":               "file:$/shop/WEB-INF/classes/",
+				"$/shop/WEB-INF/lib/pool-5.1.jar":      "file:$/shop/WEB-INF/lib/pool-5.1.jar",
 				"$/shop/WEB-INF/lib/shop-core-1.4.jar": "file:$/shop/WEB-INF/lib/shop-core-1.4.jar",
 			},
 		},
@@ -139,7 +161,8 @@ func TestClassifiersAgree(t *testing.T) {
 			}
 			questions, want := decisions(t, paths, a.main, urls)
 			for _, program := range programs {
-				c := exec.CommandContext(t.Context(), program, "-cp", filepath.Join(dir, "agent")+":"+dir, "Classify", in(a.command), in(a.classPath))
+				c := exec.CommandContext(t.Context(), program, "-cp", filepath.Join(dir, "agent")+":"+dir,
+					"Classify", in(a.command), in(a.classPath))
 				c.Stdin = strings.NewReader(questions)
 				c.Stderr = os.Stderr
 				got, err := c.Output()
@@ -185,7 +208,8 @@ func decisions(t *testing.T, paths []string, main string, urls map[string]string
 			all = append(all, f.Name+"="+f.Value)
 		}
 		fmt.Fprintf(&q, "%s\t%s\n", url, p.Name)
-		fmt.Fprintf(&a, "%s\t%s\t%d\t%t\t%s\n", url, p.Name, int(math.Floor(1000*p.LogOdds+0.5)), p.Own, strings.Join(all, ";"))
+		fmt.Fprintf(&a, "%s\t%s\t%d\t%t\t%s\n",
+			url, p.Name, int(math.Floor(1000*p.LogOdds+0.5)), p.Own, strings.Join(all, ";"))
 	}
 	return q.String(), a.String()
 }

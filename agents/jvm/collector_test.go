@@ -47,7 +47,15 @@ func newCollector(t testing.TB, f func(span)) string {
 }
 
 func read(x ptrace.Span, service string) span {
-	s := span{trace: x.TraceID(), id: x.SpanID(), parent: x.ParentSpanID(), service: service, name: x.Name(), kind: x.Kind(), attributes: x.Attributes().AsRaw()}
+	s := span{
+		trace:      x.TraceID(),
+		id:         x.SpanID(),
+		parent:     x.ParentSpanID(),
+		service:    service,
+		name:       x.Name(),
+		kind:       x.Kind(),
+		attributes: x.Attributes().AsRaw(),
+	}
 	s.tracepoint, _ = s.attributes["sibyl.tracepoint.id"].(string)
 	return s
 }

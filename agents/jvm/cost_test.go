@@ -28,15 +28,19 @@ func BenchmarkCost(b *testing.B) {
 			arguments := []string{"-XX:CompileCommand=dontinline,cost.Cost::*", "-XX:CompileCommand=quiet", "-cp", dir}
 			spans := func(service, more string) (url string) {
 				env := []string{
-					"OTEL_SERVICE_NAME=" + service, "OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
-					"OTEL_INSTRUMENTATION_METHODS_INCLUDE=cost.Cost[otel]", "SIBYL_AGENT=endpoint:" + p.URL + more, "OTEL_JAVAAGENT_EXTENSIONS=" + jar,
+					"OTEL_SERVICE_NAME=" + service, "OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none",
+					"OTEL_LOGS_EXPORTER=none",
+					"OTEL_INSTRUMENTATION_METHODS_INCLUDE=cost.Cost[otel]", "SIBYL_AGENT=endpoint:" + p.URL + more,
+					"OTEL_JAVAAGENT_EXTENSIONS=" + jar,
 				}
 				_, url = start(b, env, program, append(arguments, "-javaagent:"+otel, "cost.Cost")...)
 				return url
 			}
 			const unlimited = "#rate:100000000"
-			enabled, told, limited := spans("enabled", unlimited+"#restore:0"), spans("told", unlimited+"#waits:on"), spans("limited", "#rate:1")
-			_, profiled := start(b, nil, program, append(arguments, "-javaagent:"+jar+"=p:cost\\.Cost#output:"+filepath.Join(dir, "profile.txt"), "cost.Cost")...)
+			enabled := spans("enabled", unlimited+"#restore:0")
+			told, limited := spans("told", unlimited+"#waits:on"), spans("limited", "#rate:1")
+			_, profiled := start(b, nil, program, append(arguments,
+				"-javaagent:"+jar+"=p:cost\\.Cost#output:"+filepath.Join(dir, "profile.txt"), "cost.Cost")...)
 			measure := func(url string) (plain, sibyl, otel float64) {
 				get(b, url) // warm-up: compiles
 				if _, err := fmt.Sscan(get(b, url), &plain, &sibyl, &otel); err != nil {

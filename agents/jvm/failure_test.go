@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
@@ -67,8 +67,8 @@ func TestServiceFails(t *testing.T) {
 					spans.Add(1)
 				}
 			})
-			_, shop := start(t, nil, programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=endpoint:"+p.URL+"#otlp:"+target+`#service:shop#entry:shop\.Orders\.place#debug:0`,
-				"-cp", dir, "shop.Shop")
+			arguments := "endpoint:" + p.URL + "#otlp:" + target + `#service:shop#entry:shop\.Orders\.place#debug:0`
+			_, shop := start(t, nil, programs[0], jvmtest.Agent(dir, arguments), "-cp", dir, "shop.Shop")
 			want := get(t, shop+"/order")
 			until := func(what string, done func() bool) {
 				t.Helper()
@@ -109,8 +109,9 @@ func TestVariables(t *testing.T) {
 			default:
 			}
 		})
-		_, shop := start(t, nil, program, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=endpoint:"+p.URL+"#otlp:"+target+
-			`#service:shop#entry:shop\.Orders\.place#variables:shop\.(Stock|Payment)\..*`, "-cp", dir, "shop.Shop")
+		arguments := "endpoint:" + p.URL + "#otlp:" + target +
+			`#service:shop#entry:shop\.Orders\.place#variables:shop\.(Stock|Payment)\..*`
+		_, shop := start(t, nil, program, jvmtest.Agent(dir, arguments), "-cp", dir, "shop.Shop")
 		// next returns the next span with the given name and attribute. It fails if an earlier span has such an
 		// attribute that starts with unwanted.
 		next := func(name, key, unwanted string) span {
@@ -135,7 +136,8 @@ func TestVariables(t *testing.T) {
 		}
 		p.enable("shop/shop.Stock.reserve(int)")
 		next("Stock.reserve", "sibyl.tracepoint.id", "Stock.")
-		p.enable("shop/shop.Stock.reserve(int)", "shop/shop.Stock.reserve(int):items", "shop/shop.Payment.charge(long):total")
+		p.enable("shop/shop.Stock.reserve(int)", "shop/shop.Stock.reserve(int):items",
+			"shop/shop.Payment.charge(long):total")
 		if s := next("Stock.reserve", "Stock.reserve.items", ""); s.attributes["Stock.reserve.items"] != int64(3) {
 			t.Errorf("%s: the attributes are %v", program, s.attributes)
 		}

@@ -2,8 +2,9 @@ package jvm_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 )
 
 // BenchmarkProfiler reports the CPU time of a method call without a profile, in a profile, and in a profile of calls
@@ -11,11 +12,13 @@ import (
 func BenchmarkProfiler(b *testing.B) {
 	programs, dir := java(b, "testdata/cost/Cost.java")
 	for i, program := range programs {
-		for _, arm := range []struct{ name, arguments string }{{"without", ""}, {"all", "p:cost\\..*"}, {"calls", "p:cost\\..*#measure:calls"}} {
+		for _, arm := range []struct{ name, arguments string }{
+			{"without", ""}, {"all", "p:cost\\..*"}, {"calls", "p:cost\\..*#measure:calls"},
+		} {
 			b.Run([]string{"default", "25"}[i]+"/"+arm.name, func(b *testing.B) {
 				flags := []string{"-XX:CompileCommand=dontinline,cost.Cost::*", "-XX:CompileCommand=quiet", "-cp", dir}
 				if arm.arguments != "" {
-					flags = append(flags, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"="+arm.arguments)
+					flags = append(flags, jvmtest.Agent(dir, arm.arguments))
 				}
 				_, url := start(b, nil, program, append(flags, "cost.Cost")...)
 				get(b, url) // warm-up: compiles

@@ -53,7 +53,8 @@ func artifact(t testing.TB, coordinates string) string {
 		t.Skipf("Maven is missing: it fetches %s", coordinates)
 	}
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "mvn", "--batch-mode", "--quiet", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
+	out, err := exec.CommandContext(t.Context(), "mvn", "--batch-mode", "--quiet",
+		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
 		"-Dartifact="+coordinates, "-DoutputDirectory="+dir).CombinedOutput()
 	if err != nil {
 		t.Skipf("Maven cannot fetch %s: %v: %s", coordinates, err, out)
@@ -70,10 +71,11 @@ var chainMethods = map[string][]string{
 
 // chainParents holds the labels of the possible parents of each span of a request.
 var chainParents = map[string]string{
-	"front server": "test", "Front.handle": "front server", "Front.ask": "Front.handle", "front client": "Front.ask",
-	"middle server": "front client", "Middle.handle": "middle server", "Middle.left": "Middle.handle", "Middle.right": "Middle.handle",
-	"Middle.ask": "Middle.left Middle.right", "middle client": "Middle.ask",
-	"back server": "middle client", "Back.handle": "back server", "Back.read": "Back.handle", "Back.row": "Back.read",
+	"front server": "test", "Front.handle": "front server", "Front.ask": "Front.handle",
+	"front client": "Front.ask", "middle server": "front client", "Middle.handle": "middle server",
+	"Middle.left": "Middle.handle", "Middle.right": "Middle.handle", "Middle.ask": "Middle.left Middle.right",
+	"middle client": "Middle.ask", "back server": "middle client", "Back.handle": "back server",
+	"Back.read": "Back.handle", "Back.row": "Back.read",
 }
 
 // chainCounts holds the number of spans of a request by label, if it isn't 1.
@@ -102,7 +104,8 @@ func checkTrace(spans []span, root [8]byte) error {
 	}
 	for i := range spans {
 		label, parent := spans[i].label(), byID[spans[i].parent]
-		if parent == "" || !strings.Contains(" "+chainParents[label]+" ", " "+parent+" ") && chainParents[label] != parent {
+		if parent == "" || !strings.Contains(" "+chainParents[label]+" ", " "+parent+" ") &&
+			chainParents[label] != parent {
 			return fmt.Errorf("the parent of %s is %q, want %q", label, parent, chainParents[label])
 		}
 	}
@@ -150,12 +153,16 @@ func (c *traces) add(s span) {
 
 // startChain starts services of testdata/chain with OpenTelemetry's Java agent, the innermost first, and returns the
 // URL of the last one.
-func startChain(t testing.TB, otel, program, dir, target, arguments string, names ...string) (services []*exec.Cmd, url string) {
+func startChain(
+	t testing.TB, otel, program, dir, target, arguments string, names ...string,
+) (services []*exec.Cmd, url string) {
 	t.Helper()
 	for _, name := range names {
 		env := []string{
-			"OTEL_SERVICE_NAME=" + name, "OTEL_EXPORTER_OTLP_ENDPOINT=" + target, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
-			"OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BSP_MAX_QUEUE_SIZE=100000", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=2000",
+			"OTEL_SERVICE_NAME=" + name, "OTEL_EXPORTER_OTLP_ENDPOINT=" + target,
+			"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+			"OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=100",
+			"OTEL_BSP_MAX_QUEUE_SIZE=100000", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=2000",
 			"SIBYL_AGENT=" + arguments, "OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
 		}
 		var s *exec.Cmd
@@ -185,7 +192,8 @@ func TestServices(t *testing.T) {
 	c := &traces{open: make(map[[16]byte][]span)}
 	target := newCollector(t, c.add)
 
-	services, url := startChain(t, otel, program, dir, target, "endpoint:"+p.URL+"#rate:1000000#debug:info", "back", "middle", "front")
+	services, url := startChain(t, otel, program, dir, target, "endpoint:"+p.URL+"#rate:1000000#debug:info", "back",
+		"middle", "front")
 	var ids []string
 	for name, methods := range chainMethods {
 		for _, m := range methods {
@@ -278,7 +286,8 @@ func TestGranularity(t *testing.T) {
 		byTrace[s.trace] = append(byTrace[s.trace], s)
 		mu.Unlock()
 	})
-	_, url := startChain(t, otel, programs[len(programs)-1], dir, target, "endpoint:"+p.URL+"#granularity:trace", "back", "middle")
+	_, url := startChain(t, otel, programs[len(programs)-1], dir, target, "endpoint:"+p.URL+"#granularity:trace",
+		"back", "middle")
 
 	sent := 0
 	// request sends a request, waits for its spans, and compares the labels of the spans and their parents.
@@ -314,10 +323,12 @@ func TestGranularity(t *testing.T) {
 	request(coarse...)
 	p.enable("middle/io.opentelemetry.java-http-client/GET", "middle/chain.Middle.ask()")
 	await(t, "both tracepoints are applied", func() bool { return p.applied() == 2 })
-	request("GET < Middle.ask", "GET < Middle.ask", "Middle.ask < middle server", "Middle.ask < middle server", "back server < GET", "back server < GET", "middle server < test")
+	request("GET < Middle.ask", "GET < Middle.ask", "Middle.ask < middle server", "Middle.ask < middle server",
+		"back server < GET", "back server < GET", "middle server < test")
 	p.enable("middle/chain.Middle.ask()")
 	await(t, "one tracepoint is applied", func() bool { return p.applied() == 1 })
-	request("Middle.ask < middle server", "Middle.ask < middle server", "back server < Middle.ask", "back server < Middle.ask", "middle server < test")
+	request("Middle.ask < middle server", "Middle.ask < middle server", "back server < Middle.ask",
+		"back server < Middle.ask", "middle server < test")
 	p.enable()
 	await(t, "the services have the plan without tracepoints", p.allCurrent)
 	request(coarse...)
@@ -334,7 +345,8 @@ func TestCheckTrace(t *testing.T) {
 	add := func(label string, parent [8]byte) [8]byte {
 		s := span{id: [8]byte{byte(len(spans) + 1)}, parent: parent, name: label, tracepoint: label}
 		if service, kind, found := strings.Cut(label, " "); found {
-			s.service, s.tracepoint, s.kind = service, "", map[string]ptrace.SpanKind{"server": ptrace.SpanKindServer, "client": ptrace.SpanKindClient}[kind]
+			s.service, s.tracepoint = service, ""
+			s.kind = map[string]ptrace.SpanKind{"server": ptrace.SpanKindServer, "client": ptrace.SpanKindClient}[kind]
 		}
 		spans = append(spans, s)
 		return s.id
@@ -342,7 +354,8 @@ func TestCheckTrace(t *testing.T) {
 	ask := add("front client", add("Front.ask", add("Front.handle", add("front server", testSpan))))
 	handle := add("Middle.handle", add("middle server", ask))
 	for _, side := range []string{"Middle.left", "Middle.right"} {
-		add("Back.row", add("Back.read", add("Back.handle", add("back server", add("middle client", add("Middle.ask", add(side, handle)))))))
+		add("Back.row", add("Back.read",
+			add("Back.handle", add("back server", add("middle client", add("Middle.ask", add(side, handle)))))))
 	}
 	if err := checkTrace(spans, testSpan); err != nil || len(spans) != chainSpans {
 		t.Errorf("%d spans: %v", len(spans), err)

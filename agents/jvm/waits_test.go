@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 	"github.com/sibyl-trace/sibyl/agents/kernel"
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
@@ -44,24 +45,30 @@ type call struct {
 func TestWaits(t *testing.T) {
 	otel := otelAgent(t)
 	libraries := []string{
-		artifact(t, "io.opentelemetry:opentelemetry-api:"+otelAPIVersion), artifact(t, "io.opentelemetry:opentelemetry-context:"+otelAPIVersion),
+		artifact(t, "io.opentelemetry:opentelemetry-api:"+otelAPIVersion),
+		artifact(t, "io.opentelemetry:opentelemetry-context:"+otelAPIVersion),
 		artifact(t, "io.opentelemetry:opentelemetry-common:"+otelAPIVersion),
 	}
 	programs, dir := java(t, "testdata/waits/Waits.java", libraries...)
 	path := strings.Join(append([]string{dir}, libraries...), ":")
 	newest := len(programs) - 1
 	run := func(i int) []string {
-		return []string{programs[i], "-javaagent:" + otel, fmt.Sprintf("-Drounds=%d", *rounds), "-cp", path, "waits.Waits"}
+		return []string{
+			programs[i], "-javaagent:" + otel, fmt.Sprintf("-Drounds=%d", *rounds), "-cp", path, "waits.Waits",
+		}
 	}
 	for i := range programs {
 		if i > 0 && !*long { // the newest JVM runs in a container below
 			continue
 		}
-		t.Run([]string{"default", "25"}[i], func(t *testing.T) { checkWaits(t, dir, "endpoint:http://127.0.0.1:1#", i > 0, run(i)...) })
+		t.Run([]string{"default", "25"}[i], func(t *testing.T) {
+			checkWaits(t, dir, "endpoint:http://127.0.0.1:1#", i > 0, run(i)...)
+		})
 	}
 	t.Run("in a container", func(t *testing.T) {
 		contained := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
-		if out, err := exec.CommandContext(t.Context(), contained[0], append(contained[1:], "true")...).CombinedOutput(); err != nil {
+		out, err := exec.CommandContext(t.Context(), contained[0], append(contained[1:], "true")...).CombinedOutput()
+		if err != nil {
 			t.Skipf("unshare: %v: %s", err, out)
 		}
 		checkWaits(t, dir, "", newest > 0, append(contained, run(newest)...)...)
@@ -72,8 +79,10 @@ func TestWaits(t *testing.T) {
 func checkWaits(t *testing.T, dir, arguments string, virtual bool, command ...string) {
 	p := openProbes(t)
 	c, url := start(t, []string{
-		"OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.8",
-		"SIBYL_AGENT=" + arguments + "service:waits#waits:on#d:info", "OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
+		"OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
+		"OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.8",
+		"SIBYL_AGENT=" + arguments + "service:waits#waits:on#d:info",
+		"OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
 	}, command[0], command[1:]...)
 	pid := uint32(c.Process.Pid)
 	if command[0] == "unshare" {
@@ -100,7 +109,8 @@ func checkWaits(t *testing.T, dir, arguments string, virtual bool, command ...st
 		if !slices.ContainsFunc(list, func(c call) bool { return c.Trace != [16]byte{} }) {
 			carried++
 			if ok {
-				t.Errorf("a wait of a thread that carries virtual threads has the span %x %x", joined.Trace, joined.Parent)
+				t.Errorf("a wait of a thread that carries virtual threads has the span %x %x",
+					joined.Trace, joined.Parent)
 			}
 			continue
 		}
@@ -124,7 +134,8 @@ func checkWaits(t *testing.T, dir, arguments string, virtual bool, command ...st
 		}
 	}
 	counts := joiner.Joins()
-	t.Logf("%d calls, %d events: %d with the right span, %d rightly without, %d lack theirs; %d in spans outside of calls; %d of carriers of virtual threads",
+	t.Logf("%d calls, %d events: %d with the right span, %d rightly without, %d lack theirs; "+
+		"%d in spans outside of calls; %d of carriers of virtual threads",
 		len(calls), len(events), right, none, lacking, between, carried)
 	missing := counts.Exact
 	for reason, n := range counts.Missing {
@@ -197,8 +208,8 @@ func TestWaitsWithoutOpenTelemetry(t *testing.T) {
 		sent[fmt.Sprintf("%x %x", s.trace, s.id)] = s.name
 		mu.Unlock()
 	})
-	c, shop := start(t, nil, programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=endpoint:"+plane.URL+"#otlp:"+target+`#service:waits#entry:shop\.Orders\.place#waits:on`,
-		"-cp", dir, "shop.Shop")
+	arguments := "endpoint:" + plane.URL + "#otlp:" + target + `#service:waits#entry:shop\.Orders\.place#waits:on`
+	c, shop := start(t, nil, programs[0], jvmtest.Agent(dir, arguments), "-cp", dir, "shop.Shop")
 	plane.enable("waits/shop.Stock.take(int)", "waits/shop.Payment.charge(long)")
 	await(t, "the tracepoints are applied", func() bool {
 		get(t, shop+"/order")
@@ -234,7 +245,8 @@ func TestWaitsWithoutOpenTelemetry(t *testing.T) {
 		return true
 	})
 	if counts["Orders.place"] < orders-2 || counts["Payment.charge"] < orders-2 || counts["Stock.take"] < 3*(orders-2) {
-		t.Errorf("%v waited in %d orders, each of which waits in place, in charge, and three times in take", counts, orders)
+		t.Errorf("%v waited in %d orders, each of which waits in place, in charge, and three times in take",
+			counts, orders)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/zip"
 	"bytes"
 	"errors"
 	"os"
@@ -122,10 +121,9 @@ func TestWriteJVMAgent(t *testing.T) {
 // TestClassify: classify lists packages with verdict and reasons, names skipped entries, and asks about packages when
 // it isn't sure. The configuration decides before the model.
 func TestClassify(t *testing.T) {
-	pool := classtest.Zip(t, zip.Deflate,
-		map[string][]byte{"com/zaxxer/Pool.class": classtest.Class("com.zaxxer.Pool")})
+	pool := classtest.Zip(t, map[string][]byte{"com/zaxxer/Pool.class": classtest.Class("com.zaxxer.Pool")})
 	jar := filepath.Join(t.TempDir(), "shop.jar")
-	if err := os.WriteFile(jar, classtest.Zip(t, zip.Deflate, map[string][]byte{
+	if err := os.WriteFile(jar, classtest.Zip(t, map[string][]byte{
 		"META-INF/MANIFEST.MF":                 []byte("Start-Class: com.shop.Main\n\n"),
 		"BOOT-INF/classes/com/shop/Main.class": classtest.Class("com.shop.Main"),
 		"BOOT-INF/classes/com/shop/\x1b.class": []byte("no class"),

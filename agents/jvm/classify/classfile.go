@@ -32,7 +32,9 @@ const (
 	tagClass  = 7
 )
 
-var constantSizes = [21]int{3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+var constantSizes = [21]int{
+	3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2,
+}
 
 // ParseClass reads the declaration of a class from its class file. It returns an error if file is truncated or
 // malformed, but ignores bytes after the end of the class.

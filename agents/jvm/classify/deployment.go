@@ -114,6 +114,8 @@ func (s *Source) packages() map[string]int {
 
 // contains reports whether the source contains the class with the given name.
 func (s *Source) contains(class string) bool {
-	_, found := slices.BinarySearchFunc(s.Classes, class, func(c Class, name string) int { return strings.Compare(c.Name, name) })
+	_, found := slices.BinarySearchFunc(s.Classes, class, func(c Class, name string) int {
+		return strings.Compare(c.Name, name)
+	})
 	return found
 }

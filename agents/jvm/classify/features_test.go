@@ -100,9 +100,11 @@ func TestModel(t *testing.T) {
 func TestOwner(t *testing.T) {
 	n, _ := defaults()
 	for name, want := range map[string]string{
-		"": "", "shop": "shop", "shop.cart": "shop", "com.shop.cart": "com.shop", "com": "com", "de.shop.cart": "de.shop",
-		"uk.ac.starlink.table": "uk.ac.starlink", "org.apache.roller.ui": "org.apache.roller", "org.apache": "org.apache",
-		"gnu.trove.map": "gnu.trove", "io.zipkin.server": "io.zipkin", "io.github.shop.a": "io.github.shop",
+		"": "", "shop": "shop", "shop.cart": "shop", "com.shop.cart": "com.shop", "com": "com",
+		"de.shop.cart": "de.shop", "uk.ac.starlink.table": "uk.ac.starlink",
+		"org.apache.roller.ui": "org.apache.roller", "org.apache": "org.apache",
+		"gnu.trove.map": "gnu.trove", "io.zipkin.server": "io.zipkin",
+		"io.github.shop.a": "io.github.shop",
 	} {
 		if got := n.ownerOf(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -112,7 +114,9 @@ func TestOwner(t *testing.T) {
 
 // Rules decide before the model: exclude takes precedence over the other rules, and include decides about all classes.
 func TestRules(t *testing.T) {
-	d := &Deployment{Main: "com.shop.Main", Sources: []Source{{Path: "/shop.jar", Kind: Jar, Classes: []Class{{Name: "com.shop.Dto"}, {Name: "com.shop.Main"}, {Name: "org.lib.A"}}}}}
+	d := &Deployment{Main: "com.shop.Main", Sources: []Source{{Path: "/shop.jar", Kind: Jar, Classes: []Class{
+		{Name: "com.shop.Dto"}, {Name: "com.shop.Main"}, {Name: "org.lib.A"},
+	}}}}
 	for _, c := range []struct{ include, own, exclude, want string }{
 		{"", "", "", "com.shop.Dto com.shop.Main org.lib.A"},
 		{"", "", `.*\.Dto`, "com.shop.Main org.lib.A"},

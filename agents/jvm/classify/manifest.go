@@ -33,7 +33,8 @@ func manifest(data []byte) map[string]string {
 func (s *Source) setManifest(data []byte) {
 	a := manifest(data)
 	s.MainClass = strings.ReplaceAll(first(a["start-class"], a["main-class"]), "/", ".") // JVMs accept both
-	s.Vendor = first(a["implementation-vendor-id"], a["implementation-vendor"], a["bundle-vendor"], a["specification-vendor"])
+	s.Vendor = first(a["implementation-vendor-id"], a["implementation-vendor"], a["bundle-vendor"],
+		a["specification-vendor"])
 	s.Version = first(a["implementation-version"], a["bundle-version"], a["specification-version"])
 }
 

@@ -50,11 +50,13 @@ func ParseModel(text string) (Model, error) {
 // String returns the model as text that ParseModel and the Java agent read, with numbers rounded to three decimals.
 func (m Model) String() string {
 	var b strings.Builder
-	b.WriteString("# Log-odds that a class is the application's own, by value of each feature. Written by make classify-set.\n")
+	b.WriteString("# Log-odds that a class is the application's own, by value of each feature. " +
+		"Written by make classify-set.\n")
 	fmt.Fprintf(&b, "%.3f\tbias\n%.3f\tband\n", m.Bias, m.Band)
 	var lines []string
 	for f, w := range m.Weights {
-		lines = append(lines, fmt.Sprintf("%02d %s\t%.3f\t%s\t%s", slices.Index(featureNames, f.Name), f.Value, w, f.Name, f.Value))
+		lines = append(lines,
+			fmt.Sprintf("%02d %s\t%.3f\t%s\t%s", slices.Index(featureNames, f.Name), f.Value, w, f.Name, f.Value))
 	}
 	slices.Sort(lines)
 	for _, l := range lines {

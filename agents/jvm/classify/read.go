@@ -148,7 +148,8 @@ func (r *input) archive(path string, z *zip.Reader) (*tree, error) {
 	t := &tree{path: filepath.ToSlash(path), archive: true, entries: make([]entry, 0, len(z.File))}
 	for _, f := range z.File {
 		if !strings.HasSuffix(f.Name, "/") {
-			t.entries = append(t.entries, entry{name: f.Name, size: int64(min(f.UncompressedSize64, 1<<62)), open: f.Open, zip: f})
+			t.entries = append(t.entries,
+				entry{name: f.Name, size: int64(min(f.UncompressedSize64, 1<<62)), open: f.Open, zip: f})
 		}
 	}
 	return t, nil
@@ -173,7 +174,9 @@ func (r *input) folder(root string) (*tree, error) {
 		if err != nil {
 			return err
 		}
-		t.entries = append(t.entries, entry{name: filepath.ToSlash(name), size: info.Size(), open: func() (io.ReadCloser, error) { return os.Open(p) }})
+		t.entries = append(t.entries, entry{
+			name: filepath.ToSlash(name), size: info.Size(), open: func() (io.ReadCloser, error) { return os.Open(p) },
+		})
 		return nil
 	})
 	return t, err
@@ -314,7 +317,8 @@ func (r *input) source(d *Deployment, t *tree, kind Kind, prefix string) error {
 	seen := make(map[string]bool)
 	for _, e := range t.entries {
 		name, ok := strings.CutPrefix(e.name, prefix)
-		if !ok || !isClass(name) || prefix == "" && (strings.HasPrefix(name, "BOOT-INF/") || strings.HasPrefix(name, "WEB-INF/")) {
+		if !ok || !isClass(name) || prefix == "" &&
+			(strings.HasPrefix(name, "BOOT-INF/") || strings.HasPrefix(name, "WEB-INF/")) {
 			continue
 		}
 		if seen[name] {
@@ -342,7 +346,8 @@ func (r *input) source(d *Deployment, t *tree, kind Kind, prefix string) error {
 // isClass reports whether a JVM could load a class from the entry name. Module descriptors are excluded, as are entries
 // in META-INF, because META-INF/versions repeats other classes.
 func isClass(name string) bool {
-	return strings.HasSuffix(name, ".class") && !strings.HasPrefix(name, "META-INF/") && !strings.HasSuffix(name, "module-info.class")
+	return strings.HasSuffix(name, ".class") && !strings.HasPrefix(name, "META-INF/") &&
+		!strings.HasSuffix(name, "module-info.class")
 }
 
 func (r *input) class(e entry, name string) (Class, error) {
@@ -366,7 +371,8 @@ func (r *input) metadata(s *Source, t *tree, prefix string) error {
 	for _, e := range t.entries {
 		name, ok := strings.CutPrefix(e.name, prefix)
 		isManifest := strings.EqualFold(name, "META-INF/MANIFEST.MF")
-		isCoordinates := strings.HasPrefix(name, "META-INF/maven/") && strings.HasSuffix(name, "/pom.properties") && len(s.Coordinates) < maxCoordinates
+		isCoordinates := strings.HasPrefix(name, "META-INF/maven/") && strings.HasSuffix(name, "/pom.properties") &&
+			len(s.Coordinates) < maxCoordinates
 		if !ok || !isManifest && !isCoordinates {
 			continue
 		}

@@ -39,10 +39,17 @@ func Compile(t testing.TB, source string, libraries ...string) (programs []strin
 	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", strings.Join(append(libraries, unpack(t, dir)), ":"), "-d", dir, source).CombinedOutput(); err != nil {
+	path := strings.Join(append(libraries, unpack(t, dir)), ":")
+	out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", path, "-d", dir, source).CombinedOutput()
+	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return append([]string{"java"}, found...), dir
+}
+
+// Agent returns the option that starts a JVM with the agent in dir.
+func Agent(dir, arguments string) string {
+	return "-javaagent:" + filepath.Join(dir, "sibyl-agent.jar") + "=" + arguments
 }
 
 // unpack writes the classes that only the agent sees into a folder in dir, and returns the folder. It is for programs

@@ -24,14 +24,14 @@ func Class(name string) []byte {
 	return append(b, make([]byte, 8)...)
 }
 
-// Zip returns an archive of files, compressed with method except for jars, which are stored. Names that end with a
+// Zip returns an archive of files, compressed except for jars, which are stored. Names that end with a
 // slash are folders.
-func Zip(t testing.TB, method uint16, files map[string][]byte) []byte {
+func Zip(t testing.TB, files map[string][]byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		h := &zip.FileHeader{Name: name, Method: method}
+		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
 		if strings.HasSuffix(name, ".jar") {
 			h.Method = zip.Store // as Spring Boot does
 		}
