@@ -82,7 +82,13 @@ func Connect(ctx context.Context, opts ...Option) (*Agent, error) {
 // Connect is like [Connect] for the tracepoints of r. It returns an error if r has another agent that is not closed and
 // whose context is not done.
 func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) {
-	o := options{id: rand.Text(), resource: make(map[string]string), client: http.DefaultClient, logger: slog.New(slog.DiscardHandler), explore: true}
+	o := options{
+		id:       rand.Text(),
+		resource: make(map[string]string),
+		client:   http.DefaultClient,
+		logger:   slog.New(slog.DiscardHandler),
+		explore:  true,
+	}
 	if name := r.serviceName(); name != UnknownService {
 		o.resource["service.name"] = name
 	}
@@ -112,8 +118,16 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 
 func (r *Registry) exchangeSettings(o *options) exchange.Settings {
 	s := exchange.Settings{
-		Endpoint: o.endpoint, Token: o.token, ID: o.id, Resource: o.resource, Changed: r.changed, Client: o.client, Logger: o.logger,
-		Capabilities: []protocol.Capability{protocol.CanSpan, protocol.CanVariable, protocol.CanRate, protocol.CanFilter},
+		Endpoint: o.endpoint,
+		Token:    o.token,
+		ID:       o.id,
+		Resource: o.resource,
+		Changed:  r.changed,
+		Client:   o.client,
+		Logger:   o.logger,
+		Capabilities: []protocol.Capability{
+			protocol.CanSpan, protocol.CanVariable, protocol.CanRate, protocol.CanFilter,
+		},
 	}
 	if o.explore {
 		s.Capabilities = append(s.Capabilities, protocol.CanExplore)

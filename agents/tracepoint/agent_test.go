@@ -37,8 +37,11 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	return &server{
-		t: t, changed: make(chan struct{}), agents: make(map[string]protocol.Registration), pages: make(map[string]map[int][]protocol.Tracepoint),
-		plan: hashed(planOf(0)),
+		t:       t,
+		changed: make(chan struct{}),
+		agents:  make(map[string]protocol.Registration),
+		pages:   make(map[string]map[int][]protocol.Tracepoint),
+		plan:    hashed(planOf(0)),
 	}
 }
 
@@ -192,7 +195,8 @@ func (s *server) poll(w http.ResponseWriter, r *http.Request) bool {
 func (s *server) connect(t *testing.T, r *tracepoint.Registry, options ...tracepoint.Option) *tracepoint.Agent {
 	t.Helper()
 	a, err := r.Connect(t.Context(), append([]tracepoint.Option{
-		tracepoint.WithEndpoint("http://sibyl"), tracepoint.WithID("one"), tracepoint.WithToken("secret"), tracepoint.WithHTTPClient(&http.Client{Transport: s}),
+		tracepoint.WithEndpoint("http://sibyl"), tracepoint.WithID("one"), tracepoint.WithToken("secret"),
+		tracepoint.WithHTTPClient(&http.Client{Transport: s}),
 	}, options...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -382,7 +386,8 @@ func TestOneAgent(t *testing.T) {
 		shop.Span("work")
 		s.publish(planOf(1, "shop/work"))
 		a := s.connect(t, shop)
-		if b, err := shop.Connect(t.Context(), tracepoint.WithEndpoint("http://sibyl")); b != nil || err == nil || !strings.Contains(err.Error(), "already") {
+		if b, err := shop.Connect(t.Context(), tracepoint.WithEndpoint("http://sibyl")); b != nil || err == nil ||
+			!strings.Contains(err.Error(), "already") {
 			t.Errorf("second Connect: error %v", err)
 		}
 		time.Sleep(time.Second)
@@ -406,7 +411,9 @@ func TestConnectErrors(t *testing.T) {
 		{"no endpoint", nil},
 		{"must be a URL like http", []tracepoint.Option{tracepoint.WithEndpoint("sibyl:8321")}},
 		{"service.name", []tracepoint.Option{tracepoint.WithEndpoint("http://sibyl")}},
-		{"id", []tracepoint.Option{tracepoint.WithEndpoint("http://sibyl"), tracepoint.WithService("shop"), tracepoint.WithID("a\nb")}},
+		{"id", []tracepoint.Option{
+			tracepoint.WithEndpoint("http://sibyl"), tracepoint.WithService("shop"), tracepoint.WithID("a\nb"),
+		}},
 	} {
 		a, err := tracepoint.NewRegistry(tracepoint.UnknownService).Connect(context.Background(), c.options...)
 		if a != nil || err == nil || !strings.Contains(err.Error(), c.want) {

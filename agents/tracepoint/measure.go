@@ -98,12 +98,17 @@ func (r *Registry) Outcomes() []protocol.Outcome {
 		}
 		delete(planned, id)
 		list = append(list, protocol.Outcome{
-			ID: id, State: protocol.Applied, Hits: p.hits.Load(), Drops: p.drops.Load(),
-			Nanos: mean(&p.measured.nanos, &p.measured.timed), Bytes: min(mean(&p.measured.bytes, &p.measured.sized), protocol.MaxHitBytes),
+			ID:    id,
+			State: protocol.Applied,
+			Hits:  p.hits.Load(),
+			Drops: p.drops.Load(),
+			Nanos: mean(&p.measured.nanos, &p.measured.timed),
+			Bytes: min(mean(&p.measured.bytes, &p.measured.sized), protocol.MaxHitBytes),
 		})
 	}
 	for id := range planned {
-		list = append(list, protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "the process has no such tracepoint"})
+		list = append(list,
+			protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "the process has no such tracepoint"})
 	}
 	slices.SortFunc(list, func(a, b protocol.Outcome) int { return cmp.Compare(a.ID, b.ID) })
 	return list[:min(len(list), protocol.MaxOutcomes)]

@@ -97,7 +97,9 @@ type tracer struct {
 }
 
 // Start implements [trace.Tracer]. The span may be disabled.
-func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t *tracer) Start(
+	ctx context.Context, name string, options ...trace.SpanStartOption,
+) (context.Context, trace.Span) {
 	if ctx == nil {
 		ctx = context.Background() //nolint:forbidigo // as OpenTelemetry's own tracers do
 	}
@@ -126,7 +128,9 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 }
 
 // startBaseline starts a span that is always enabled. The point is nil if the span's name can't be a tracepoint.
-func (t *tracer) startBaseline(ctx context.Context, point *Point, name string, options []trace.SpanStartOption, p *parentInfo) (context.Context, trace.Span) {
+func (t *tracer) startBaseline(
+	ctx context.Context, point *Point, name string, options []trace.SpanStartOption, p *parentInfo,
+) (context.Context, trace.Span) {
 	p.request = p.request.withOwner(point)
 	s := startSpan(ctx, t.inner, name, options, p)
 	if point != nil {
@@ -137,7 +141,9 @@ func (t *tracer) startBaseline(ctx context.Context, point *Point, name string, o
 
 // startRoot starts the first span of a trace. It decides about the request after the start, which generates the trace
 // ID. The point may be nil.
-func (t *tracer) startRoot(ctx context.Context, point *Point, options []trace.SpanStartOption, e *entrySpan) (context.Context, trace.Span) {
+func (t *tracer) startRoot(
+	ctx context.Context, point *Point, options []trace.SpanStartOption, e *entrySpan,
+) (context.Context, trace.Span) {
 	s := &span{provider: t.provider}
 	s.Context, s.Span = t.inner.Start(ctx, e.name, options...)
 	s.request = t.provider.registry.decide(s.Span.SpanContext().TraceID(), e)

@@ -39,6 +39,7 @@ func mapContext(payload []byte) []byte {
 		_ = syscall.Munmap(memory) // otherwise a child would publish it, too
 		return nil
 	}
-	fillContext(memory, payload, uint64(uintptr(unsafe.Pointer(&memory[0]))), uint64(time.Now().UnixNano())) //nolint:gosec // after 1970
+	now := uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+	fillContext(memory, payload, uint64(uintptr(unsafe.Pointer(&memory[0]))), now)
 	return memory
 }

@@ -19,7 +19,8 @@ func TestFillContext(t *testing.T) {
 	fillContext(memory, payload, 1<<20, 7)
 	n := binary.NativeEndian
 	if string(memory[:8]) != contextName || n.Uint32(memory[8:]) != 2 || int(n.Uint32(memory[12:])) != len(payload) ||
-		n.Uint64(memory[16:]) != 7 || n.Uint64(memory[24:]) != 1<<20+headerSize || !bytes.Equal(memory[headerSize:][:len(payload)], payload) {
+		n.Uint64(memory[16:]) != 7 || n.Uint64(memory[24:]) != 1<<20+headerSize ||
+		!bytes.Equal(memory[headerSize:][:len(payload)], payload) {
 		t.Errorf("%q", memory[:headerSize+len(payload)])
 	}
 }

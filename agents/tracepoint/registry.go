@@ -48,7 +48,11 @@ var Default = NewRegistry(UnknownService)
 // NewRegistry returns an empty registry for the service with the given name.
 func NewRegistry(service string) *Registry {
 	r := &Registry{
-		changed: make(chan struct{}, 1), service: service, points: make(map[pointKey]*Point), byID: make(map[string]*Point), explore: true,
+		changed: make(chan struct{}, 1),
+		service: service,
+		points:  make(map[pointKey]*Point),
+		byID:    make(map[string]*Point),
+		explore: true,
 	}
 	r.state.Store(new(state))
 	return r
@@ -166,9 +170,16 @@ const maxName = 128
 // point returns the tracepoint with the given key, and registers it if necessary.
 func (r *Registry) point(key pointKey, options []PointOption) *Point {
 	if !validText(key.name, maxName) {
-		panic(fmt.Sprintf("tracepoint: name %q does not consist of 1 to %d bytes of printable characters", key.name, maxName))
+		panic(fmt.Sprintf("tracepoint: name %q does not consist of 1 to %d bytes of printable characters",
+			key.name, maxName))
 	}
-	info := protocol.Tracepoint{Kind: key.kind, Operation: key.name, Scope: Scope, CostNanos: spanNanos, Bytes: estimateSpanBytes(key.name)}
+	info := protocol.Tracepoint{
+		Kind:      key.kind,
+		Operation: key.name,
+		Scope:     Scope,
+		CostNanos: spanNanos,
+		Bytes:     estimateSpanBytes(key.name),
+	}
 	if key.kind == protocol.VariablePoint {
 		info.CostNanos, info.Bytes = variableNanos, variableBytes
 	} else {

@@ -18,13 +18,18 @@ func planOf(version int64, ids ...string) *protocol.Plan {
 	for i, id := range ids {
 		list[i] = protocol.Enabled{ID: id, Rate: 1}
 	}
-	return &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: 60, Arms: []protocol.Arm{{Name: "a", Share: 1, Tracepoints: list}}}
+	arm := protocol.Arm{Name: "a", Share: 1, Tracepoints: list}
+	return &protocol.Plan{
+		Protocol: protocol.Version, Version: version, LeaseSeconds: 60, Arms: []protocol.Arm{arm},
+	}
 }
 
 // enabled reports whether the tracepoint is enabled for a request that enters the service.
 func enabled(t *testing.T, p *tracepoint.Point) bool {
 	t.Helper()
-	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true})
+	sc := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true,
+	})
 	ctx := trace.ContextWithRemoteSpanContext(t.Context(), sc)
 	started, end := p.Start(ctx)
 	end()
@@ -65,7 +70,8 @@ func TestApply(t *testing.T) {
 // TestCatalogue checks that the catalogue lists every tracepoint once, with its hints and a unique ID.
 func TestCatalogue(t *testing.T) {
 	r := tracepoint.NewRegistry(tracepoint.UnknownService)
-	order := r.Span("order", tracepoint.WithOwner("GET /order", trace.SpanKindServer), tracepoint.WithCode("shop.Order"))
+	order := r.Span("order", tracepoint.WithOwner("GET /order", trace.SpanKindServer),
+		tracepoint.WithCode("shop.Order"))
 	r.Span("price", tracepoint.WithParent(order))
 	r.Int("price", tracepoint.WithParent(order))
 	if r.Span("order") != order {
@@ -74,9 +80,13 @@ func TestCatalogue(t *testing.T) {
 	r.SetService("shop")
 	var got []string
 	for _, tp := range r.Catalogue() {
-		got = append(got, strings.Join([]string{tp.ID, string(tp.Kind), tp.Operation, tp.Parent, tp.Owner, string(tp.OwnerKind), tp.Code}, "|"))
+		fields := []string{tp.ID, string(tp.Kind), tp.Operation, tp.Parent, tp.Owner, string(tp.OwnerKind), tp.Code}
+		got = append(got, strings.Join(fields, "|"))
 	}
-	want := []string{"shop/order|span|order||GET /order|server|shop.Order", "shop/price|span|price|shop/order|||", "shop/price#2|variable|price|shop/order|||"}
+	want := []string{
+		"shop/order|span|order||GET /order|server|shop.Order", "shop/price|span|price|shop/order|||",
+		"shop/price#2|variable|price|shop/order|||",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("catalogue %q, want %q", got, want)
 	}

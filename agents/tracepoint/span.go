@@ -122,7 +122,8 @@ func (s *span) end(recovered any, options []trace.SpanEndOption) {
 // recordPanic records a panic with the same event as the SDK would.
 func (s *span) recordPanic(recovered any, options []trace.SpanEndOption) {
 	attributes := []attribute.KeyValue{
-		attribute.String("exception.type", fmt.Sprintf("%T", recovered)), attribute.String("exception.message", fmt.Sprint(recovered)),
+		attribute.String("exception.type", fmt.Sprintf("%T", recovered)),
+		attribute.String("exception.message", fmt.Sprint(recovered)),
 	}
 	if c := trace.NewSpanEndConfig(options...); c.StackTrace() {
 		attributes = append(attributes, attribute.String("exception.stacktrace", string(debug.Stack())))
@@ -177,7 +178,7 @@ type parentInfo struct {
 	span     trace.Span // nearest enabled span
 	request  *request   // nil if unknown, because the parent is not a span of this registry
 	provider *provider  // nil if not from this registry
-	local    bool       // span belongs to this registry, so that the new span is not the first of the request in this service
+	local    bool       // span belongs to this registry: the new span is not the request's first in this service
 	sampled  bool       // whether the request is sampled; true if unknown
 }
 
@@ -241,7 +242,8 @@ func (p *Point) start(ctx context.Context) (context.Context, func()) {
 
 // startEnabled starts a span of p, which is enabled by a, and counts the hit.
 func (p *Point) startEnabled(
-	ctx context.Context, tracer trace.Tracer, name string, options []trace.SpanStartOption, parent *parentInfo, a *activation,
+	ctx context.Context, tracer trace.Tracer,
+	name string, options []trace.SpanStartOption, parent *parentInfo, a *activation,
 ) *span {
 	var start time.Time
 	n := p.hits.Add(1)
@@ -262,7 +264,9 @@ func (p *Point) startEnabled(
 }
 
 // startSpan starts an enabled span. The parent's request must be set.
-func startSpan(ctx context.Context, tracer trace.Tracer, name string, options []trace.SpanStartOption, parent *parentInfo) *span {
+func startSpan(
+	ctx context.Context, tracer trace.Tracer, name string, options []trace.SpanStartOption, parent *parentInfo,
+) *span {
 	s := &span{provider: parent.provider, request: parent.request, sampled: parent.sampled}
 	s.Context, s.Span = tracer.Start(ctx, name, options...)
 	if !parent.local {
@@ -287,7 +291,8 @@ func (s *span) ensureExtra() *extra {
 func (s *span) enterService() {
 	q := s.request
 	if q.arm != nil {
-		s.Span.SetAttributes(attribute.Int64(protocol.KeyPlan, q.version), attribute.String(protocol.KeyArm, q.arm.name))
+		s.Span.SetAttributes(attribute.Int64(protocol.KeyPlan, q.version),
+			attribute.String(protocol.KeyArm, q.arm.name))
 	} else {
 		s.Span.SetAttributes(attribute.Int64(protocol.KeyPlan, q.version))
 	}

@@ -78,8 +78,12 @@ func New(s Settings, tracepoints Tracepoints) (*Agent, error) {
 		return nil, fmt.Errorf("connect to Sibyl: %w", err)
 	}
 	return &Agent{
-		tracepoints: tracepoints, changed: s.Changed, due: s.Due, client: c, logger: cmp.Or(s.Logger, slog.New(slog.DiscardHandler)),
-		statusDue: make(chan struct{}, 1),
+		tracepoints: tracepoints,
+		changed:     s.Changed,
+		due:         s.Due,
+		client:      c,
+		logger:      cmp.Or(s.Logger, slog.New(slog.DiscardHandler)),
+		statusDue:   make(chan struct{}, 1),
 	}, nil
 }
 
@@ -232,7 +236,8 @@ func (a *Agent) waitToRetry(ctx context.Context, s *pollState, cause error) {
 	}
 	s.failing = true
 	d := s.backoff.NextBackOff()
-	if refused, ok := errors.AsType[*responseError](cause); ok && !errors.Is(cause, errIDConflict) { // the new ID can register at once
+	refused, ok := errors.AsType[*responseError](cause)
+	if ok && !errors.Is(cause, errIDConflict) { // the new ID can register at once
 		d = max(d, refused.retryAfter)
 	}
 	if s.hash != "" {

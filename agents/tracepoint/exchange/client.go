@@ -83,7 +83,8 @@ func newClient(s *Settings) (*client, error) {
 	case !validText(s.ID, protocol.MaxText/2):
 		return nil, fmt.Errorf("id %q: must consist of 1 to %d bytes of printable characters", s.ID, protocol.MaxText/2)
 	case !validText(s.Resource["service.name"], protocol.MaxText/2):
-		return nil, fmt.Errorf("service.name %q: must be set, to 1 to %d bytes of printable characters", s.Resource["service.name"], protocol.MaxText/2)
+		return nil, fmt.Errorf("service.name %q: must be set, to 1 to %d bytes of printable characters",
+			s.Resource["service.name"], protocol.MaxText/2)
 	}
 	resource := make(map[string]string, len(s.Resource))
 	for k, v := range s.Resource { // a registration can't hold everything
@@ -92,8 +93,14 @@ func newClient(s *Settings) (*client, error) {
 		}
 	}
 	return &client{
-		base: u.JoinPath(protocol.Path).String(), token: s.Token, http: cmp.Or(s.Client, http.DefaultClient), session: rand.Text(),
-		resource: resource, capabilities: s.Capabilities, preferredID: s.ID, id: s.ID,
+		base:         u.JoinPath(protocol.Path).String(),
+		token:        s.Token,
+		http:         cmp.Or(s.Client, http.DefaultClient),
+		session:      rand.Text(),
+		resource:     resource,
+		capabilities: s.Capabilities,
+		preferredID:  s.ID,
+		id:           s.ID,
 	}, nil
 }
 
@@ -200,7 +207,8 @@ func (c *client) plan(ctx context.Context, hash string, wait time.Duration) (*pr
 	ctx, cancel := context.WithTimeout(ctx, wait+requestTimeout)
 	defer cancel()
 	query := url.Values{"wait": {wait.String()}, "session": {c.session}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(protocol.PlanPath)+"?"+query.Encode(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		c.url(protocol.PlanPath)+"?"+query.Encode(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}

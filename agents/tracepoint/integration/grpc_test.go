@@ -20,7 +20,9 @@ type healthServer struct {
 	point *tracepoint.Point
 }
 
-func (h *healthServer) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (h *healthServer) Check(
+	ctx context.Context, _ *grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
 	run(ctx, h.point)
 	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
@@ -32,14 +34,19 @@ func TestGRPC(t *testing.T) {
 	inCart := cart.Span("price")
 
 	listener := bufconn.Listen(1 << 16)
-	server := grpc.NewServer(grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(cart.provider), otelgrpc.WithPropagators(propagator))))
+	handler := otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(cart.provider),
+		otelgrpc.WithPropagators(propagator))
+	server := grpc.NewServer(grpc.StatsHandler(handler))
 	grpc_health_v1.RegisterHealthServer(server, &healthServer{point: inCart})
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
 	conn, err := grpc.NewClient("passthrough:///cart",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(shop.provider), otelgrpc.WithPropagators(propagator))))
+		grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(shop.provider),
+			otelgrpc.WithPropagators(propagator))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,9 @@ func TestHTTP(t *testing.T) {
 		run(r.Context(), inCart)
 	}), "cart", otelhttp.WithTracerProvider(cart.provider), otelhttp.WithPropagators(propagator)))
 	defer server.Close()
-	client := &http.Client{Transport: otelhttp.NewTransport(http.DefaultTransport, otelhttp.WithPropagators(propagator))}
+	client := &http.Client{
+		Transport: otelhttp.NewTransport(http.DefaultTransport, otelhttp.WithPropagators(propagator)),
+	}
 
 	front := otelhttp.NewHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		ctx, end := inShop.Start(r.Context())
@@ -33,7 +35,8 @@ func TestHTTP(t *testing.T) {
 		get(ctx, t, client, server.URL)
 	}), "shop", otelhttp.WithTracerProvider(shop.provider), otelhttp.WithPropagators(propagator))
 	request := func() {
-		front.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+		front.ServeHTTP(httptest.NewRecorder(),
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 		waitForSpans(t, cart, 1)
 	}
 

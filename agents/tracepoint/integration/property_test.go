@@ -61,7 +61,8 @@ func drawPlan(t *rapid.T, version int64) *protocol.Plan {
 	p := &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: 60}
 	share := 1.
 	for _, name := range []string{"a", "b", protocol.ExploreArm} {
-		a := protocol.Arm{Name: name, Share: share * rapid.Float64Range(0, 1).Draw(t, "share"), Everything: name == protocol.ExploreArm}
+		part := rapid.Float64Range(0, 1).Draw(t, "share")
+		a := protocol.Arm{Name: name, Share: share * part, Everything: name == protocol.ExploreArm}
 		share -= a.Share
 		for service := range programServices {
 			for i := range programPoints {

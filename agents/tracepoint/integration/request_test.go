@@ -26,7 +26,9 @@ func TestFiltersAndRates(t *testing.T) {
 	shop, cart := newService("shop"), newService("cart")
 	for _, s := range []*service{shop, cart} {
 		p := planOf(1)
-		p.Filters = []protocol.Filter{{Operation: "GET /big", Service: "shop"}, {Attributes: map[string]string{"tenant": "7"}}}
+		p.Filters = []protocol.Filter{
+			{Operation: "GET /big", Service: "shop"}, {Attributes: map[string]string{"tenant": "7"}},
+		}
 		for _, name := range []string{"cart", "shop"} {
 			p.Arms[0].Tracepoints = append(
 				p.Arms[0].Tracepoints,
@@ -135,7 +137,9 @@ func TestFirstSpanIsDisabled(t *testing.T) {
 	s := newService("shop")
 	native := s.Span("native")
 	s.apply(t, planOf(1, native.ID()))
-	remote := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true})
+	remote := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true,
+	})
 	ctx, span := s.provider.Tracer("lib").Start(trace.ContextWithRemoteSpanContext(t.Context(), remote), "disabled")
 	if got := trace.SpanContextFromContext(ctx).TraceState().Get(protocol.TraceStateKey); got != "1-a" {
 		t.Errorf("tracestate %q, want 1-a", got)
@@ -196,7 +200,8 @@ func TestNewRoot(t *testing.T) {
 // TestBaseline checks that WithBaseline replaces the kinds of spans that are always enabled.
 func TestBaseline(t *testing.T) {
 	s := newService("shop")
-	tracer := s.Provider(sdk.NewTracerProvider(sdk.WithSpanProcessor(s.record)), tracepoint.WithBaseline(trace.SpanKindClient)).Tracer("lib")
+	tracer := s.Provider(sdk.NewTracerProvider(sdk.WithSpanProcessor(s.record)),
+		tracepoint.WithBaseline(trace.SpanKindClient)).Tracer("lib")
 	ctx, entry := tracer.Start(t.Context(), "entry")
 	ctx, client := tracer.Start(ctx, "call", trace.WithSpanKind(trace.SpanKindClient))
 	_, server := tracer.Start(ctx, "serve", trace.WithSpanKind(trace.SpanKindServer))
@@ -269,7 +274,9 @@ func TestOwners(t *testing.T) {
 	expect("a nested baseline span", known)
 
 	// The owner is unknown below a remote span.
-	remote := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true})
+	remote := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true,
+	})
 	runSpans(trace.ContextWithRemoteSpanContext(t.Context(), remote), "deep")
 	known["deep"] = "|"
 	expect("below a remote span", known)
@@ -350,7 +357,8 @@ func TestPanic(t *testing.T) {
 	}
 	for _, span := range spans {
 		events := span.Events()
-		if len(events) != 1 || events[0].Name != "exception" || !slices.Contains(events[0].Attributes, attribute.String("exception.message", "broken")) {
+		message := attribute.String("exception.message", "broken")
+		if len(events) != 1 || events[0].Name != "exception" || !slices.Contains(events[0].Attributes, message) {
 			t.Errorf("%s has events %v", span.Name(), events)
 		}
 	}

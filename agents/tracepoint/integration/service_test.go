@@ -38,8 +38,11 @@ func (s *service) apply(t testing.TB, p *protocol.Plan) {
 }
 
 // enter starts the server span of a request.
-func (s *service) enter(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, trace.Span) {
-	return s.provider.Tracer("entry").Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
+func (s *service) enter(
+	ctx context.Context, name string, attributes ...attribute.KeyValue,
+) (context.Context, trace.Span) {
+	return s.provider.Tracer("entry").Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attributes...))
 }
 
 // ids returns the IDs of the tracepoints that plans can enable.
@@ -55,7 +58,10 @@ func (s *service) ids() []string {
 
 // planOf returns a plan that enables the given tracepoints for all requests.
 func planOf(version int64, ids ...string) *protocol.Plan {
-	return &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: 60, Arms: []protocol.Arm{{Name: "a", Share: 1, Tracepoints: enabled(ids...)}}}
+	arm := protocol.Arm{Name: "a", Share: 1, Tracepoints: enabled(ids...)}
+	return &protocol.Plan{
+		Protocol: protocol.Version, Version: version, LeaseSeconds: 60, Arms: []protocol.Arm{arm},
+	}
 }
 
 func enabled(ids ...string) []protocol.Enabled {

@@ -69,7 +69,8 @@ func TestDisabledIsFree(t *testing.T) {
 		t.Error("a disabled tracepoint changes the context")
 	}
 	type key struct{}
-	wrapped, number, share, large := context.WithValue(ctx, key{}, "x"), s.Int("number"), s.Float("share"), s.Bool("large")
+	wrapped := context.WithValue(ctx, key{}, "x")
+	number, share, large := s.Int("number"), s.Float("share"), s.Bool("large")
 	n := 1000.0
 	if n := testing.AllocsPerRun(100, func() {
 		n++
@@ -128,7 +129,10 @@ func TestProvider(t *testing.T) {
 	for _, tp := range s.Catalogue() {
 		ids = append(ids, fmt.Sprint(tp.ID, " ", tp.SpanKind, " ", tp.Baseline))
 	}
-	want := []string{"shop/baseline/entry/GET / server true", "shop/lib/call client false", "shop/lib/query internal false", "shop/native internal false"}
+	want := []string{
+		"shop/baseline/entry/GET / server true", "shop/lib/call client false",
+		"shop/lib/query internal false", "shop/native internal false",
+	}
 	if !slices.Equal(ids, want) {
 		t.Errorf("catalogue %q, want %q", ids, want)
 	}

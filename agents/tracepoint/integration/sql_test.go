@@ -49,7 +49,8 @@ func TestSQL(t *testing.T) {
 		GET / kind=internal plan=0
 		`, "kind")
 
-	query := shop.ids()[slices.IndexFunc(shop.ids(), func(id string) bool { return strings.HasSuffix(id, "/sql.conn.query") })]
+	isQuery := func(id string) bool { return strings.HasSuffix(id, "/sql.conn.query") }
+	query := shop.ids()[slices.IndexFunc(shop.ids(), isQuery)]
 	shop.apply(t, planOf(1, query))
 	request()
 	shop.expect(t, `

@@ -57,7 +57,9 @@ func TestTogglingUnderLoad(t *testing.T) {
 	}
 	load.Wait()
 
-	c := checker{t: t, spans: make(map[trace.SpanID]sdk.ReadOnlySpan), entries: make(map[trace.TraceID]sdk.ReadOnlySpan)}
+	c := checker{
+		t: t, spans: make(map[trace.SpanID]sdk.ReadOnlySpan), entries: make(map[trace.TraceID]sdk.ReadOnlySpan),
+	}
 	c.add(shop)
 	c.add(cart)
 	if n := len(c.entries); n != toggles*requestsPerPlan {
@@ -188,7 +190,8 @@ func (c *checker) checkEnabled(s sdk.ReadOnlySpan) {
 		c.t.Errorf("%s is enabled in a request of plan %d", id, version)
 		return
 	}
-	if !slices.ContainsFunc(togglePlan(version).Arms[0].Tracepoints, func(e protocol.Enabled) bool { return e.ID == id }) {
+	is := func(e protocol.Enabled) bool { return e.ID == id }
+	if !slices.ContainsFunc(togglePlan(version).Arms[0].Tracepoints, is) {
 		c.t.Errorf("%s is enabled in a request of plan %d", id, version)
 	}
 }

@@ -46,10 +46,11 @@ type Tracepoint struct {
 	Layer     Layer    `json:"layer"`
 	Kind      Kind     `json:"kind"`
 	Service   string   `json:"service"`
-	Scope     string   `json:"scope,omitempty"`       // instrumentation scope
-	Operation string   `json:"operation"`             // name of its spans, or key of a variable's attribute
-	SpanKind  SpanKind `json:"span_kind,omitempty"`   // kind of its spans
-	Code      string   `json:"code,omitempty"`        // location in the source, for display: a function, or a file and a line
+	Scope     string   `json:"scope,omitempty"`     // instrumentation scope
+	Operation string   `json:"operation"`           // name of its spans, or key of a variable's attribute
+	SpanKind  SpanKind `json:"span_kind,omitempty"` // kind of its spans
+	// Code is the place in the source, for display: a function, or a file and a line.
+	Code      string   `json:"code,omitempty"`
 	Parent    string   `json:"parent_hint,omitempty"` // ID of the tracepoint that calls it
 	Owner     string   `json:"owner_hint,omitempty"`  // name of the baseline span of the same service that it runs in
 	OwnerKind SpanKind `json:"owner_span_kind,omitempty"`
@@ -194,7 +195,9 @@ func (t *Tracepoint) validate(field string) error {
 			return err
 		}
 	}
-	for _, f := range []struct{ name, text string }{{"scope", t.Scope}, {"code", t.Code}, {"parent_hint", t.Parent}, {"owner_hint", t.Owner}} {
+	for _, f := range []struct{ name, text string }{
+		{"scope", t.Scope}, {"code", t.Code}, {"parent_hint", t.Parent}, {"owner_hint", t.Owner},
+	} {
 		if err := checkText(field+"."+f.name, f.text, MaxText); err != nil {
 			return err
 		}

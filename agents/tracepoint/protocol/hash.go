@@ -19,7 +19,10 @@ func HashCatalogue(tracepoints []Tracepoint) string {
 	e.integer(uint64(len(tracepoints)))
 	for i := range tracepoints {
 		t := &tracepoints[i]
-		for _, s := range []string{t.ID, string(t.Layer), string(t.Kind), t.Service, t.Scope, t.Operation, string(t.SpanKind), t.Code, t.Parent, t.Owner, string(t.OwnerKind)} {
+		for _, s := range []string{
+			t.ID, string(t.Layer), string(t.Kind), t.Service, t.Scope, t.Operation, string(t.SpanKind),
+			t.Code, t.Parent, t.Owner, string(t.OwnerKind),
+		} {
 			e.string(s)
 		}
 		e.integer(uint64(t.CostNanos))

@@ -18,16 +18,19 @@ type Plan struct {
 
 // Filter selects requests by their entry span in the first agent. Empty fields match everything.
 type Filter struct {
-	Service    string            `json:"service,omitempty"`
-	Operation  string            `json:"operation,omitempty"` // name of the span
-	SpanKind   SpanKind          `json:"span_kind,omitempty"`
-	Attributes map[string]string `json:"attributes,omitempty"` // attributes that the span must have at its start; values that are not strings are formatted
+	Service   string   `json:"service,omitempty"`
+	Operation string   `json:"operation,omitempty"` // name of the span
+	SpanKind  SpanKind `json:"span_kind,omitempty"`
+	// Attributes must be present at the start of the span. Values other than strings are formatted.
+	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
 // Arm is a random share of the requests and the tracepoints that are enabled for them in addition to the baseline.
 type Arm struct {
-	Name  string  `json:"name"`  // lower-case letters and digits
-	Share float64 `json:"share"` // of all requests, in [0, 1]. The shares of all arms sum to at most 1; the other requests have the baseline only
+	Name string `json:"name"` // lower-case letters and digits
+	// Share is the share of all requests, in [0, 1]. The shares of all arms sum to at most 1; the other requests have
+	// the baseline only.
+	Share float64 `json:"share"`
 	// Everything enables all tracepoints of the agent, whatever Tracepoints holds. It is set for the explore arm.
 	Everything  bool      `json:"everything,omitempty"`
 	Tracepoints []Enabled `json:"tracepoints"` // ascending by ID
@@ -47,7 +50,8 @@ type Enabled struct {
 // given kind. The function attribute returns the formatted value of an attribute that the span has at its start, and
 // whether the attribute exists.
 func (f *Filter) Matches(service, operation string, kind SpanKind, attribute func(key string) (string, bool)) bool {
-	if f.Service != "" && f.Service != service || f.Operation != "" && f.Operation != operation || f.SpanKind != "" && f.SpanKind != kind {
+	if f.Service != "" && f.Service != service || f.Operation != "" && f.Operation != operation ||
+		f.SpanKind != "" && f.SpanKind != kind {
 		return false
 	}
 	for k, want := range f.Attributes {

@@ -21,7 +21,10 @@ func plan() *protocol.Plan {
 			{Service: "shop", SpanKind: protocol.Server, Attributes: map[string]string{"tenant": "a", "region": "eu"}},
 		},
 		Arms: []protocol.Arm{
-			{Name: "a", Share: 0.25, Tracepoints: []protocol.Enabled{{ID: "shop/cart.price", Rate: 1}, {ID: "shop/cart.size", Rate: 0.5, Filter: 2}}},
+			{Name: "a", Share: 0.25, Tracepoints: []protocol.Enabled{
+				{ID: "shop/cart.price", Rate: 1},
+				{ID: "shop/cart.size", Rate: 0.5, Filter: 2},
+			}},
 			{Name: "b", Share: 0.5, Tracepoints: []protocol.Enabled{}},
 			{Name: protocol.ExploreArm, Share: 0.01, Everything: true, Tracepoints: []protocol.Enabled{}},
 		},
@@ -92,7 +95,9 @@ func TestValidatePlanErrors(t *testing.T) {
 		{"lease_seconds: 0", func(p *protocol.Plan) { p.LeaseSeconds = 0 }},
 		{"filters[0].operation: ", func(p *protocol.Plan) { p.Filters[0].Operation = "a\x00b" }},
 		{"filters[1].span_kind: ", func(p *protocol.Plan) { p.Filters[1].SpanKind = "odd" }},
-		{"filters[0].attributes: missing", func(p *protocol.Plan) { p.Filters[0].Attributes = map[string]string{"": "x"} }},
+		{"filters[0].attributes: missing", func(p *protocol.Plan) {
+			p.Filters[0].Attributes = map[string]string{"": "x"}
+		}},
 		{"arms[0].name: ", func(p *protocol.Plan) { p.Arms[0].Name = "a-b" }},
 		{`arms[1].name: "a" occurs twice`, func(p *protocol.Plan) { p.Arms[1].Name = "a" }},
 		{"arms[0].share: NaN", func(p *protocol.Plan) { p.Arms[0].Share = math.NaN() }},
@@ -100,8 +105,12 @@ func TestValidatePlanErrors(t *testing.T) {
 		{"arms[0].tracepoints[1].id: ", func(p *protocol.Plan) { p.Arms[0].Tracepoints[1].ID = "shop/cart.price" }},
 		{"arms[0].tracepoints[0].id: missing", func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].ID = "" }},
 		{"arms[0].tracepoints[0].rate: 0", func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Rate = 0 }},
-		{"arms[0].tracepoints[1].filter: 3: the plan has 2", func(p *protocol.Plan) { p.Arms[0].Tracepoints[1].Filter = 3 }},
-		{"arms[1].tracepoints: 10001", func(p *protocol.Plan) { p.Arms[1].Tracepoints = make([]protocol.Enabled, protocol.MaxEnabled+1) }},
+		{"arms[0].tracepoints[1].filter: 3: the plan has 2", func(p *protocol.Plan) {
+			p.Arms[0].Tracepoints[1].Filter = 3
+		}},
+		{"arms[1].tracepoints: 10001", func(p *protocol.Plan) {
+			p.Arms[1].Tracepoints = make([]protocol.Enabled, protocol.MaxEnabled+1)
+		}},
 	} {
 		p := plan()
 		c.change(p)
@@ -119,8 +128,17 @@ func catalogue(n int) []protocol.Tracepoint {
 	list := make([]protocol.Tracepoint, n)
 	for i := range list {
 		list[i] = protocol.Tracepoint{
-			ID: fmt.Sprintf("shop/cart.%06d", i), Layer: protocol.App, Kind: protocol.SpanPoint, Service: "shop", Scope: "cart",
-			Operation: fmt.Sprintf("cart.%d", i), SpanKind: protocol.Internal, Owner: "GET /cart", OwnerKind: protocol.Server, CostNanos: 900, Bytes: 200,
+			ID:        fmt.Sprintf("shop/cart.%06d", i),
+			Layer:     protocol.App,
+			Kind:      protocol.SpanPoint,
+			Service:   "shop",
+			Scope:     "cart",
+			Operation: fmt.Sprintf("cart.%d", i),
+			SpanKind:  protocol.Internal,
+			Owner:     "GET /cart",
+			OwnerKind: protocol.Server,
+			CostNanos: 900,
+			Bytes:     200,
 		}
 	}
 	return list
@@ -129,8 +147,11 @@ func catalogue(n int) []protocol.Tracepoint {
 func registration(n, page int) *protocol.Registration {
 	list := catalogue(n)
 	r := &protocol.Registration{
-		Protocol: protocol.Version, Session: "0123", Resource: map[string]string{"service.name": "shop"},
-		Capabilities: []protocol.Capability{protocol.CanSpan}, Catalogue: protocol.Catalogue{Hash: protocol.HashCatalogue(list), Size: n},
+		Protocol:     protocol.Version,
+		Session:      "0123",
+		Resource:     map[string]string{"service.name": "shop"},
+		Capabilities: []protocol.Capability{protocol.CanSpan},
+		Catalogue:    protocol.Catalogue{Hash: protocol.HashCatalogue(list), Size: n},
 	}
 	if page >= 0 {
 		from, to := r.Catalogue.Page(page)
@@ -140,7 +161,9 @@ func registration(n, page int) *protocol.Registration {
 }
 
 func TestValidateRegistration(t *testing.T) {
-	for _, c := range []struct{ size, page int }{{0, -1}, {1, 0}, {protocol.PageSize, 0}, {protocol.PageSize + 1, -1}, {protocol.PageSize + 1, 1}} {
+	for _, c := range []struct{ size, page int }{
+		{0, -1}, {1, 0}, {protocol.PageSize, 0}, {protocol.PageSize + 1, -1}, {protocol.PageSize + 1, 1},
+	} {
 		if err := registration(c.size, c.page).Validate(); err != nil {
 			t.Errorf("page %d of a catalogue of %d: %v", c.page, c.size, err)
 		}
@@ -159,9 +182,13 @@ func TestValidateRegistrationErrors(t *testing.T) {
 		{"catalogue.hash: ", func(r *protocol.Registration) { r.Catalogue.Hash = "XYZ" }},
 		{"catalogue.hash: does not match", func(r *protocol.Registration) { r.Page.Tracepoints[1].CostNanos++ }},
 		{"page.number: 1: the catalogue has 1", func(r *protocol.Registration) { r.Page.Number = 1 }},
-		{"page.tracepoints: got 1 entries, want 2", func(r *protocol.Registration) { r.Page.Tracepoints = r.Page.Tracepoints[:1] }},
+		{"page.tracepoints: got 1 entries, want 2", func(r *protocol.Registration) {
+			r.Page.Tracepoints = r.Page.Tracepoints[:1]
+		}},
 		{"page.tracepoints[1].id: ", func(r *protocol.Registration) { r.Page.Tracepoints[1].ID = "a" }},
-		{"page.tracepoints[0].operation: missing", func(r *protocol.Registration) { r.Page.Tracepoints[0].Operation = "" }},
+		{"page.tracepoints[0].operation: missing", func(r *protocol.Registration) {
+			r.Page.Tracepoints[0].Operation = ""
+		}},
 		{"page.tracepoints[0].layer: ", func(r *protocol.Registration) { r.Page.Tracepoints[0].Layer = "" }},
 		{"page.tracepoints[0].kind: ", func(r *protocol.Registration) { r.Page.Tracepoints[0].Kind = "event" }},
 		{"page.tracepoints[0].cost_ns: -1", func(r *protocol.Registration) { r.Page.Tracepoints[0].CostNanos = -1 }},
@@ -191,10 +218,17 @@ func TestValidateStatus(t *testing.T) {
 	} {
 		s := &protocol.Status{
 			Protocol: protocol.Version, Session: "0123", Version: 17, Hash: plan().Hash,
-			Tracepoints: []protocol.Outcome{{ID: "shop/cart.price", State: protocol.Applied, Hits: 3, Nanos: 800, Bytes: 210}},
+			Tracepoints: []protocol.Outcome{{
+				ID:    "shop/cart.price",
+				State: protocol.Applied,
+				Hits:  3,
+				Nanos: 800,
+				Bytes: 210,
+			}},
 		}
 		c.change(s)
-		if err := s.Validate(); (c.want == "") != (err == nil) || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+		if err := s.Validate(); (c.want == "") != (err == nil) ||
+			err != nil && !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("got error %v, want %q…", err, c.want)
 		}
 	}
@@ -212,7 +246,10 @@ func TestDecision(t *testing.T) {
 			t.Errorf("ParseDecision(%q) = %+v, %v; String() = %q", text, got, ok, got.String())
 		}
 	}
-	for _, text := range []string{"", "-", "b", "-1", "+1", "17-", "17-B", "17-b-", "17-b-g", "17-b-1-2", "17--1", "9007199254740992", "17-aaaaaaaaaaaaaaaaa"} {
+	for _, text := range []string{
+		"", "-", "b", "-1", "+1", "17-", "17-B", "17-b-", "17-b-g", "17-b-1-2", "17--1", "9007199254740992",
+		"17-aaaaaaaaaaaaaaaaa",
+	} {
 		if got, ok := protocol.ParseDecision(text); ok || got != (protocol.Decision{}) {
 			t.Errorf("ParseDecision(%q) = %+v, want an error", text, got)
 		}
@@ -286,7 +323,10 @@ func FuzzDecodePlan(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	f.Add([]byte(`{"protocol":1,"version":1,"hash":"","lease_seconds":1,"arms":[{"name":"a","share":1,"tracepoints":[{"id":"b","rate":1}]}]}`))
+	f.Add([]byte(`{
+		"protocol":1,"version":1,"hash":"","lease_seconds":1,
+		"arms":[{"name":"a","share":1,"tracepoints":[{"id":"b","rate":1}]}]
+	}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := protocol.DecodePlan(data)

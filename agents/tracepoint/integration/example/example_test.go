@@ -69,7 +69,8 @@ func main() {
 	otel.SetTracerProvider(tracepoint.Provider(provider))
 
 	// From here on, Sibyl decides which tracepoints are enabled. The endpoint need not be reachable.
-	agent, err := tracepoint.Connect(ctx, tracepoint.WithEndpoint("http://sibyl.example:8321"), tracepoint.WithService("shop"))
+	agent, err := tracepoint.Connect(ctx, tracepoint.WithEndpoint("http://sibyl.example:8321"),
+		tracepoint.WithService("shop"))
 	if err != nil {
 		slog.Error("connect", slog.Any("error", err))
 		os.Exit(1)
@@ -82,7 +83,10 @@ func main() {
 	// Sibyl sends plans like this one.
 	err = tracepoint.Default.Apply(&protocol.Plan{
 		Protocol: protocol.Version, Version: 1, LeaseSeconds: 60,
-		Arms: []protocol.Arm{{Name: "a", Share: 1, Tracepoints: []protocol.Enabled{{ID: "shop/order", Rate: 1}, {ID: "shop/order.size", Rate: 1}}}},
+		Arms: []protocol.Arm{{Name: "a", Share: 1, Tracepoints: []protocol.Enabled{
+			{ID: "shop/order", Rate: 1},
+			{ID: "shop/order.size", Rate: 1},
+		}}},
 	})
 	if err != nil {
 		slog.Error("apply", slog.Any("error", err))
