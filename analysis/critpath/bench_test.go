@@ -29,7 +29,14 @@ func benchTrace(r *rand.Rand, n int, names []trace.Symbol, tracepoints bool) tra
 	t := trace.Trace{Spans: make([]trace.Span, 0, n)}
 	begin := trace.Nanos(1_700_000_000_000_000_000 + r.Int64N(1e15))
 	add := func(parent int, kind trace.Kind, start, end trace.Nanos) {
-		s := trace.Span{ID: trace.SpanID(r.Uint64()), Start: start, End: end, Kind: kind, Service: names[0], Host: names[10]}
+		s := trace.Span{
+			ID:      trace.SpanID(r.Uint64()),
+			Start:   start,
+			End:     end,
+			Kind:    kind,
+			Service: names[0],
+			Host:    names[10],
+		}
 		if parent >= 0 {
 			p := &t.Spans[parent]
 			s.Parent, s.Service, s.Host = p.ID, p.Service, p.Host
@@ -130,7 +137,9 @@ var largeTraces = map[string]func(n int) *trace.Trace{
 		return rootedTrace(n, func(i int, end trace.Nanos) trace.Span { return largeSpan(i, 0, 0, end) })
 	},
 	"deep": func(n int) *trace.Trace {
-		return largeTrace(n, func(i int, end trace.Nanos) trace.Span { return largeSpan(i, i-1, nanos(i), end-nanos(i)) })
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span {
+			return largeSpan(i, i-1, nanos(i), end-nanos(i))
+		})
 	},
 	"random": func(n int) *trace.Trace {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -221,7 +230,8 @@ var largeTraces = map[string]func(n int) *trace.Trace{
 			return largeSpan(i, -1, 0, end)
 		})
 		for i := range t.Spans {
-			t.Joins = append(t.Joins, trace.Join{Span: int32(i), Linked: 1}, trace.Join{Span: int32(i), Linked: trace.SpanID(1 + r.IntN(n))})
+			t.Joins = append(t.Joins, trace.Join{Span: int32(i), Linked: 1},
+				trace.Join{Span: int32(i), Linked: trace.SpanID(1 + r.IntN(n))})
 		}
 		return t
 	},

@@ -31,7 +31,8 @@ func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller,
 	c.spans, c.ids, c.forest = spans, ids, forest
 	clear(c.elsewhere)
 	for i, p := range parent {
-		if p < 0 || p == caller[i] || caller[i] == dropped || spans[p].Kind != trace.Client || spans[p].Tracepoint == 0 {
+		if p < 0 || p == caller[i] || caller[i] == dropped || spans[p].Kind != trace.Client ||
+			spans[p].Tracepoint == 0 {
 			continue
 		}
 		if a := c.answer(p, int32(i)); a >= 0 {
@@ -62,7 +63,8 @@ func (c *callees) addAnswer(a answer) {
 // answers reports whether s, a child of the CLIENT span caller, may answer it.
 func (c *callees) answers(caller int32, s *trace.Span) bool {
 	up := &c.spans[caller]
-	return (s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != up.Service) && (up.Tracepoint != 0 || s.Tracepoint == 0)
+	return (s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != up.Service) &&
+		(up.Tracepoint != 0 || s.Tracepoint == 0)
 }
 
 // answer returns the span that answers the CLIENT span caller: its child i or a span behind it. It returns -1 if

@@ -14,7 +14,12 @@ func TestContextDepth(t *testing.T) {
 	in := &trace.Trace{ID: trace.ID{1}}
 	for i := range trace.SpanID(deep) {
 		in.Spans = append(in.Spans, trace.Span{
-			ID: i + 1, Parent: i, Start: trace.Nanos(i), End: trace.Nanos(3*deep - i), Op: trace.Op(1 + i%3), Kind: trace.Internal,
+			ID:     i + 1,
+			Parent: i,
+			Start:  trace.Nanos(i),
+			End:    trace.Nanos(3*deep - i),
+			Op:     trace.Op(1 + i%3),
+			Kind:   trace.Internal,
 		})
 	}
 	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(in)

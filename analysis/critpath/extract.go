@@ -34,8 +34,10 @@ func NewExtractor(o Options) *Extractor {
 		callees: callees{seeThrough: o.SeeThrough},
 		layout:  layout{ignoreAsync: o.IgnoreAsync, latestStart: o.LatestStart},
 		joins:   joins{latestStart: o.LatestStart},
-		walk:    walk{overlapTolerance: o.OverlapTolerance, latestStart: o.LatestStart, strictTouching: o.StrictTouching},
-		refine:  refinement{strictTouching: o.StrictTouching},
+		walk: walk{
+			overlapTolerance: o.OverlapTolerance, latestStart: o.LatestStart, strictTouching: o.StrictTouching,
+		},
+		refine: refinement{strictTouching: o.StrictTouching},
 	}
 }
 

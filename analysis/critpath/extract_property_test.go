@@ -53,7 +53,8 @@ func TestPartition(t *testing.T) {
 				continue
 			}
 			for j, s := range r.Sections {
-				parts := slices.DeleteFunc(slices.Clone(r.Refined), func(s critpath.Section) bool { return s.Within != int32(j) })
+				elsewhere := func(s critpath.Section) bool { return s.Within != int32(j) }
+				parts := slices.DeleteFunc(slices.Clone(r.Refined), elsewhere)
 				checkPartition(t, parts, s.Start, s.End)
 				for _, part := range parts {
 					if p.Nodes[part.Node].Anchor != s.Node {
@@ -321,7 +322,8 @@ func TestRemoveTracepointSpans(t *testing.T) {
 				off := rapid.SliceOfN(rapid.Bool(), len(tr.Spans), len(tr.Spans)).Draw(t, "off")
 				o := optionsFrom(rapid.IntRange(0, 63).Draw(t, "options"))
 				without := tracetest.Without(tr, func(i int) bool { return off[i] })
-				want, got := observations(critpath.NewExtractor(o).Extract(without)), observations(critpath.NewExtractor(o).Extract(tr))
+				want := observations(critpath.NewExtractor(o).Extract(without))
+				got := observations(critpath.NewExtractor(o).Extract(tr))
 				for _, all := range []map[trace.SpanID]*observation.Observation{want, got} {
 					for _, o := range all {
 						o.Contexts, o.Refined, o.Variables = nil, nil, nil

@@ -97,12 +97,14 @@ func FuzzExtract(f *testing.F) {
 // TestOracle compares the extractor with the oracle on random traces of each shape.
 func TestOracle(t *testing.T) {
 	for name, shape := range map[string]tracetest.Shape{
-		"everything": tracetest.Everything, "plain": {}, "skewed": {Skewed: true}, "joins": {Joins: true, Spans: 6}, "large": {Spans: 60, Joins: true},
+		"everything": tracetest.Everything, "plain": {}, "skewed": {Skewed: true}, "joins": {Joins: true, Spans: 6},
+		"large": {Spans: 60, Joins: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var x tester
 			rapid.Check(t, func(t *rapid.T) {
-				x.check(t, optionsFrom(rapid.IntRange(0, 127).Draw(t, "options")), tracetest.Traces(shape).Draw(t, "trace"))
+				x.check(t, optionsFrom(rapid.IntRange(0, 127).Draw(t, "options")),
+					tracetest.Traces(shape).Draw(t, "trace"))
 			})
 		})
 	}

@@ -202,7 +202,8 @@ func (l *layout) addChildren(i int32, depth int) trace.Nanos {
 			tail = max(tail, end)
 		}
 		if calls && len(l.callees.seeThrough) > 0 {
-			if answer := l.callees.behind(parent.Span, c, maxProxies); answer >= 0 && (callee < 0 || l.callees.before(answer, callee)) {
+			if answer := l.callees.behind(parent.Span, c, maxProxies); answer >= 0 &&
+				(callee < 0 || l.callees.before(answer, callee)) {
 				callee = answer
 			}
 		} else if calls && l.callees.answers(parent.Span, s) && (callee < 0 || l.callees.before(c, callee)) {

@@ -194,7 +194,8 @@ func (w *printer) observation(root int) {
 	var observer observation.Observer
 	observer.Observe(w.path, root, &o)
 	names := w.contexts(&o)
-	w.printf("entry %s %d+%d plan=%d arm=%q failed=%v\n", w.op(o.Entry), o.Start, o.Duration.Nanoseconds(), o.Plan, w.table.Text(o.Arm), o.Failed)
+	w.printf("entry %s %d+%d plan=%d arm=%q failed=%v\n",
+		w.op(o.Entry), o.Start, o.Duration.Nanoseconds(), o.Plan, w.table.Text(o.Arm), o.Failed)
 	children := make([]string, len(o.Children))
 	for i, op := range o.Children {
 		children[i] = w.op(op)
@@ -203,7 +204,8 @@ func (w *printer) observation(root int) {
 	w.printf("children: %s\n", strings.Join(children, " "))
 	var lines []string
 	for _, c := range o.Contexts {
-		line := fmt.Sprintf("context %s count=%d exclusive=%d self=%d total=%d", names[c.Context], c.Count, c.Exclusive, c.Self, c.Total)
+		line := fmt.Sprintf("context %s count=%d exclusive=%d self=%d total=%d",
+			names[c.Context], c.Count, c.Exclusive, c.Self, c.Total)
 		if c.Errors > 0 {
 			line += fmt.Sprintf(" errors=%d", c.Errors)
 		}

@@ -47,7 +47,8 @@ func (s *Simulation) Capture(p *Path, root int) {
 			s.spans = s.spans[:len(s.spans)+1]
 			x, c := &s.spans[len(s.spans)-1], &p.children[i]
 			x.start, x.end, x.context, x.step = node.Start, node.End, node.Full, node.Step
-			x.first, x.last, x.joined = c.candidates-r.First, c.tracepoints-r.First, false // nodes, replaced by spans below
+			x.first, x.last = c.candidates-r.First, c.tracepoints-r.First // nodes, replaced by spans below
+			x.joined = false
 		}
 	}
 	s.ids[n] = int32(len(s.spans))
@@ -138,8 +139,9 @@ func (r *simulationRun) span(i int32) int64 {
 	}
 	slices.SortStableFunc(r.byStart, func(a, b int32) int { return cmp.Compare(children[a].start, children[b].start) })
 
-	running := len(children)                           // children[:running] have not ended
-	ended, end, newEnd := int32(-1), n.start, int64(0) // the last child that ended, its end, and the latest new end so far
+	running := len(children) // children[:running] have not ended
+	// The last child that ended, its end, and the latest new end so far.
+	ended, end, newEnd := int32(-1), n.start, int64(0)
 	wait := func(until trace.Nanos) {
 		for running > 0 && children[running-1].end <= until {
 			running--
@@ -261,7 +263,8 @@ func readSimulated(d *codec.Reader, spans []simulated) {
 			return
 		}
 		for c := x.first; c < x.last; c++ {
-			d.Check(spans[c].start >= x.start && spans[c].end <= x.end && (c+1 == x.last || spans[c].end >= spans[c+1].end))
+			d.Check(spans[c].start >= x.start && spans[c].end <= x.end &&
+				(c+1 == x.last || spans[c].end >= spans[c+1].end))
 		}
 	}
 }

@@ -137,7 +137,8 @@ func (d *spanIDs) groupCopies() {
 		d.group = append(d.group, d.spanCopy(i))
 	}
 	slices.SortFunc(d.group, func(a, b spanCopy) int {
-		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.hash, b.hash))
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end),
+			cmp.Compare(a.hash, b.hash))
 	})
 }
 

@@ -33,7 +33,9 @@ type slot struct {
 const maxProbes = 128
 
 // factors are odd and unrelated. IDs that collide under several of them have few free bits, so there can be only few.
-var factors = [...]uint64{0x9e3779b97f4a7c15, 0xd1342543de82ef95, 0xaf251af3b0f025b5, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53}
+var factors = [...]uint64{
+	0x9e3779b97f4a7c15, 0xd1342543de82ef95, 0xaf251af3b0f025b5, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53,
+}
 
 // fill replaces the contents of the index by spans. If several spans have the same ID, it indexes the first and appends
 // the others to copies.
@@ -109,7 +111,9 @@ func (x *spanIndex) replace(id trace.SpanID, span int32) { x.entry(id).span = sp
 // entry returns the entry of id, or nil if the index doesn't have it.
 func (x *spanIndex) entry(id trace.SpanID) *slot {
 	if len(x.sorted) > 0 {
-		i, ok := slices.BinarySearchFunc(x.sorted, id, func(s slot, id trace.SpanID) int { return cmp.Compare(s.id, id) })
+		i, ok := slices.BinarySearchFunc(x.sorted, id, func(s slot, id trace.SpanID) int {
+			return cmp.Compare(s.id, id)
+		})
 		if !ok {
 			return nil
 		}
@@ -125,7 +129,7 @@ func (x *spanIndex) entry(id trace.SpanID) *slot {
 // within maxProbes.
 func (x *spanIndex) probe(id trace.SpanID) (s *slot, ok bool) {
 	mask := len(x.slots) - 1
-	h := int(uint64(id) * x.factor >> (x.shift & 63)) // the top bits of the product spread sequential and random IDs alike
+	h := int(uint64(id) * x.factor >> (x.shift & 63)) // the top bits spread sequential and random IDs alike
 	for range maxProbes {
 		s := &x.slots[h&mask]
 		if s.generation != x.generation {

@@ -54,7 +54,8 @@ func (w *walk) run(root int32, r *Root) {
 	w.root = root
 	w.walk(r.Node)
 	slices.Reverse(w.sections[s:])
-	r.Sections, r.Critical, r.Overlaps = slices.Clip(w.sections[s:]), slices.Clip(w.critical[c:]), slices.Clip(w.overlaps[o:])
+	r.Sections = slices.Clip(w.sections[s:])
+	r.Critical, r.Overlaps = slices.Clip(w.critical[c:]), slices.Clip(w.overlaps[o:])
 }
 
 // walk appends the critical path of the root at node first, the latest section first.

@@ -178,7 +178,8 @@ func TestWhatIfProperties(t *testing.T) {
 		p, root := drawPath(t, tracetest.Everything)
 		before := p.Duration(&p.Roots[root])
 		coarse := rapid.Bool().Draw(t, "coarse")
-		if same := critpath.WhatIf(p, root, coarse, func(_ trace.Edge, had int64) int64 { return had }); same != before {
+		same := critpath.WhatIf(p, root, coarse, func(_ trace.Edge, had int64) int64 { return had })
+		if same != before {
 			t.Fatalf("%d→%d with unchanged edges\n%s", before, same, dump(p.Trace))
 		}
 		percent := int64(rapid.IntRange(0, 100).Draw(t, "percent"))

@@ -14,8 +14,16 @@ import (
 // undefined. out shares no memory with o.
 func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) bool {
 	*out = Observation{
-		Trace: o.Trace, Root: o.Root, Start: o.Start, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm, Behind: append(out.Behind[:0], o.Behind...),
-		Contexts: out.Contexts[:0], Edges: out.Edges[:0], Refined: out.Refined[:0],
+		Trace:    o.Trace,
+		Root:     o.Root,
+		Start:    o.Start,
+		Failed:   o.Failed,
+		Plan:     o.Plan,
+		Arm:      o.Arm,
+		Behind:   append(out.Behind[:0], o.Behind...),
+		Contexts: out.Contexts[:0],
+		Edges:    out.Edges[:0],
+		Refined:  out.Refined[:0],
 	}
 	within := make(map[trace.Edge]trace.Edge) // if any edge is refined: baseline edges in the operations
 	for i := range o.Edges {
@@ -36,7 +44,8 @@ func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) boo
 		e := &o.Refined[i]
 		if edge, in := within[e.Within]; in {
 			if at := o.inside(e.Context, operations); at != 0 {
-				out.Refined = append(out.Refined, EdgeTime{Edge: trace.ContextEdge(at), Context: at, Within: edge, Nanos: e.Nanos})
+				out.Refined = append(out.Refined,
+					EdgeTime{Edge: trace.ContextEdge(at), Context: at, Within: edge, Nanos: e.Nanos})
 			}
 		}
 	}

@@ -55,7 +55,8 @@ func TestInside(t *testing.T) {
 			}
 			for _, e := range in.Edges {
 				c := in.Context(e.Context)
-				if c == nil || c.Parent != 0 || e.Context != trace.Context(0).Child(c.Step()) || e.Nanos != own[c.Step()] {
+				if c == nil || c.Parent != 0 || e.Context != trace.Context(0).Child(c.Step()) ||
+					e.Nanos != own[c.Step()] {
 					t.Fatalf("edge %+v of context %+v, want %d ns", e, c, own[c.Step()])
 				}
 			}
@@ -63,7 +64,8 @@ func TestInside(t *testing.T) {
 				t.Fatalf("times of tracepoints in the request (-) and inside (+):\n%s", diff)
 			}
 			refined += len(in.Refined)
-			if !slices.IsSortedFunc(in.Contexts, func(a, b observation.ContextCount) int { return cmp.Or(cmp.Compare(a.Context, b.Context), -1) }) {
+			strictly := func(a, b observation.ContextCount) int { return cmp.Or(cmp.Compare(a.Context, b.Context), -1) }
+			if !slices.IsSortedFunc(in.Contexts, strictly) {
 				t.Fatal("contexts are not ascending and distinct")
 			}
 			var again observation.Observation
@@ -76,7 +78,8 @@ func TestInside(t *testing.T) {
 		}
 	})
 	if some == 0 || none == 0 || refined == 0 {
-		t.Errorf("%d requests with and %d without time inside, %d refined parts: want some of each", some, none, refined)
+		t.Errorf("%d requests with and %d without time inside, %d refined parts: want some of each",
+			some, none, refined)
 	}
 }
 

@@ -69,7 +69,7 @@ type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op     // operation of the spans
 	Target          trace.Op     // operation that they call (see [critpath.Path.Target]); 0 if unknown
-	Peer            trace.Op     // the callee as the attributes name it (see [trace.Span]), the largest of several; 0 if unknown
+	Peer            trace.Op     // the callee as the attributes name it, the largest of several; 0 if unknown
 	Tracepoint      trace.Symbol // 0 for the baseline
 	Count           int32        // spans
 	Errors          int32        // spans with status error
@@ -120,7 +120,9 @@ func (v *Variable) compare(o *Variable) int {
 
 // Context returns the counts of context, or nil if o did not execute it.
 func (o *Observation) Context(context trace.Context) *ContextCount {
-	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
+	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int {
+		return cmp.Compare(c.Context, x)
+	})
 	if !found {
 		return nil
 	}

@@ -20,7 +20,7 @@ type Observer struct {
 
 	keys    []key        // to sort
 	scratch []key        // see sortKeys
-	entry   []int32      // by node: index of its context in into.Contexts; valid only for nodes of the root and its path
+	entry   []int32      // by node: index of its context in into.Contexts; valid for the root and its path only
 	below   []int32      // by switched-on node: its first baseline child, or -1; valid only if path.HasTracepointSpans
 	next    []int32      // by baseline node: the next child of its switched-on parent
 	onPath  []bool       // by entry of into.Contexts: whether a baseline span on the path has this context
@@ -91,7 +91,8 @@ func (o *Observer) behind() {
 	p := o.path
 	for i := o.root.First; i < o.root.Last; i++ {
 		for _, k := range p.Attrs(i) {
-			if a := &p.Trace.Attrs[k]; a.Key == keyPlan && a.Numeric && a.Number != float64(o.into.Plan) && i != o.root.Node {
+			if a := &p.Trace.Attrs[k]; a.Key == keyPlan && a.Numeric && a.Number != float64(o.into.Plan) &&
+				i != o.root.Node {
 				o.into.Behind = append(o.into.Behind, p.Trace.Spans[p.Nodes[i].Span].Service)
 			}
 		}
@@ -330,7 +331,8 @@ func (o *Observer) refine() {
 	refined := o.into.Refined
 	for i := range o.root.Refined {
 		s := &o.root.Refined[i]
-		if c := &o.into.Contexts[o.entry[s.Node]]; c.Tracepoint != 0 { // a context that is baseline in one span counts as baseline
+		// A context that is baseline in one span counts as baseline.
+		if c := &o.into.Contexts[o.entry[s.Node]]; c.Tracepoint != 0 {
 			c.Exclusive += int64(s.End - s.Start)
 		}
 		within := o.edgeOf(&o.root.Sections[s.Within])

@@ -108,12 +108,16 @@ func readContext(r *codec.Reader) packedContext {
 }
 
 func appendPlainContext(b []byte, c packedContext) []byte {
-	return codec.AppendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.target), uint64(c.tracepoint))
+	return codec.AppendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.target),
+		uint64(c.tracepoint))
 }
 
 func readPlainContext(r *codec.Reader) packedContext {
 	return packedContext{
-		context: trace.Context(r.Word()), parent: trace.Context(r.Word()), op: trace.Op(r.Word()), target: trace.Op(r.Word()),
+		context:    trace.Context(r.Word()),
+		parent:     trace.Context(r.Word()),
+		op:         trace.Op(r.Word()),
+		target:     trace.Op(r.Word()),
 		tracepoint: trace.Symbol(r.Word()),
 	}
 }
@@ -124,8 +128,11 @@ func appendEdge(b []byte, e EdgeTime) []byte {
 
 func readEdge(r *codec.Reader) EdgeTime {
 	return EdgeTime{
-		Edge: trace.Edge(r.Word()), Context: trace.Context(r.Word()), Before: trace.Op(r.Word()), After: trace.Op(r.Word()),
-		Within: trace.Edge(r.Word()),
+		Edge:    trace.Edge(r.Word()),
+		Context: trace.Context(r.Word()),
+		Before:  trace.Op(r.Word()),
+		After:   trace.Op(r.Word()),
+		Within:  trace.Edge(r.Word()),
 	}
 }
 
@@ -176,7 +183,8 @@ func (p *Packer) appendContext(b []byte, c *ContextCount) []byte {
 		b = appendNumber(p, &p.contexts, b, shared, appendContext)
 		b = codec.AppendUvarints(b, uint64(c.Unanswered))
 	}
-	return codec.AppendUvarints(b, uint64(c.Count), uint64(c.Errors), uint64(c.Exclusive), uint64(c.Self), uint64(c.Total))
+	return codec.AppendUvarints(b, uint64(c.Count), uint64(c.Errors), uint64(c.Exclusive), uint64(c.Self),
+		uint64(c.Total))
 }
 
 func (p *Packer) appendEdges(b []byte, edges []EdgeTime) []byte {

@@ -18,7 +18,9 @@ func manyRequests() (all []*observation.Observation) {
 		o.Start += 1_700_000_000_000_000_000
 		o.Children = []trace.Op{1, 2, 3}
 		for k := range i % 4 {
-			o.Variables = append(o.Variables, observation.Variable{Context: o.Contexts[0].Context, Key: trace.Symbol(k + 1), Text: trace.Symbol(r.Uint64())})
+			o.Variables = append(o.Variables, observation.Variable{
+				Context: o.Contexts[0].Context, Key: trace.Symbol(k + 1), Text: trace.Symbol(r.Uint64()),
+			})
 		}
 		all = append(all, o)
 	}

@@ -19,6 +19,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
+// asPacked compares observations as they are after packing, which drops the shape.
+var asPacked = cmp.Options{
+	cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(observation.Observation{}, "Shape"),
+}
+
 // drawObservation returns an observation whose values are in range and in order, but unrelated to each other.
 func drawObservation(t *rapid.T) *observation.Observation {
 	word := rapid.Uint64()
@@ -46,18 +51,29 @@ func drawObservation(t *rapid.T) *observation.Observation {
 	for _, context := range keys("contexts") {
 		count := rapid.Int32Min(0).Draw(t, "count")
 		o.Contexts = append(o.Contexts, observation.ContextCount{
-			Context: trace.Context(context), Parent: trace.Context(small.Draw(t, "parent")), Op: trace.Op(small.Draw(t, "op")), Target: trace.Op(small.Draw(t, "target")),
-			Peer: trace.Op(small.Draw(t, "peer")), Unanswered: rapid.Int32Min(0).Draw(t, "unanswered"),
-			Tracepoint: trace.Symbol(small.Draw(t, "tracepoint")), Count: count, Errors: rapid.Int32Range(0, count).Draw(t, "errors"),
-			Exclusive: rapid.Int64().Draw(t, "exclusive"), Self: rapid.Int64().Draw(t, "self"), Total: rapid.Int64().Draw(t, "total"),
+			Context:    trace.Context(context),
+			Parent:     trace.Context(small.Draw(t, "parent")),
+			Op:         trace.Op(small.Draw(t, "op")),
+			Target:     trace.Op(small.Draw(t, "target")),
+			Peer:       trace.Op(small.Draw(t, "peer")),
+			Unanswered: rapid.Int32Min(0).Draw(t, "unanswered"),
+			Tracepoint: trace.Symbol(small.Draw(t, "tracepoint")),
+			Count:      count,
+			Errors:     rapid.Int32Range(0, count).Draw(t, "errors"),
+			Exclusive:  rapid.Int64().Draw(t, "exclusive"),
+			Self:       rapid.Int64().Draw(t, "self"),
+			Total:      rapid.Int64().Draw(t, "total"),
 		})
 	}
 	edges := func(within trace.Edge) (all []observation.EdgeTime) {
 		for _, edge := range keys("edges") {
 			all = append(all, observation.EdgeTime{
-				Edge: trace.Edge(edge), Context: trace.Context(small.Draw(t, "context")), Before: trace.Op(small.Draw(t, "before")),
-				After: trace.Op(small.Draw(t, "after")), Within: within,
-				Nanos: rapid.Int64Range(0, int64(o.Duration)).Draw(t, "ns"),
+				Edge:    trace.Edge(edge),
+				Context: trace.Context(small.Draw(t, "context")),
+				Before:  trace.Op(small.Draw(t, "before")),
+				After:   trace.Op(small.Draw(t, "after")),
+				Within:  within,
+				Nanos:   rapid.Int64Range(0, int64(o.Duration)).Draw(t, "ns"),
 			})
 		}
 		return all
@@ -69,7 +85,9 @@ func drawObservation(t *rapid.T) *observation.Observation {
 	for _, at := range keys("variables") {
 		v := observation.Variable{Context: trace.Context(at / 2), Key: trace.Symbol(at % 2)}
 		if v.Numeric = rapid.Bool().Draw(t, "numeric"); v.Numeric {
-			v.Number = rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1.5, math.NaN(), math.Inf(-1), math.MaxFloat64}).Draw(t, "number")
+			v.Number = rapid.SampledFrom([]float64{
+				0, math.Copysign(0, -1), 1.5, math.NaN(), math.Inf(-1), math.MaxFloat64,
+			}).Draw(t, "number")
 		} else {
 			v.Text = trace.Symbol(word.Draw(t, "text"))
 		}
@@ -99,7 +117,7 @@ func TestPackRoundTrip(t *testing.T) {
 			if packed, err = p.Unpack(packed, &got); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, &got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(observation.Observation{}, "Shape")); diff != "" {
+			if diff := cmp.Diff(want, &got, asPacked); diff != "" {
 				t.Error(diff)
 			}
 		}
@@ -129,7 +147,8 @@ func TestUnpackRefuses(t *testing.T) {
 		t.Helper()
 		o := observation.Observation{Duration: 7, Edges: make([]observation.EdgeTime, 3)}
 		rest, err := p.Unpack(b, &o)
-		if diff := cmp.Diff(observation.Observation{}, o); !errors.Is(err, codec.ErrCorrupt) || rest != nil || diff != "" {
+		if diff := cmp.Diff(observation.Observation{}, o); !errors.Is(err, codec.ErrCorrupt) ||
+			rest != nil || diff != "" {
 			t.Errorf("%s: error %v, %d bytes behind it, %s", name, err, len(rest), diff)
 		}
 	}
@@ -140,24 +159,27 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 	refuses("empty dictionary", &observation.Packer{}, packed)
 	for name, change := range map[string]func(*observation.Observation){
-		"no duration":      func(o *observation.Observation) { o.Duration = 0 },
-		"too long":         func(o *observation.Observation) { o.Duration = trace.MaxDuration },
-		"behind twice":     func(o *observation.Observation) { o.Behind = append(o.Behind, 1) },
-		"child twice":      func(o *observation.Observation) { o.Children = append(o.Children, 1) },
-		"context twice":    func(o *observation.Observation) { o.Contexts = append(o.Contexts, o.Contexts[0]) },
-		"negative count":   func(o *observation.Observation) { o.Contexts[0].Count = -1 },
-		"too many errors":  func(o *observation.Observation) { o.Contexts[0].Errors = 3 },
-		"edge twice":       func(o *observation.Observation) { o.Edges = append(o.Edges, o.Edges[0]) },
-		"edge too long":    func(o *observation.Observation) { o.Edges[0].Nanos = 6 },
-		"negative edge":    func(o *observation.Observation) { o.Edges[0].Nanos = -1 },
-		"part before part": func(o *observation.Observation) { o.Refined = append(o.Refined, observation.EdgeTime{Edge: 2}) },
-		"variable twice":   func(o *observation.Observation) { o.Variables = append(o.Variables, o.Variables[0]) },
+		"no duration":     func(o *observation.Observation) { o.Duration = 0 },
+		"too long":        func(o *observation.Observation) { o.Duration = trace.MaxDuration },
+		"behind twice":    func(o *observation.Observation) { o.Behind = append(o.Behind, 1) },
+		"child twice":     func(o *observation.Observation) { o.Children = append(o.Children, 1) },
+		"context twice":   func(o *observation.Observation) { o.Contexts = append(o.Contexts, o.Contexts[0]) },
+		"negative count":  func(o *observation.Observation) { o.Contexts[0].Count = -1 },
+		"too many errors": func(o *observation.Observation) { o.Contexts[0].Errors = 3 },
+		"edge twice":      func(o *observation.Observation) { o.Edges = append(o.Edges, o.Edges[0]) },
+		"edge too long":   func(o *observation.Observation) { o.Edges[0].Nanos = 6 },
+		"negative edge":   func(o *observation.Observation) { o.Edges[0].Nanos = -1 },
+		"part before part": func(o *observation.Observation) {
+			o.Refined = append(o.Refined, observation.EdgeTime{Edge: 2})
+		},
+		"variable twice": func(o *observation.Observation) { o.Variables = append(o.Variables, o.Variables[0]) },
 	} {
 		o := valid()
 		change(o)
 		written := observation.Packer{Limit: -1}
 		refuses(name, &written, written.Append(nil, o))
-		if _, _, err := observation.DecodeObservation(observation.AppendObservation(nil, o)); !errors.Is(err, codec.ErrCorrupt) {
+		_, _, err := observation.DecodeObservation(observation.AppendObservation(nil, o))
+		if !errors.Is(err, codec.ErrCorrupt) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -175,7 +197,7 @@ func TestPlainObservations(t *testing.T) {
 		for i := range want.Contexts {
 			want.Contexts[i].Peer, want.Contexts[i].Unanswered = 0, 0
 		}
-		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(observation.Observation{}, "Shape")); diff != "" {
+		if diff := cmp.Diff(want, got, asPacked); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -231,7 +253,8 @@ func TestClone(t *testing.T) {
 		clear(o.Refined)
 		clear(o.Variables)
 		again := c.Clone()
-		if diff := cmp.Diff(c, again, cmpopts.EquateNaNs()); diff != "" || len(c.Edges) > 0 && cmp.Equal(o.Edges, c.Edges) && c.Edges[0] != (observation.EdgeTime{}) {
+		if diff := cmp.Diff(c, again, cmpopts.EquateNaNs()); diff != "" ||
+			len(c.Edges) > 0 && cmp.Equal(o.Edges, c.Edges) && c.Edges[0] != (observation.EdgeTime{}) {
 			t.Error("the clone changed with the original")
 		}
 	})

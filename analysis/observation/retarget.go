@@ -36,7 +36,8 @@ func (c *ContextCount) Answered() bool {
 // nothing and returns false for the entry of the request and for calls with spans below them.
 func (o *Observation) Retarget(i int, target trace.Op) bool {
 	c := o.Contexts[i]
-	if c.Parent == 0 || slices.ContainsFunc(o.Contexts, func(below ContextCount) bool { return below.Parent == c.Context }) {
+	isChild := func(below ContextCount) bool { return below.Parent == c.Context }
+	if c.Parent == 0 || slices.ContainsFunc(o.Contexts, isChild) {
 		return false
 	}
 	r := replacement{parent: c.Parent, old: c.Context, oldStep: c.Step()}
@@ -76,7 +77,9 @@ func (o *Observation) onPath(c trace.Context) bool {
 
 // addCount adds c to o.Contexts. If c's context is already there, it adds the counts and times.
 func (o *Observation) addCount(c ContextCount) {
-	i, found := slices.BinarySearchFunc(o.Contexts, c.Context, func(a ContextCount, x trace.Context) int { return cmp.Compare(a.Context, x) })
+	i, found := slices.BinarySearchFunc(o.Contexts, c.Context, func(a ContextCount, x trace.Context) int {
+		return cmp.Compare(a.Context, x)
+	})
 	if !found {
 		o.Contexts = slices.Insert(o.Contexts, i, c)
 		return

@@ -41,7 +41,8 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var spans []timed
 	for range 3 * operations {
-		spans = append(spans, timed{trace.Op(trace.Mix(7, random.Uint64N(operations))), time.Duration(random.Int64N(1e9)) - 1000})
+		spans = append(spans,
+			timed{trace.Op(trace.Mix(7, random.Uint64N(operations))), time.Duration(random.Int64N(1e9)) - 1000})
 	}
 	var whole observation.RecentSpans
 	observeSpans(&whole, 1000, spans...)
@@ -136,7 +137,10 @@ func FuzzDecodeRecentSpans(f *testing.F) {
 func BenchmarkSpanTimes(b *testing.B) {
 	x := &trace.Trace{ID: trace.ID{15: 1}}
 	for i := range 30 {
-		x.Spans = append(x.Spans, trace.Span{ID: trace.SpanID(i + 1), Op: trace.Op(trace.Mix(1, uint64(i))), Start: 1000, End: trace.Nanos(1000 + 1000*i*i)})
+		x.Spans = append(x.Spans, trace.Span{
+			ID: trace.SpanID(i + 1), Op: trace.Op(trace.Mix(1, uint64(i))), Start: 1000,
+			End: trace.Nanos(1000 + 1000*i*i),
+		})
 	}
 	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(x)
 	var t observation.SpanTally

@@ -45,7 +45,8 @@ func TestCanonicalCorrelation(t *testing.T) {
 	for i := range constant {
 		constant[i] = 0.1
 	}
-	c, err := stats.CanonicalCorrelation([][]float64{constant, size, sumOf(3e6, size, 0, size), other}, [][]float64{latency})
+	c, err := stats.CanonicalCorrelation([][]float64{constant, size, sumOf(3e6, size, 0, size), other},
+		[][]float64{latency})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,21 +58,24 @@ func TestCanonicalCorrelation(t *testing.T) {
 	near(t, "loading of the other", c.Loadings[1], 0, 0.1)
 
 	// One column on each side gives Pearson's correlation, in any units.
-	c, err = stats.CanonicalCorrelation([][]float64{sumOf(-1e-9, size, 0, size)}, [][]float64{sumOf(1e9, latency, 0, size)})
+	c, err = stats.CanonicalCorrelation([][]float64{sumOf(-1e-9, size, 0, size)},
+		[][]float64{sumOf(1e9, latency, 0, size)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	near(t, "correlation of one column each", c.Correlations[0], math.Abs(stat.Correlation(size, latency, nil)), 1e-9)
 
 	// More columns on the right than on the left.
-	c, err = stats.CanonicalCorrelation([][]float64{other, size}, [][]float64{latency, noise, sumOf(1, other, 5, noise)})
+	c, err = stats.CanonicalCorrelation([][]float64{other, size},
+		[][]float64{latency, noise, sumOf(1, other, 5, noise)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	near(t, "correlation of size, a difference of latency and noise", c.Correlations[0], 1, 1e-9)
 	near(t, "correlation of other, a combination, too", c.Correlations[1], 1, 1e-9)
 
-	if _, err := stats.CanonicalCorrelation([][]float64{constant}, [][]float64{latency}); !errors.Is(err, stats.ErrNoVariation) {
+	if _, err := stats.CanonicalCorrelation([][]float64{constant},
+		[][]float64{latency}); !errors.Is(err, stats.ErrNoVariation) {
 		t.Errorf("error %v for a constant, want ErrNoVariation", err)
 	}
 	if _, err := stats.CanonicalCorrelation(nil, nil); !errors.Is(err, stats.ErrNoVariation) {

@@ -49,7 +49,8 @@ func newGroup(seed uint64) *group {
 // daily curve (in fast motion) of 5 % each.
 func (g *group) epoch(i int) []int64 {
 	g.block = 0.7*g.block + 0.02*g.r.NormFloat64()
-	f := g.slowness * math.Exp(g.block) * (1 + 0.05*math.Sin(g.phase+float64(i)/57)) * (1 + 0.05*math.Sin(2*g.phase+float64(i)/500))
+	f := g.slowness * math.Exp(g.block) * (1 + 0.05*math.Sin(g.phase+float64(i)/57)) *
+		(1 + 0.05*math.Sin(2*g.phase+float64(i)/500))
 	paused := g.r.Float64() < g.pauses
 	xs := make([]int64, poisson(g.r, g.rate))
 	for i := range xs {
@@ -114,14 +115,16 @@ func TestFalseAlarms(t *testing.T) {
 			if !alarmed[i] && max(slower[i], variable[i]) >= alarm {
 				alarmed[i] = true
 				alone++
-				t.Logf("group %d (rate %v): slower %.0f, variable %.0f in epoch %d", i, g.rate, slower[i], variable[i], e)
+				t.Logf("group %d (rate %v): slower %.0f, variable %.0f in epoch %d",
+					i, g.rate, slower[i], variable[i], e)
 			}
 		}
 		together = max(together, len(stats.EBH(slower, 0.05))+len(stats.EBH(variable, 0.05)))
 	}
 	t.Logf("%d group-hours: %d alarms alone, %d at once by e-BH", groups*hours, alone, together)
 	if alone > 1 || together > 0 {
-		t.Errorf("%d false alarms alone, %d by e-BH in %d group-hours, want at most 1, 0", alone, together, groups*hours)
+		t.Errorf("%d false alarms alone, %d by e-BH in %d group-hours, want at most 1, 0",
+			alone, together, groups*hours)
 	}
 }
 
@@ -174,7 +177,9 @@ func TestDelay(t *testing.T) {
 		{"log-normal σ=0.3, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.3) }, double, 3},
 		{"log-normal σ=0.5, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.5) }, double, 4},
 		{"log-normal σ=1, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 1) }, double, 20},
-		{"log-normal σ=0.3, one in five takes four times", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.3) }, sometimes, 8},
+		{"log-normal σ=0.3, one in five takes four times", func(r *rand.Rand) float64 {
+			return lognormal(r, 20e6, 0.3)
+		}, sometimes, 8},
 	} {
 		var delays []float64
 		for seed := range uint64(60) {
@@ -284,7 +289,8 @@ func TestMix(t *testing.T) {
 		delays = append(delays, delay-1)
 	}
 	median := stats.Median(delays)
-	t.Logf("300 hours: %d false alarms; a new group of 10 %% detected after %v epochs of 20 requests", falseAlarms, median)
+	t.Logf("300 hours: %d false alarms; a new group of 10 %% detected after %v epochs of 20 requests",
+		falseAlarms, median)
 	if falseAlarms > 0 || median > 15 {
 		t.Errorf("%d false alarms, delay of %v epochs, want 0, at most 15", falseAlarms, median)
 	}
@@ -309,7 +315,8 @@ func TestEvidenceIsFair(t *testing.T) {
 			probability := 1.0
 			for epoch := range epochs {
 				k := outcome >> (2 * epoch) & 3
-				probability *= []float64{1, 3, 3, 1}[k] * math.Pow(c.bound, float64(k)) * math.Pow(1-c.bound, float64(3-k))
+				probability *= []float64{1, 3, 3, 1}[k] * math.Pow(c.bound, float64(k)) *
+					math.Pow(1-c.bound, float64(3-k))
 				e.Step(c.bound, uint64(k), 3, c.rho)
 			}
 			mean += probability * e.Value() * stats.Horizon

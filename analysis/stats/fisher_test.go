@@ -32,7 +32,8 @@ func TestFisherExactIntegers(t *testing.T) {
 		n, m := rapid.IntRange(0, 60).Draw(t, "n"), rapid.IntRange(0, 60).Draw(t, "m")
 		a, b := rapid.IntRange(0, n).Draw(t, "a"), rapid.IntRange(0, m).Draw(t, "b")
 		ways := func(x int) *big.Int {
-			return new(big.Int).Mul(new(big.Int).Binomial(int64(n), int64(x)), new(big.Int).Binomial(int64(m), int64(a+b-x)))
+			return new(big.Int).Mul(new(big.Int).Binomial(int64(n), int64(x)),
+				new(big.Int).Binomial(int64(m), int64(a+b-x)))
 		}
 		sum := new(big.Int)
 		for x := max(0, a+b-m); x <= min(a+b, n); x++ {
@@ -47,7 +48,8 @@ func TestFisherExactIntegers(t *testing.T) {
 		}
 		for _, same := range []float64{FisherExact(b, m, a, n), FisherExact(n-a, n, m-b, m)} {
 			if math.Abs(got-same) > 1e-9 {
-				t.Fatalf("FisherExact(%d, %d, %d, %d) = %v, but %v with sets or property exchanged", a, n, b, m, got, same)
+				t.Fatalf("FisherExact(%d, %d, %d, %d) = %v, but %v with sets or property exchanged",
+					a, n, b, m, got, same)
 			}
 		}
 	})

@@ -91,7 +91,7 @@ type jackknife struct {
 	n        float64
 	quantile float64   // of Student's t on n−1 degrees of freedom
 	tail     int       // requests in the slowest tenth
-	inTail   float64   // quantile on tail−1 degrees of freedom; the mean of the tail dominates the error of the tail lift
+	inTail   float64   // quantile on tail−1 degrees of freedom; the tail's mean dominates the error of the tail lift
 	mean     float64   // of T
 	dt       []float64 // T − mean
 	stt      float64   // Σdt²
@@ -123,7 +123,8 @@ func newJackknife(total []float64) *jackknife {
 // fewFreedom holds the 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom, because the expansion is
 // inaccurate there.
 var fewFreedom = [...]float64{
-	12.706204736, 4.302652730, 3.182446305, 2.776445105, 2.570581836, 2.446911851, 2.364624252, 2.306004135, 2.262157163, 2.228138852,
+	12.706204736, 4.302652730, 3.182446305, 2.776445105, 2.570581836, 2.446911851, 2.364624252, 2.306004135,
+	2.262157163, 2.228138852,
 }
 
 // studentsT returns the 97.5 % quantile of Student's t to five digits. It avoids an exact computation because it is

@@ -172,7 +172,8 @@ func TestEstimatesAddUp(t *testing.T) {
 		share, mean, lift = share+e.Share.Value, mean+e.MeanShare.Value, lift+e.TailLift.Value
 	}
 	if math.Abs(share-1) > 1e-9 || math.Abs(mean-1) > 1e-9 || math.Abs(lift/total.TailLift.Value-1) > 1e-9 {
-		t.Errorf("shares add up to %v, mean shares to %v, tail lifts to %v, want 1, 1, %v", share, mean, lift, total.TailLift.Value)
+		t.Errorf("shares add up to %v, mean shares to %v, tail lifts to %v, want 1, 1, %v",
+			share, mean, lift, total.TailLift.Value)
 	}
 	if s := total.Share; math.Abs(s.Value-1) > 1e-12 || s.High-s.Low > 1e-9 {
 		t.Errorf("share of the total is %+v, want 1 without error", s)
@@ -195,7 +196,8 @@ func TestEstimatesWithoutError(t *testing.T) {
 func TestEstimatesCoV(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		_, total := drawTable(r, rapid.IntRange(4, 45).Draw(t, "n"), populations[rapid.IntRange(0, 3).Draw(t, "population")].draw).Estimates()
+		_, total := drawTable(r, rapid.IntRange(4, 45).Draw(t, "n"),
+			populations[rapid.IntRange(0, 3).Draw(t, "population")].draw).Estimates()
 		c := total.CoV
 		if !(c.Low > 0 && c.Low < c.Value) || math.Abs(c.Value/c.Low-c.High/c.Value) > 1e-9*c.High/c.Value {
 			t.Fatalf("CoV is %+v, want a positive lower bound, and bounds at the same ratio to the value", c)

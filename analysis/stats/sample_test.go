@@ -204,7 +204,8 @@ func TestStratified(t *testing.T) {
 		}
 		left.Merge(right)
 		for name, pair := range map[string][2][]stats.Item[int64]{
-			"slowest": {whole.Slowest(), left.Slowest()}, "fastest": {whole.Fastest(), left.Fastest()}, "median": {whole.Median(), left.Median()},
+			"slowest": {whole.Slowest(), left.Slowest()}, "fastest": {whole.Fastest(), left.Fastest()},
+			"median": {whole.Median(), left.Median()},
 		} {
 			if diff := gocmp.Diff(pair[0], pair[1]); diff != "" {
 				t.Fatalf("%s: %s", name, diff)

@@ -185,7 +185,9 @@ func (s *Series[S, P]) AppendBinary(b []byte, appendValue func([]byte, *S) []byt
 
 // DecodeSeries decodes an encoding by AppendBinary and returns the bytes after it. decodeValue decodes a statistic and
 // returns the bytes after it. Errors wrap [codec.ErrCorrupt].
-func DecodeSeries[S any, P Merger[S]](b []byte, decodeValue func([]byte) (S, []byte, error)) (Series[S, P], []byte, error) {
+func DecodeSeries[S any, P Merger[S]](
+	b []byte, decodeValue func([]byte) (S, []byte, error),
+) (Series[S, P], []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(seriesVersion)
 	s := Series[S, P]{end: int64(d.Below(1 << 40))}

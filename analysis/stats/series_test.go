@@ -42,7 +42,8 @@ func TestSeriesMerge(t *testing.T) {
 		if !bytes.Equal(encodedSeries(whole), encodedSeries(merged)) {
 			t.Fatalf("merged %v\nwant   %v", merged, whole)
 		}
-		decoded, rest, err := stats.DecodeSeries[stats.Moments, *stats.Moments](encodedSeries(whole), stats.DecodeMoments)
+		decoded, rest, err := stats.DecodeSeries[stats.Moments, *stats.Moments](encodedSeries(whole),
+			stats.DecodeMoments)
 		if err != nil || len(rest) > 0 || !bytes.Equal(encodedSeries(decoded), encodedSeries(whole)) {
 			t.Fatalf("decoded %v, rest %v, %v, want %v", decoded, rest, err, whole)
 		}
@@ -76,7 +77,8 @@ func TestSeriesBuckets(t *testing.T) {
 		if n > stats.MaxBuckets || stats.MaxBuckets != 10 || end != now {
 			t.Fatalf("tick %d: %d buckets until %d, want at most 10 until %d", i, n, end, now)
 		}
-		if want := min(i+1, int64(stats.Retention)/tick); total < uint64(want) || total > 2*uint64(stats.Retention)/uint64(tick) {
+		if want := min(i+1, int64(stats.Retention)/tick); total < uint64(want) ||
+			total > 2*uint64(stats.Retention)/uint64(tick) {
 			t.Fatalf("tick %d: %d ticks kept, want %d, at most twice the retention", i, total, want)
 		}
 	}
@@ -102,7 +104,8 @@ func FuzzDecodeSeries(f *testing.F) {
 	f.Add(encodedSeries(s))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, rest, err := stats.DecodeSeries[stats.Moments, *stats.Moments](b, stats.DecodeMoments)
-		checkDecoded(t, b, rest, err, bytes.Equal(encodedSeries(s), encodedSeries(series{})), func([]byte) []byte { return encodedSeries(s) })
+		checkDecoded(t, b, rest, err, bytes.Equal(encodedSeries(s), encodedSeries(series{})),
+			func([]byte) []byte { return encodedSeries(s) })
 		for b := range s.Buckets() {
 			if b.From >= b.To {
 				t.Errorf("bucket [%d, %d), want a positive width", b.From, b.To)

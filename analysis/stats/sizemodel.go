@@ -296,7 +296,9 @@ func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 		}
 	}
 	best, gain := m, math.Inf(-1)
-	for _, used := range [4][3]bool{{true, true, true}, {true, true, false}, {true, false, true}, {true, false, false}} {
+	for _, used := range [4][3]bool{
+		{true, true, true}, {true, true, false}, {true, false, true}, {true, false, false},
+	} {
 		c, ok := solveNormal(gram, right, used)
 		if !ok || c[1] < 0 || c[2] < 0 {
 			continue
@@ -354,7 +356,9 @@ func (t transfers) withNoise(m SizeModel) SizeModel {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.Expected(t.sizes[a]), m.Expected(t.sizes[b])) })
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(m.Expected(t.sizes[a]), m.Expected(t.sizes[b]))
+	})
 	count := max(1, min(noiseBins, len(order)/minTransfers))
 	var at, spread []float64
 	for b := range count {

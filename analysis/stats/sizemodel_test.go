@@ -26,10 +26,13 @@ func TestSizeModel(t *testing.T) {
 			}
 			c := transfergen.Classify(test, m.Class)
 			ours.Add(c)
-			worstAccuracy, worstPrecision = min(worstAccuracy, c.Accuracy()), min(worstPrecision, c.Precision(transfergen.Delayed))
+			worstAccuracy = min(worstAccuracy, c.Accuracy())
+			worstPrecision = min(worstPrecision, c.Precision(transfergen.Delayed))
 		}
-		if ours.Accuracy() < 0.99 || ours.Precision(transfergen.Delayed) < 0.95 || worstAccuracy < 0.99 || worstPrecision < 0.95 {
-			t.Errorf("up to %v packets: accuracy %.4f, precision %.4f, worst %.4f, %.4f, want at least 0.99, 0.95", segments,
+		if ours.Accuracy() < 0.99 || ours.Precision(transfergen.Delayed) < 0.95 || worstAccuracy < 0.99 ||
+			worstPrecision < 0.95 {
+			t.Errorf("up to %v packets: accuracy %.4f, precision %.4f, worst %.4f, %.4f, want at least 0.99, 0.95",
+				segments,
 				ours.Accuracy(), ours.Precision(transfergen.Delayed), worstAccuracy, worstPrecision)
 		}
 	}

@@ -38,8 +38,10 @@ func TestSketchMerge(t *testing.T) {
 		for _, q := range []float64{0, 0.1, 0.5, 0.9, 0.99, 1} {
 			want := float64(xs[int(q*float64(len(xs)-1))])
 			got := merged.Quantile(q)
-			if math.Abs(got-want) > 0.0101*want || got > float64(xs[len(xs)-1]) || got != whole.Quantile(q) || got != decoded.Quantile(q) {
-				t.Fatalf("Quantile(%v) = %v merged, %v whole, %v decoded, want %v", q, got, whole.Quantile(q), decoded.Quantile(q), want)
+			if math.Abs(got-want) > 0.0101*want || got > float64(xs[len(xs)-1]) || got != whole.Quantile(q) ||
+				got != decoded.Quantile(q) {
+				t.Fatalf("Quantile(%v) = %v merged, %v whole, %v decoded, want %v",
+					q, got, whole.Quantile(q), decoded.Quantile(q), want)
 			}
 		}
 	})
