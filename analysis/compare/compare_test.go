@@ -204,6 +204,18 @@ func TestCompareOrder(t *testing.T) {
 	})
 }
 
+// The callers of a service that is late for several of them may each account for its score. The one with the largest
+// part counts, whatever the order of a map.
+func TestFrom(t *testing.T) {
+	s := Service{late: map[int]float64{1: 0.2, 2: 0.3, 3: 0.3, 4: 0.1, 5: 0}}
+	s.Score = 0.15
+	for range 50 {
+		if got := s.from(); got != 2 {
+			t.Fatalf("from %d, want 2", got)
+		}
+	}
+}
+
 func compareAll(table *trace.Table, traces []*trace.Trace, window history.Interval) []Suspect {
 	rec := NewRecording(table)
 	x := critpath.NewExtractor(critpath.DefaultOptions())

@@ -113,14 +113,15 @@ func (s *Service) lateFrom(caller int, part float64) {
 const nearlyAll = 0.9
 
 // from returns the index of the caller if nearly all of the evidence against s arises on the way from one caller, or
-// -1.
+// -1. If several callers account for it, the one with the largest part counts.
 func (s *Service) from() int {
+	from, most := -1, 0.0
 	for caller, part := range s.late {
-		if part > 0 && part >= nearlyAll*(s.Score-s.Shape) {
-			return caller
+		if part >= nearlyAll*(s.Score-s.Shape) && (part > most || part == most && caller < from) {
+			from, most = caller, part
 		}
 	}
-	return -1
+	return from
 }
 
 // share notes a part of the score that comes from calls between s and a neighbour.
