@@ -63,11 +63,11 @@ func (n *Names) Advice(x *Advice) string {
 	if text := n.undoable(x, first, name); text != "" {
 		switch { // the sentence about the incident states the share of the place
 		case x.Located != 0 && x.Reason.Wait != 0:
-			text += " " + n.remedy(x.Located, &x.Reason)
+			text += " " + waitRemedy(n, x.Located, &x.Reason)
 		case x.Located != 0:
 			text += " The place to look at is " + n.Op(x.Located) + "."
 		case x.leads():
-			text += " " + n.Located(x.Lead, x.LeadShare, Reason{}).String() + " so far."
+			text += " " + Located(n, x.Lead, x.LeadShare, Reason{}).String() + " so far."
 		}
 		return text + n.searching(x, name)
 	}
@@ -79,7 +79,7 @@ func (n *Names) Advice(x *Advice) string {
 			" takes messages late if it is slow, has stopped, or runs in too few instances."
 	}
 	if x.Located != 0 && x.Reason.Wait != 0 {
-		return n.remedy(x.Located, &x.Reason)
+		return waitRemedy(n, x.Located, &x.Reason)
 	}
 	if x.Located != 0 {
 		if x.Share == 0 {

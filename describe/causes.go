@@ -6,7 +6,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
-	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -84,8 +83,8 @@ func NoCauses() Causes {
 	return Causes{Joint: Unknown(), Unrelated: []Unrelated{}, Contrasts: []Contrast{}, WhatIf: []Recovery{}}
 }
 
-// Causes presents the findings about p.
-func (n *Names) Causes(p *detect.Problem, f *explain.Findings) Causes {
+// NewCauses presents the findings about p.
+func NewCauses(n *Names, p *detect.Problem, f *explain.Findings) Causes {
 	c := NoCauses()
 	c.Joint = Number(f.Joint)
 	for i := range f.Unrelated {
@@ -93,23 +92,34 @@ func (n *Names) Causes(p *detect.Problem, f *explain.Findings) Causes {
 		c.Unrelated = append(c.Unrelated, Unrelated{Variable: n.Clean(x.Name), Where: n.Context(x.Context)})
 	}
 	for i := range f.Contrasts {
-		c.Contrasts = append(c.Contrasts, n.contrast(p, &f.Contrasts[i]))
+		c.Contrasts = append(c.Contrasts, newContrast(n, p, &f.Contrasts[i]))
 	}
 	for i := range f.Recoveries {
-		c.WhatIf = append(c.WhatIf, n.recovery(p, &f.Recoveries[i]))
+		c.WhatIf = append(c.WhatIf, newRecovery(n, p, &f.Recoveries[i]))
 	}
 	return c
 }
 
-func (n *Names) contrast(p *detect.Problem, c *explain.KeyedContrast) Contrast {
+func newContrast(n *Names, p *detect.Problem, c *explain.KeyedContrast) Contrast {
 	x := Contrast{
-		Key: n.Clean(c.Key), Value: n.Clean(c.Value), Requests: c.Requests, Rest: c.Rest,
-		Duration: n.difference(p, &c.Duration), Edges: make([]Difference, 0, len(c.Edges)),
+		Key:      n.Clean(c.Key),
+		Value:    n.Clean(c.Value),
+		Requests: c.Requests,
+		Rest:     c.Rest,
+		Duration: newDifference(n, p, &c.Duration),
+		Edges:    make([]Difference, 0, len(c.Edges)),
 	}
 	for i := range c.Edges {
-		x.Edges = append(x.Edges, n.difference(p, &c.Edges[i]))
+		x.Edges = append(x.Edges, newDifference(n, p, &c.Edges[i]))
 	}
-	s := &x.Sentence
+	x.Sentence = contrastSentence(&x, c)
+	x.Text = x.Sentence.String()
+	return x
+}
+
+// contrastSentence compares the durations of requests with and without a value, and names the slowest edge. x presents
+// c.
+func contrastSentence(x *Contrast, c *explain.KeyedContrast) (s Sentence) {
 	s.Strong(x.Key + " = " + x.Value)
 	sampled := " (" + strconv.Itoa(c.Requests) + " and " + strconv.Itoa(c.Rest) + " sampled)"
 	excess, where := "", "" // of the slowest edge
@@ -118,10 +128,10 @@ func (n *Names) contrast(p *detect.Problem, c *explain.KeyedContrast) Contrast {
 	}
 	if where != "" && !(c.Duration.Value > 0) { // only edges are slower
 		s.Plain(": " + excess + " more than with others in " + where + sampled)
-		x.Text = s.String()
-		return x
+		return s
 	}
-	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) + " with others" + sampled)
+	mean, rest := units.Duration(time.Duration(c.Duration.Mean)), units.Duration(time.Duration(c.Duration.Rest))
+	s.Plain(": " + mean + " a request against " + rest + " with others" + sampled)
 	switch {
 	case where == "":
 	case c.Edges[0].Value > c.Duration.Value:
@@ -129,42 +139,50 @@ func (n *Names) contrast(p *detect.Problem, c *explain.KeyedContrast) Contrast {
 	default:
 		s.Plain("; " + excess + " of that in " + where)
 	}
-	x.Text = s.String()
-	return x
+	return s
 }
 
-func (n *Names) difference(p *detect.Problem, d *explain.Difference) Difference {
+func newDifference(n *Names, p *detect.Problem, d *explain.Difference) Difference {
 	return Difference{
-		Edge: n.placeIn(p, d.Edge), MeanNS: Number(d.Mean), RestNS: Number(d.Rest), ExcessNS: Number(d.Value),
-		LowNS: Number(d.Low), HighNS: Number(d.High), PValue: Number(d.PValue),
+		Edge:     placeIn(n, p, d.Edge),
+		MeanNS:   Number(d.Mean),
+		RestNS:   Number(d.Rest),
+		ExcessNS: Number(d.Value),
+		LowNS:    Number(d.Low),
+		HighNS:   Number(d.High),
+		PValue:   Number(d.PValue),
 	}
 }
 
 // placeIn presents an edge of p, or one that was an edge of p when p was explained but no longer is. It returns nil for
 // edge 0.
-func (n *Names) placeIn(p *detect.Problem, edge trace.Edge) *Place {
-	place := n.PlaceOf(p.Edges, edge)
+func placeIn(n *Names, p *detect.Problem, edge trace.Edge) *Place {
+	place := placeAmong(n, p.Edges, edge)
 	if place != nil || edge == 0 {
 		return place
 	}
-	info := n.Table.EdgeInfo(edge)
-	x := n.Place(&group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After})
-	return &x
+	return new(PlaceOf(n, edge))
 }
 
-func (n *Names) recovery(p *detect.Problem, r *explain.Recovery) Recovery {
+func newRecovery(n *Names, p *detect.Problem, r *explain.Recovery) Recovery {
 	x := Recovery{
-		Edge: n.placeIn(p, r.Edge), LevelNS: int64(r.Level), Requests: r.Requests,
-		MeanNS: Number(r.Mean.Value), MeanLowNS: Number(r.Mean.Low), MeanHighNS: Number(r.Mean.High),
-		MeanFraction: Number(r.MeanPart), P99NS: int64(r.P99), P99Fraction: Number(r.P99Part),
+		Edge:         placeIn(n, p, r.Edge),
+		LevelNS:      int64(r.Level),
+		Requests:     r.Requests,
+		MeanNS:       Number(r.Mean.Value),
+		MeanLowNS:    Number(r.Mean.Low),
+		MeanHighNS:   Number(r.Mean.High),
+		MeanFraction: Number(r.MeanPart),
+		P99NS:        int64(r.P99),
+		P99Fraction:  Number(r.P99Part),
 	}
-	s := &x.Sentence
-	if x.Edge != nil {
-		s.Plain("If " + x.Edge.Name + " took " + units.Duration(r.Level) + ", the " + units.Plural(r.Requests, "sampled request") + " would save ")
+	if s := &x.Sentence; x.Edge != nil {
+		s.Plain("If " + x.Edge.Name + " took " + units.Duration(r.Level) + ", ")
+		s.Plain("the " + units.Plural(r.Requests, "sampled request") + " would save ")
 		s.Strong(units.Percent(r.MeanPart) + " of their mean and " + units.Percent(r.P99Part) + " of their p99")
 		s.Plain(".")
 	}
-	x.Text = s.String()
+	x.Text = x.Sentence.String()
 	return x
 }
 
@@ -176,21 +194,26 @@ func (r *Recovery) Matters() bool {
 	return r.MeanFraction >= minRecovery || r.P99Fraction >= minRecovery
 }
 
-// Common presents places of different request types whose times are correlated.
-func (n *Names) Common(c *explain.CommonEdges) Common {
-	x := Common{Edges: make([]TypedEdge, 0, len(c.Edges)), Correlation: Number(c.Correlation), PValue: Number(c.PValue)}
+// NewCommon presents places of different request types whose times are correlated.
+func NewCommon(n *Names, c *explain.CommonEdges) Common {
+	x := Common{
+		Edges:       make([]TypedEdge, 0, len(c.Edges)),
+		Correlation: Number(c.Correlation),
+		PValue:      Number(c.PValue),
+	}
 	s := &x.Sentence
 	for i, e := range c.Edges {
-		typed := TypedEdge{RequestType: n.RequestType(e.RequestType, 0), RequestTypeID: e.RequestType.String(), Context: n.Context(e.Context)}
-		x.Edges = append(x.Edges, typed)
+		name := n.RequestType(e.RequestType, 0)
+		x.Edges = append(x.Edges, TypedEdge{name, e.RequestType.String(), n.Context(e.Context)})
 		if i > 0 {
 			s.Plain(" and ")
 		}
 		s.Strong(n.Op(n.Last(e.Context)))
-		s.Plain(" in " + n.Clean(typed.RequestType))
+		s.Plain(" in " + n.Clean(name))
 	}
-	s.Plain(" rise and fall together (correlation " + strconv.FormatFloat(c.Correlation, 'f', 2, 64) + ", p " + PValue(c.PValue) +
-		"): a lock or a dependency that they share?")
+	s.Plain(" rise and fall together ")
+	s.Plain("(correlation " + strconv.FormatFloat(c.Correlation, 'f', 2, 64) + ", p " + PValue(c.PValue) + ")")
+	s.Plain(": a lock or a dependency that they share?")
 	x.Text = s.String()
 	return x
 }

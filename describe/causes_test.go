@@ -30,16 +30,16 @@ func TestCauses(t *testing.T) {
 			{Edge: trace.ContextEdge(former), Level: time.Millisecond, Requests: 64, MeanPart: 0.01, P99Part: 0.02},
 		},
 	}
-	c := n.Causes(p, &f)
+	c := NewCauses(n, p, &f)
 	partly, onlyEdge := f.Contrasts[0], f.Contrasts[0]
 	partly.Duration.Value = 2e8
 	onlyEdge.Duration = explain.Difference{Mean: 1.4e8, Rest: 4.1e8, Value: -2.7e8}
 	for got, want := range map[string]string{
-		n.contrast(p, &partly).Text:   "host.name = pay-b: 410 ms a request against 140 ms with others (40 and 88 sampled); 250 ms more in payment → bank POST /charge (wire or queue)",
-		n.contrast(p, &onlyEdge).Text: "host.name = pay-b: 250 ms more than with others in payment → bank POST /charge (wire or queue) (40 and 88 sampled)",
-		c.Contrasts[0].Text:           "host.name = pay-b: 410 ms a request against 140 ms with others (40 and 88 sampled); 250 ms of that in payment → bank POST /charge (wire or queue)",
-		c.WhatIf[0].Text:              "If payment → bank POST /charge (wire or queue) took 38 ms, the 64 sampled requests would save 27 % of their mean and 85 % of their p99.",
-		c.WhatIf[1].Text:              "If shop GET / took 1 ms, the 64 sampled requests would save 1 % of their mean and 2 % of their p99.", // no longer an edge of the problem
+		newContrast(n, p, &partly).Text:   "host.name = pay-b: 410 ms a request against 140 ms with others (40 and 88 sampled); 250 ms more in payment → bank POST /charge (wire or queue)",
+		newContrast(n, p, &onlyEdge).Text: "host.name = pay-b: 250 ms more than with others in payment → bank POST /charge (wire or queue) (40 and 88 sampled)",
+		c.Contrasts[0].Text:               "host.name = pay-b: 410 ms a request against 140 ms with others (40 and 88 sampled); 250 ms of that in payment → bank POST /charge (wire or queue)",
+		c.WhatIf[0].Text:                  "If payment → bank POST /charge (wire or queue) took 38 ms, the 64 sampled requests would save 27 % of their mean and 85 % of their p99.",
+		c.WhatIf[1].Text:                  "If shop GET / took 1 ms, the 64 sampled requests would save 1 % of their mean and 2 % of their p99.", // no longer an edge of the problem
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -64,7 +64,7 @@ func TestCommon(t *testing.T) {
 	s := newShop()
 	n := s.names()
 	n.SetName(analysis.Hash{Lo: 7}, "page")
-	c := n.Common(&explain.CommonEdges{Correlation: 0.62, PValue: 0.004, Edges: []explain.TypedEdge{
+	c := NewCommon(n, &explain.CommonEdges{Correlation: 0.62, PValue: 0.004, Edges: []explain.TypedEdge{
 		{RequestType: analysis.Hash{Lo: 1}, Context: s.toBank}, {RequestType: analysis.Hash{Lo: 7}, Context: s.toPage},
 	}})
 	want := "payment → bank POST /charge in shop POST /checkout and shop render page in page rise and fall together (correlation 0.62, p = 0.004): a lock or a dependency that they share?"

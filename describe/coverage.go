@@ -17,7 +17,7 @@ const shownHops = 3
 // Coverage returns sentences, without full stops, about everything that is missing from the analysis, or nil if
 // nothing is: records that could not be read; spans that are not part of ordinary requests, with the reasons for
 // leaving some out; spans that are too long for shares of time; traces that lost spans; and hops that export no spans.
-func (n *Names) Coverage(c *trace.Coverage) []string {
+func Coverage(n *Names, c *trace.Coverage) []string {
 	total := c.Total()
 	all, judged := total.Received(), total.Judged()
 	var texts []string
@@ -51,7 +51,7 @@ func (n *Names) Coverage(c *trace.Coverage) []string {
 		texts = append(texts, fmt.Sprintf("spans of at least %s of %s got lost: spans below them arrived",
 			units.Count(int(lost)), units.Plural(int(c.Traces), "trace")))
 	}
-	return append(texts, n.hops(c)...)
+	return append(texts, hops(n, c)...)
 }
 
 // left describes n spans or records that are left out for the given reason.
@@ -60,17 +60,17 @@ func left(n int64, reason trace.Reason) string {
 }
 
 // hops returns up to shownHops sentences about hops that export no spans.
-func (n *Names) hops(c *trace.Coverage) (texts []string) {
+func hops(n *Names, c *trace.Coverage) (texts []string) {
 	for h, x := range c.Hops(n.Table, c) {
 		if len(texts) == shownHops {
 			break
 		}
-		hop, callee := "one hop", n.Clean(n.Table.Text(h.Callee))
+		hop, callee := "one hop", n.Text(h.Callee)
 		if name := n.Service(x.Peer); name != "" && name != callee { // often the address of the service behind it
 			hop += ", " + name + ","
 		}
 		texts = append(texts, fmt.Sprintf("between %s and %s %s exports no spans, in %s of %s",
-			n.Clean(n.Table.Text(h.Caller)), callee, hop,
+			n.Text(h.Caller), callee, hop,
 			units.Part(float64(x.Requests)/float64(max(1, x.Requests, c.Traces))),
 			units.Plural(int(c.Traces), "trace")))
 	}
@@ -86,7 +86,7 @@ const shownUncovered = 3
 // Uncovered returns sentences about the spans that are not judged, in total and by service, and about the remedy for
 // the most frequent reason. Both are empty if at least 95 % of the input's records could be read, and at least 95 % of
 // the spans and of their time are judged, in total and for each service with at least leastSpans spans.
-func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
+func Uncovered(n *Names, c *trace.Coverage) (saw, do string) {
 	total := c.Total()
 	reason, spans, time, lacks := total.Lacks()
 	if lacks {
@@ -111,7 +111,7 @@ func (n *Names) Uncovered(c *trace.Coverage) (saw, do string) {
 		}
 		judgedSpans, judgedTime := a.Shares()
 		text := fmt.Sprintf("Of %s %s of the spans and %s of their time are judged",
-			n.Clean(n.Table.Text(service)), units.Part(judgedSpans), units.Part(judgedTime))
+			n.Text(service), units.Part(judgedSpans), units.Part(judgedTime))
 		if why != reason {
 			text += fmt.Sprintf("; %s of the spans, with %s of the time, %s",
 				units.Part(spans), units.Part(time), remedies[why].left)

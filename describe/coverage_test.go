@@ -48,7 +48,7 @@ func TestUncovered(t *testing.T) {
 				all.Leave(&trace.Span{Service: ledger, End: 10}, reason)
 			}
 		}
-		saw, do := New(table, Verbatim).Uncovered(&all)
+		saw, do := Uncovered(New(table, Verbatim), &all)
 		if !strings.HasPrefix(saw, c.saw) || (saw == "") != (c.saw == "") ||
 			!strings.Contains(do, c.do) || (do == "") != (saw == "") {
 			t.Errorf("%s: %q, %q; want %q, %q", c.name, saw, do, c.saw, c.do)
@@ -68,11 +68,11 @@ func TestLongSpan(t *testing.T) {
 	if spans, time := total.Shares(); spans < 0.99 || time != 1 {
 		t.Errorf("%g of the spans and %g of the time are judged", spans, time)
 	}
-	if saw, _ := n.Uncovered(&c); saw != "" {
+	if saw, _ := Uncovered(n, &c); saw != "" {
 		t.Errorf("got the warning %q", saw)
 	}
 	const want = "shares of the time leave out 1 span of an hour or more, with 2 days 2 h in all"
-	if texts := n.Coverage(&c); !slices.Contains(texts, want) {
+	if texts := Coverage(n, &c); !slices.Contains(texts, want) {
 		t.Errorf("got %q, want %q", texts, want)
 	}
 }
@@ -96,10 +96,10 @@ func TestUnreadRecords(t *testing.T) {
 			c.LeaveRecords(1, trace.TooLarge)
 		}
 		n := New(&trace.Table{}, Verbatim)
-		if got := strings.Join(n.Coverage(&c), "; "); got != x.text {
+		if got := strings.Join(Coverage(n, &c), "; "); got != x.text {
 			t.Errorf("got %q, want %q", got, x.text)
 		}
-		if saw, do := n.Uncovered(&c); saw != x.saw || (do == "") != (saw == "") {
+		if saw, do := Uncovered(n, &c); saw != x.saw || (do == "") != (saw == "") {
 			t.Errorf("got the warning %q with the remedy %q, want %q", saw, do, x.saw)
 		}
 	}

@@ -13,53 +13,53 @@ import (
 // Diagnosis describes p in one sentence: the duration of the requests, the place of the delay, and its cause if known.
 // located is the operation that the investigation located, and share its share of p. Unless located is 0, it is the
 // only place in the sentence.
-func (n *Names) Diagnosis(p *detect.Problem, located trace.Op, share float64) Sentence {
-	var s Sentence
-	latency := Evidence{Kind: LatencyEvidence}
-	switch name := n.judged(p); p.Kind {
+func Diagnosis(n *Names, p *detect.Problem, located trace.Op, share float64) Sentence {
+	d := diagnosis{names: n, p: p}
+	switch p.Kind {
 	case detect.KindVariable:
-		n.spread(&s, p, name)
+		d.spread()
 	case detect.KindSlow:
-		s.Strong(name)
-		s.Plain(" takes ")
-		s.cite(units.Duration(p.Mean), latency)
-		s.Plain(" on average")
-		versus(&s, p)
+		d.Strong(d.judged())
+		d.Plain(" takes ")
+		d.cite(units.Duration(p.Mean), ofLatency)
+		d.Plain(" on average")
+		d.versus()
 	case detect.KindShifted:
-		s.Plain("requests of ")
-		s.Strong(name)
-		s.Plain(" changed their ")
-		s.mention("call flow", Evidence{Kind: CallFlowEvidence})
-		if sum := n.Summary(p); sum != nil && sum.Failed > 0 {
-			s.Plain(", or fail as they did not before,")
-		}
-		s.Plain(" and take ")
-		s.mention(units.Duration(p.Mean), latency)
-		s.Plain(" on average")
-		versus(&s, p)
+		d.shift()
 	}
 	if located == 0 {
-		n.leading(&s, p)
+		d.leading()
 	} else {
 		place := Evidence{Kind: LocationEvidence, Operation: located}
-		s.Plain("; ")
-		s.cite(units.Share(share), place)
-		s.Plain(" of the " + whole(p) + " is in ")
-		s.cite(n.Op(located), place)
+		d.Plain("; ")
+		d.cite(units.Share(share), place)
+		d.Plain(" of the " + whole(p) + " is in ")
+		d.cite(n.Op(located), place)
 	}
-	n.cause(&s, p)
-	s.Plain(".")
-	return s
+	d.cause()
+	d.Plain(".")
+	return d.Sentence
 }
 
-// judged returns the name of p's requests: the name of their type, or of one of its groups. Several groups can have
-// the same figures.
-func (n *Names) judged(p *detect.Problem) string {
-	name := n.RequestType(p.RequestType, p.Entry)
-	if p.Level == group.LevelRequestType {
+// diagnosis is the sentence about a problem while it is written.
+type diagnosis struct {
+	Sentence
+
+	names *Names
+	p     *detect.Problem
+}
+
+// ofLatency refers to the durations of the problem's requests.
+var ofLatency = Evidence{Kind: LatencyEvidence}
+
+// judged returns the name of the problem's requests: the name of their type, or of one of its groups. Several groups
+// can have the same figures.
+func (d *diagnosis) judged() string {
+	name := d.names.RequestType(d.p.RequestType, d.p.Entry)
+	if d.p.Level == group.LevelRequestType {
 		return name
 	}
-	return InGroup(name, p.Group)
+	return InGroup(name, d.p.Group)
 }
 
 // InGroup returns the name of a group, given the name of its request type.
@@ -67,69 +67,85 @@ func InGroup(requestType string, group analysis.Hash) string {
 	return requestType + " (group " + group.String()[:8] + ")"
 }
 
+// shift describes requests that changed their call flow.
+func (d *diagnosis) shift() {
+	d.Plain("requests of ")
+	d.Strong(d.judged())
+	d.Plain(" changed their ")
+	d.mention("call flow", Evidence{Kind: CallFlowEvidence})
+	if sum := d.names.Summary(d.p); sum != nil && sum.Failed > 0 {
+		d.Plain(", or fail as they did not before,")
+	}
+	d.Plain(" and take ")
+	d.mention(units.Duration(d.p.Mean), ofLatency)
+	d.Plain(" on average")
+	d.versus()
+}
+
 // leastTail is the minimum ratio of p99 to median at which a sentence describes the spread of durations by these two.
 const leastTail = 1.2
 
-// spread describes how widely the durations of p's requests vary.
-func (n *Names) spread(s *Sentence, p *detect.Problem, name string) {
-	latency := Evidence{Kind: LatencyEvidence}
+// spread describes how widely the durations of the problem's requests vary.
+func (d *diagnosis) spread() {
+	name, p := d.judged(), d.p
 	if m := p.Size; m != nil && m.Delayed+m.TimedOut > 0 {
 		size := Evidence{Kind: SizeEvidence}
-		s.cite(units.Percent(m.Delayed+m.TimedOut), size)
-		s.Plain(" of the requests of ")
-		s.Strong(name)
-		s.Plain(" take far longer than their size would suggest, or time out (CoV at equal size ")
-		s.cite(units.Ratio(p.CoV), size)
-		s.Plain(")")
+		d.cite(units.Percent(m.Delayed+m.TimedOut), size)
+		d.Plain(" of the requests of ")
+		d.Strong(name)
+		d.Plain(" take far longer than their size would suggest, or time out (CoV at equal size ")
+		d.cite(units.Ratio(p.CoV), size)
+		d.Plain(")")
 		return
 	}
 	if p.P50 > 0 && p.CoV > float64(p.P99)/float64(p.P50) { // too few slow requests to raise the p99
-		s.Plain("a few requests of ")
-		s.Strong(name)
-		s.Plain(" take far longer than its p99 of ")
-		s.mention(units.Duration(p.P99), latency)
-		s.Plain(" (CoV ")
-		s.cite(units.Ratio(p.CoV), latency)
-		s.Plain(")")
+		d.Plain("a few requests of ")
+		d.Strong(name)
+		d.Plain(" take far longer than its p99 of ")
+		d.mention(units.Duration(p.P99), ofLatency)
+		d.Plain(" (CoV ")
+		d.cite(units.Ratio(p.CoV), ofLatency)
+		d.Plain(")")
 		return
 	}
 	if p.P50 > 0 && float64(p.P99) >= leastTail*float64(p.P50) {
-		s.Plain("p99 of ")
-		s.Strong(name)
-		s.Plain(" is ")
-		s.cite(units.Ratio(float64(p.P99)/float64(p.P50))+"×", latency)
-		s.Plain(" its median (")
-		s.mention(units.Duration(p.P99), latency)
-		s.Plain(" vs. ")
-		s.mention(units.Duration(p.P50), latency)
-		s.Plain(")")
+		d.Plain("p99 of ")
+		d.Strong(name)
+		d.Plain(" is ")
+		d.cite(units.Ratio(float64(p.P99)/float64(p.P50))+"×", ofLatency)
+		d.Plain(" its median (")
+		d.mention(units.Duration(p.P99), ofLatency)
+		d.Plain(" vs. ")
+		d.mention(units.Duration(p.P50), ofLatency)
+		d.Plain(")")
 		return
 	}
-	s.Plain("durations of ")
-	s.Strong(name)
-	s.Plain(" vary by ")
-	s.cite(units.Percent(p.CoV), latency)
-	s.Plain(" around their mean of ")
-	s.mention(units.Duration(p.Mean), latency)
+	d.Plain("durations of ")
+	d.Strong(name)
+	d.Plain(" vary by ")
+	d.cite(units.Percent(p.CoV), ofLatency)
+	d.Plain(" around their mean of ")
+	d.mention(units.Duration(p.Mean), ofLatency)
 }
 
 // versus compares the mean with the expected duration, if there is one.
-func versus(s *Sentence, p *detect.Problem) {
+func (d *diagnosis) versus() {
+	p := d.p
 	if p.Expected <= 0 {
 		return
 	}
 	baseline := Evidence{Kind: BaselineEvidence}
-	s.Plain(", ")
-	s.mention(units.Ratio(float64(p.Mean)/float64(p.Expected))+"×", baseline)
-	s.Plain(" the expected ")
-	s.mention(units.Duration(p.Expected), baseline)
+	d.Plain(", ")
+	d.mention(units.Ratio(float64(p.Mean)/float64(p.Expected))+"×", baseline)
+	d.Plain(" the expected ")
+	d.mention(units.Duration(p.Expected), baseline)
 }
 
 // leading names the leading edge with its share of the problem and its interval. It adds nothing if no edge has a
 // share above 0. It also adds nothing for shifted requests that are hardly slower than before: their shares would
 // divide a meaningless difference.
-func (n *Names) leading(s *Sentence, p *detect.Problem) {
-	e := Leading(p)
+func (d *diagnosis) leading() {
+	p, e := d.p, Leading(d.p)
 	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {
 		return
 	}
@@ -139,17 +155,17 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	}
 	edge := Evidence{Kind: EdgeEvidence, Edge: e.Edge}
 	if share != share { // NaN: unknown
-		s.Plain("; most of it in ")
+		d.Plain("; most of it in ")
 	} else {
-		s.Plain("; ")
+		d.Plain("; ")
 		part := units.Share(share)
-		s.cite(part, edge)
+		d.cite(part, edge)
 		if chronic && part != "all" { // the interval is for the share of the whole variance
-			s.mention(plusMinus(e), edge)
+			d.mention(plusMinus(e), edge)
 		}
-		s.Plain(" of the " + whole(p) + " is in ")
+		d.Plain(" of the " + whole(p) + " is in ")
 	}
-	s.cite(n.Edge(e), edge)
+	d.cite(d.names.Edge(e), edge)
 }
 
 // whole names the quantity that is divided into shares of p.
@@ -176,22 +192,22 @@ func plusMinus(e *group.EdgeShare) string {
 const minCause = 0.1
 
 // cause names the best explanation, if it accounts for enough of the variance.
-func (n *Names) cause(s *Sentence, p *detect.Problem) {
-	if len(p.Explanations) == 0 || !(p.Explanations[0].Effect >= minCause) {
+func (d *diagnosis) cause() {
+	if len(d.p.Explanations) == 0 || !(d.p.Explanations[0].Effect >= minCause) {
 		return
 	}
-	x := &p.Explanations[0]
+	x := &d.p.Explanations[0]
 	e := Evidence{Kind: VariableEvidence, Explained: true}
 	if x.Variable == variableSkeleton {
 		e.Kind = CallFlowEvidence
 	}
 	if x.Value == "" || x.Variable == variableSkeleton { // the value of a skeleton is a hash
-		s.Plain("; correlated with ")
+		d.Plain("; correlated with ")
 	} else {
-		s.Plain("; mostly when ")
+		d.Plain("; mostly when ")
 	}
-	text, _ := n.Variable(x)
-	s.cite(text, e)
+	text, _ := d.names.Variable(x)
+	d.cite(text, e)
 }
 
 // PerSecond formats a problem's impact: the added latency per second of operation, in ns.

@@ -37,7 +37,7 @@ func TestDiagnosisOfFailures(t *testing.T) {
 	n.AddSummary(&group.Summary{ID: p.Group, Level: p.Level, Failed: 1})
 	want := "requests of shop GET / changed their [call flow](call_flow), or fail as they did not before, and take [15 ms](latency) on average, " +
 		"[1.0×](baseline) the expected [15 ms](baseline)."
-	if diff := cmp.Diff(want, marked(n.Diagnosis(p, 0, 0))); diff != "" {
+	if diff := cmp.Diff(want, marked(Diagnosis(n, p, 0, 0))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -49,7 +49,7 @@ func TestDiagnosisWithoutTail(t *testing.T) {
 	p.Edges, p.Explanations, p.P50, p.P99 = nil, nil, 100*time.Millisecond, 104*time.Millisecond
 	n := s.names()
 	want := "durations of shop POST /checkout vary by [82 %](latency) around their mean of [212 ms](latency)."
-	if diff := cmp.Diff(want, marked(n.Diagnosis(p, 0, 0))); diff != "" {
+	if diff := cmp.Diff(want, marked(Diagnosis(n, p, 0, 0))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -148,7 +148,7 @@ func TestDiagnosis(t *testing.T) {
 			s := newShop()
 			p := c.problem(s)
 			c.change(p)
-			if diff := cmp.Diff(c.want, marked(s.names().Diagnosis(p, 0, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, marked(Diagnosis(s.names(), p, 0, 0))); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
@@ -160,7 +160,7 @@ func TestDiagnosisLocated(t *testing.T) {
 	const plain = "shop GET / takes 35 ms on average, 2.3× the expected 15 ms; 96 % of the slowdown is in "
 	s := newShop()
 	for located, name := range map[trace.Op]string{s.bank: "bank POST /charge", s.rendered: "shop render page"} {
-		got := s.names().Diagnosis(s.slow(), located, 0.96)
+		got := Diagnosis(s.names(), s.slow(), located, 0.96)
 		if want := plain + name + "."; got.String() != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
@@ -213,7 +213,7 @@ func TestParts(t *testing.T) {
 		s := newShop()
 		p := anyProblem(t, s)
 		located := rapid.SampledFrom([]trace.Op{0, s.bank, s.rendered}).Draw(t, "located")
-		sentence := s.names().Diagnosis(p, located, 0.5)
+		sentence := Diagnosis(s.names(), p, located, 0.5)
 		text, last := "", Phrase{}
 		for i, part := range sentence.Parts() {
 			if part.Text == "" || i > 0 && part.Evidence == last.Evidence {
@@ -256,15 +256,15 @@ func checkEvidence(t *rapid.T, p *detect.Problem, e Evidence, located trace.Op) 
 func TestDiagnosisOfGroup(t *testing.T) {
 	s := newShop()
 	p := s.slow()
-	ofType := s.names().Diagnosis(p, 0, 0).String()
+	ofType := Diagnosis(s.names(), p, 0, 0).String()
 	p.Level, p.Group = group.LevelGroup, analysis.Hash{Hi: 0x3f2a91c0 << 32}
-	first := s.names().Diagnosis(p, 0, 0).String()
+	first := Diagnosis(s.names(), p, 0, 0).String()
 	if got := strings.Replace(first, " (group 3f2a91c0)", "", 1); got == first || got != ofType {
 		t.Errorf("the sentence of a group is %q, that of its type %q", first, ofType)
 	}
 	p.Group.Hi++
 	p.Group.Hi <<= 1
-	if second := s.names().Diagnosis(p, 0, 0).String(); first == second {
+	if second := Diagnosis(s.names(), p, 0, 0).String(); first == second {
 		t.Errorf("two groups have the sentence %q", first)
 	}
 }

@@ -46,40 +46,59 @@ type CallStep struct {
 	opaque bool // the called service emits no spans, so the call's time includes the service's time
 }
 
-// Explanation presents e, the explanation of trace id.
-func (n *Names) Explanation(id trace.ID, e *onetrace.Explanation) *TraceExplanation {
-	x := &TraceExplanation{TraceID: id.String(), DurationNS: int64(e.Duration), Suspects: make([]CallSuspect, 0, len(e.Suspects))}
+// NewTraceExplanation presents e, the explanation of trace id.
+func NewTraceExplanation(n *Names, id trace.ID, e *onetrace.Explanation) *TraceExplanation {
+	x := &TraceExplanation{
+		TraceID:    id.String(),
+		DurationNS: int64(e.Duration),
+		Suspects:   make([]CallSuspect, 0, len(e.Suspects)),
+	}
 	if e.Known() {
 		excess, usual := nearest(e.Excess()), nearest(e.Usual)
 		x.ExcessNS, x.UsualNS = &excess, &usual
 		x.usualRange = e.Duration <= e.Limit
 	}
 	for i := range e.Suspects {
-		s := &e.Suspects[i]
-		c := CallSuspect{
-			CallStep: n.callStep(s.Op), ExcessNS: nearest(s.Excess), Reason: s.Reason, Part: s.Part, Calls: s.Calls,
-			SpanID: s.Span.String(), Unanswered: s.Unanswered, Node: s.Node,
-		}
-		if service := n.Clean(n.Table.Text(s.Service)); service != c.Service {
-			c.name = n.NamedService(s.Service) + ", called by " + c.name
-			c.Service, c.opaque = service, true
-		}
-		if s.Caller != 0 {
-			caller := n.callStep(s.Caller)
-			c.Caller = &caller
-		}
-		for _, op := range s.Missing {
-			c.Missing = append(c.Missing, n.callStep(op))
-		}
-		x.Suspects = append(x.Suspects, c)
+		x.Suspects = append(x.Suspects, newCallSuspect(n, &e.Suspects[i]))
 	}
 	return x
 }
 
+func newCallSuspect(n *Names, s *onetrace.CallSuspect) CallSuspect {
+	c := CallSuspect{
+		CallStep:   newCallStep(n, s.Op),
+		ExcessNS:   nearest(s.Excess),
+		Reason:     s.Reason,
+		Part:       s.Part,
+		Calls:      s.Calls,
+		SpanID:     s.Span.String(),
+		Unanswered: s.Unanswered,
+		Node:       s.Node,
+	}
+	if service := n.Text(s.Service); service != c.Service {
+		c.name = n.NamedService(s.Service) + ", called by " + c.name
+		c.Service, c.opaque = service, true
+	}
+	if s.Caller != 0 {
+		c.Caller = new(newCallStep(n, s.Caller))
+	}
+	for _, op := range s.Missing {
+		c.Missing = append(c.Missing, newCallStep(n, op))
+	}
+	return c
+}
+
 func nearest(ns float64) int64 { return int64(math.Round(ns)) }
 
-func (n *Names) callStep(op trace.Op) CallStep {
-	return CallStep{n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String(), n.target(op), n.Op(op), n.External(op)}
+func newCallStep(n *Names, op trace.Op) CallStep {
+	return CallStep{
+		Service:   n.Service(op),
+		Operation: n.OpName(op),
+		Kind:      n.Kind(op),
+		Target:    newTarget(n, op),
+		name:      n.Op(op),
+		opaque:    n.External(op),
+	}
 }
 
 // Phrase returns the name of the step and, if known, the part of it that takes longer: "on the wire to cart GET

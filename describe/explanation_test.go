@@ -89,7 +89,7 @@ func TestExplanation(t *testing.T) {
 			"This request took 0 ns; no normal trace has a request of its type, so new calls are no evidence.",
 		},
 	} {
-		x := n.Explanation(trace.ID{15: 1}, &c.of)
+		x := NewTraceExplanation(n, trace.ID{15: 1}, &c.of)
 		if diff := cmp.Diff(c.want, x.Sentence().String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
@@ -98,7 +98,7 @@ func TestExplanation(t *testing.T) {
 
 func TestExplanationJSON(t *testing.T) {
 	s := newShop()
-	x := s.names().Explanation(trace.ID{15: 1},
+	x := NewTraceExplanation(s.names(), trace.ID{15: 1},
 		&onetrace.Explanation{Duration: 100.4, Usual: 60.6, Limit: 80, Suspects: []onetrace.CallSuspect{
 			{Service: s.table.Symbol("payment"), Op: s.charge, Reason: onetrace.Slow, Part: onetrace.OutPart, Excess: 39.6, Calls: 2, Span: 7},
 			{Service: s.table.Symbol("payment"), Op: s.charge, Reason: onetrace.Missing, Caller: s.pay, Missing: []trace.Op{s.charge}, Calls: 1, Span: 8},

@@ -13,7 +13,7 @@ const shownFamilies = 5
 
 // Families returns sentences about operations whose names seem to contain identifiers, and about the remedy. Both are
 // empty if there are no such operations.
-func (n *Names) Families(all []trace.Family) (saw, do string) {
+func Families(n *Names, all []trace.Family) (saw, do string) {
 	if len(all) == 0 {
 		return "", ""
 	}
@@ -21,7 +21,7 @@ func (n *Names) Families(all []trace.Family) (saw, do string) {
 	for i := range all[:min(shownFamilies, len(all))] {
 		f := &all[i]
 		names = append(names,
-			fmt.Sprintf("%s %s (%s)", n.Clean(n.Table.Text(f.Service)), n.Clean(f.Name), units.Plural(f.Names, "name")))
+			fmt.Sprintf("%s %s (%s)", n.Text(f.Service), n.Clean(f.Name), units.Plural(f.Names, "name")))
 	}
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, "and "+units.Count(more)+" more")

@@ -1,6 +1,6 @@
 // Package describe presents requests and problems to people and programs. It names operations, places on the critical
 // path and request types ([Names]), describes a problem in one sentence whose phrases refer to their evidence
-// ([Names.Diagnosis]), presents problems for the API, reports and webhooks ([Problem], [Findings]), and exports
+// ([Diagnosis]), presents problems for the API, reports and webhooks ([Problem], [Findings]), and exports
 // critical paths as profiles for other tools ([Pprof], [Folded]).
 //
 // It computes no statistics: every number comes from its input. It is safe for concurrent use while its input does not
@@ -114,7 +114,7 @@ const (
 // NamedService returns the name of a service for a sentence or a table. It replaces the blank name of spans without
 // service.name.
 func (n *Names) NamedService(service trace.Symbol) string {
-	if name := n.Clean(n.Table.Text(service)); strings.TrimSpace(name) != "" {
+	if name := n.Text(service); strings.TrimSpace(name) != "" {
 		return name
 	}
 	return unnamedService
@@ -164,6 +164,12 @@ func (n *Names) Service(op trace.Op) string { return n.Clean(n.Table.ServiceName
 
 // OpName returns op's name without its service and target.
 func (n *Names) OpName(op trace.Op) string { return n.Clean(n.Table.OpName(op)) }
+
+// Kind returns the name of op's kind.
+func (n *Names) Kind(op trace.Op) string { return n.Table.Operation(op).Kind.String() }
+
+// Text returns the text of a symbol.
+func (n *Names) Text(s trace.Symbol) string { return n.Clean(n.Table.Text(s)) }
 
 // Context returns the names of the operations from the root down to c. The result is not nil.
 func (n *Names) Context(c trace.Context) []string {

@@ -42,40 +42,6 @@ type Findings struct {
 	Explanations []Explanation `json:"explanations"`
 }
 
-// Place presents an edge of a critical path without its statistics.
-type Place struct {
-	Edge      trace.Edge `json:"-"`
-	Name      string     `json:"name"`    // a short text
-	Context   []string   `json:"context"` // root first, the edge's own operation last; empty for the remainder
-	Service   string     `json:"service"`
-	Operation string     `json:"operation"` // [OtherPlaces] for the remainder
-	Kind      string     `json:"kind"`
-	Before    string     `json:"before,omitempty"` // the critical child before it; for groups
-	After     string     `json:"after,omitempty"`
-	Target    *Target    `json:"target,omitempty"` // the operation that the place calls, if known
-}
-
-// Target presents the operation that another one calls. The time of the call is spent on the wire to the target, in its
-// queue or, if the target is external, in the target.
-type Target struct {
-	Service   string `json:"service"`
-	Operation string `json:"operation"`
-	External  bool   `json:"external"` // it emits no spans: the attributes of its caller name it
-}
-
-// Edge presents an edge of the critical path of a group or request type. Means are per request; requests without the
-// edge count 0.
-type Edge struct {
-	Place
-
-	MeanNS        Number `json:"mean_ns"`
-	ShareMean     Number `json:"share_mean"`
-	ShareVariance Number `json:"share_variance"`
-	ShareLow      Number `json:"share_low"` // 95 % interval of ShareVariance
-	ShareHigh     Number `json:"share_high"`
-	TailLiftNS    Number `json:"tail_lift_ns"`
-}
-
 // ProblemEdge presents an edge of the critical path of a problem's requests.
 type ProblemEdge struct {
 	Edge
@@ -102,20 +68,28 @@ type Explanation struct {
 	Remains    Number     `json:"remains"` // part of the CoV that remains within equal values
 }
 
-// Identify presents a problem with only its identity. Its numbers are unknown.
-func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.Op) Problem {
+// IdentifyProblem presents a problem with only its identity. Its numbers are unknown.
+func IdentifyProblem(n *Names, problem, requestType, group analysis.Hash, entry trace.Op) Problem {
 	return Problem{
-		ID: problem.String(), Group: group.String(), RequestType: n.RequestType(requestType, entry), RequestTypeID: requestType.String(),
-		Service: n.Service(entry), Operation: n.OpName(entry),
-		Rate: Unknown(), CoV: Unknown(), CoVLow: Unknown(), CoVHigh: Unknown(), Impact: Unknown(),
+		ID:            problem.String(),
+		Group:         group.String(),
+		RequestType:   n.RequestType(requestType, entry),
+		RequestTypeID: requestType.String(),
+		Service:       n.Service(entry),
+		Operation:     n.OpName(entry),
+		Rate:          Unknown(),
+		CoV:           Unknown(),
+		CoVLow:        Unknown(),
+		CoVHigh:       Unknown(),
+		Impact:        Unknown(),
 	}
 }
 
-// Problem presents p. located is the operation that the investigation located, or 0, and share is its share of p.
-func (n *Names) Problem(p *detect.Problem, located trace.Op, share float64) Problem {
-	x := n.Identify(p.ID, p.RequestType, p.Group, p.Entry)
+// NewProblem presents p. located is the operation that the investigation located, or 0, and share is its share of p.
+func NewProblem(n *Names, p *detect.Problem, located trace.Op, share float64) Problem {
+	x := IdentifyProblem(n, p.ID, p.RequestType, p.Group, p.Entry)
 	x.Kind, x.Onset, x.Level = p.Kind.String(), p.Onset.String(), p.Level.String()
-	x.Sentence = n.Diagnosis(p, located, share)
+	x.Sentence = Diagnosis(n, p, located, share)
 	x.Diagnosis = x.Sentence.String()
 	x.Requests, x.Rate, x.MeanNS, x.ExpectedNS = p.Requests, Number(p.Rate), nanos(p.Mean), nanos(p.Expected)
 	x.P50NS, x.P99NS = nanos(p.P50), nanos(p.P99)
@@ -123,63 +97,27 @@ func (n *Names) Problem(p *detect.Problem, located trace.Op, share float64) Prob
 	return x
 }
 
-// Findings presents the edges and explanations of p.
-func (n *Names) Findings(p *detect.Problem) Findings {
-	f := Findings{Edges: n.ProblemEdges(p.Edges), Explanations: n.Explanations(p.Explanations, p.Edges)}
+// NewFindings presents the edges and explanations of p.
+func NewFindings(n *Names, p *detect.Problem) Findings {
+	f := Findings{Edges: ProblemEdges(n, p.Edges), Explanations: Explanations(n, p.Explanations, p.Edges)}
 	if len(f.Edges) > 0 {
 		f.Edge = &f.Edges[0]
 	}
 	return f
 }
 
-// Place presents e without its statistics.
-func (n *Names) Place(e *group.EdgeShare) Place {
-	p := Place{Edge: e.Edge, Name: n.Edge(e), Context: []string{}, Operation: OtherPlaces}
-	if e.Edge == 0 {
-		return p
-	}
-	op := n.Last(e.Context)
-	p.Context, p.Service, p.Operation, p.Kind = n.Context(e.Context), n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String()
-	p.Before, p.After, p.Target = n.Op(e.Before), n.Op(e.After), n.target(op)
-	return p
-}
-
-// target presents the target of a step, or returns nil if it has no target.
-func (n *Names) target(step trace.Op) *Target {
-	if target := n.Table.Target(step); target != 0 {
-		return &Target{n.Service(target), n.OpName(target), n.External(target)}
-	}
-	return nil
-}
-
-// PlaceOf presents the edge in edges with the given identity. It returns nil if there is none, or if edge is 0, the
-// remainder.
-func (n *Names) PlaceOf(edges []group.EdgeShare, edge trace.Edge) *Place {
-	for i := range edges {
-		if e := &edges[i]; edge != 0 && e.Edge == edge {
-			place := n.Place(e)
-			return &place
-		}
-	}
-	return nil
-}
-
-// PathEdge presents an edge of a group or request type.
-func (n *Names) PathEdge(e *group.EdgeShare) Edge {
-	return Edge{
-		Place: n.Place(e), MeanNS: Number(e.Mean), ShareMean: Number(e.ShareMean), ShareVariance: Number(e.ShareVariance),
-		ShareLow: Number(e.ShareLow), ShareHigh: Number(e.ShareHigh), TailLiftNS: Number(e.TailLift),
-	}
-}
-
 // ProblemEdges presents the edges of a problem. The result isn't nil, because JSON encodes nil as null.
-func (n *Names) ProblemEdges(edges []group.EdgeShare) []ProblemEdge {
+func ProblemEdges(n *Names, edges []group.EdgeShare) []ProblemEdge {
 	all := make([]ProblemEdge, 0, len(edges))
 	for i := range edges {
 		e := &edges[i]
 		all = append(all, ProblemEdge{
-			Edge: n.PathEdge(e), ExcessNS: Number(e.Excess), ExcessLowNS: Number(e.ExcessLow), ExcessHighNS: Number(e.ExcessHigh),
-			Affected: Number(e.Affected), Score: Number(e.Score),
+			Edge:         NewEdge(n, e),
+			ExcessNS:     Number(e.Excess),
+			ExcessLowNS:  Number(e.ExcessLow),
+			ExcessHighNS: Number(e.ExcessHigh),
+			Affected:     Number(e.Affected),
+			Score:        Number(e.Score),
 		})
 	}
 	return all
@@ -187,15 +125,23 @@ func (n *Names) ProblemEdges(edges []group.EdgeShare) []ProblemEdge {
 
 // Explanations presents explanations of a problem with the given edges. The result isn't nil, because JSON encodes nil
 // as null.
-func (n *Names) Explanations(list []detect.Explanation, edges []group.EdgeShare) []Explanation {
+func Explanations(n *Names, list []detect.Explanation, edges []group.EdgeShare) []Explanation {
 	all := make([]Explanation, 0, len(list))
 	for i := range list {
 		x := &list[i]
 		text, where := n.Variable(x)
 		all = append(all, Explanation{
-			Name: text + where, Variable: n.Clean(x.Variable), Value: n.Clean(x.Value), Where: n.Context(x.Where),
-			Target: n.PlaceOf(edges, x.Target), TargetEdge: x.Target, Effect: Number(x.Effect), Low: Number(x.Low), High: Number(x.High),
-			PValue: Number(x.PValue), Remains: Number(x.Remains),
+			Name:       text + where,
+			Variable:   n.Clean(x.Variable),
+			Value:      n.Clean(x.Value),
+			Where:      n.Context(x.Where),
+			Target:     placeAmong(n, edges, x.Target),
+			TargetEdge: x.Target,
+			Effect:     Number(x.Effect),
+			Low:        Number(x.Low),
+			High:       Number(x.High),
+			PValue:     Number(x.PValue),
+			Remains:    Number(x.Remains),
 		})
 	}
 	return all

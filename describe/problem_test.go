@@ -37,7 +37,7 @@ func TestProblem(t *testing.T) {
 	got, err := json.MarshalIndent(struct {
 		Problem
 		Findings
-	}{s.names().Problem(p, 0, 0), s.names().Findings(p)}, "", " ")
+	}{NewProblem(s.names(), p, 0, 0), NewFindings(s.names(), p)}, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestProblem(t *testing.T) {
 
 func TestFindings(t *testing.T) {
 	s := newShop()
-	f := s.names().Findings(s.variable())
+	f := NewFindings(s.names(), s.variable())
 	if f.Edge != &f.Edges[0] || *f.Edge.Target != (Target{Service: "bank", Operation: "POST /charge"}) || f.Edge.ExcessNS.Known() {
 		t.Errorf("leading edge %+v", f.Edge)
 	}
@@ -129,7 +129,7 @@ func TestFindings(t *testing.T) {
 	if x := f.Explanations[1]; x.Name != "concurrency" || x.Target == nil || x.Target.Name != f.Edge.Name || x.Remains.Known() {
 		t.Errorf("explanation of an edge %+v", x)
 	}
-	if f := s.names().Findings(&detect.Problem{}); f.Edge != nil || f.Edges == nil || f.Explanations == nil {
+	if f := NewFindings(s.names(), &detect.Problem{}); f.Edge != nil || f.Edges == nil || f.Explanations == nil {
 		t.Errorf("no findings: %+v", f)
 	}
 }
@@ -137,7 +137,7 @@ func TestFindings(t *testing.T) {
 // A problem with only its identity has unknown numbers.
 func TestIdentify(t *testing.T) {
 	s := newShop()
-	p := s.names().Identify(analysis.Hash{Hi: 9}, analysis.Hash{Lo: 1}, analysis.Hash{Lo: 4}, s.checkout)
+	p := IdentifyProblem(s.names(), analysis.Hash{Hi: 9}, analysis.Hash{Lo: 1}, analysis.Hash{Lo: 4}, s.checkout)
 	if p.RequestType != "shop POST /checkout" || p.Service != "shop" || p.Operation != "POST /checkout" || p.Kind != "" || p.CoV.Known() || p.MeanNS != nil {
 		t.Errorf("%+v", p)
 	}

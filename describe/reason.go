@@ -18,7 +18,7 @@ type Reason struct {
 // Located describes a place with its share of the added latency, which is 0 if unknown, and the reason why: "orders
 // audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk (fsync) in
 // orders audit.append, on host b". The place may itself be a wait.
-func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) {
+func Located(n *Names, place trace.Op, share float64, why Reason) (s Sentence) {
 	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
 		why = Reason{Wait: place, Share: share}
 	}
@@ -45,17 +45,17 @@ func (n *Names) Located(place trace.Op, share float64, why Reason) (s Sentence) 
 	}
 	s.Strong(detect.Waiting(detect.WaitClass(n.Table, why.Wait)))
 	s.Plain(" in ")
-	s.Strong(n.waits(place, &why))
+	s.Strong(waiter(n, place, &why))
 	if why.Host != 0 {
 		s.Plain(", on host ")
-		s.Strong(n.Clean(n.Table.Text(why.Host)))
+		s.Strong(n.Text(why.Host))
 	}
 	return s
 }
 
-// waits returns the name of the function that waits, or of the place if the function is unknown. If the place is itself
+// waiter returns the name of the function that waits, or of the place if the function is unknown. If the place is itself
 // the wait, it returns the name of its service.
-func (n *Names) waits(place trace.Op, why *Reason) string {
+func waiter(n *Names, place trace.Op, why *Reason) string {
 	if why.Function != 0 {
 		return n.Op(why.Function)
 	}
@@ -65,10 +65,10 @@ func (n *Names) waits(place trace.Op, why *Reason) string {
 	return n.NamedService(n.Table.Operation(why.Wait).Service)
 }
 
-// remedy returns the next step for a place that waits in the kernel. why.Wait must not be 0.
-func (n *Names) remedy(place trace.Op, why *Reason) string {
-	where := n.waits(place, why)
-	host := n.Clean(n.Table.Text(why.Host))
+// waitRemedy returns the next step for a place that waits in the kernel. why.Wait must not be 0.
+func waitRemedy(n *Names, place trace.Op, why *Reason) string {
+	where := waiter(n, place, why)
+	host := n.Text(why.Host)
 	on := "its host"
 	if host != "" {
 		on = "host " + host

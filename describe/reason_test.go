@@ -55,18 +55,18 @@ func TestReason(t *testing.T) {
 			"Look at orders: something stops it, such as a debugger or a signal, or it waits for a device; the waits in sample traces have stacks. That is all of the added latency.",
 		},
 	} {
-		if got := n.Located(c.place, 0.9, c.why).String(); got != c.text {
+		if got := Located(n, c.place, 0.9, c.why).String(); got != c.text {
 			t.Errorf("%q, want %q", got, c.text)
 		}
 		unknown := c.why
 		unknown.Share = 0
-		if got := n.Located(c.place, 0, unknown).String() + n.remedy(c.place, &unknown); strings.Contains(got, "%") || strings.Contains(got, "all of") || got == "" {
+		if got := Located(n, c.place, 0, unknown).String() + waitRemedy(n, c.place, &unknown); strings.Contains(got, "%") || strings.Contains(got, "all of") || got == "" {
 			t.Errorf("%q has a share, which is unknown", got)
 		}
 		if c.next == "" {
 			continue
 		}
-		if got := n.remedy(c.place, &c.why); got != c.next {
+		if got := waitRemedy(n, c.place, &c.why); got != c.next {
 			t.Errorf("%q, want %q", got, c.next)
 		}
 	}

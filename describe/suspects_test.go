@@ -109,7 +109,7 @@ func TestComparison(t *testing.T) {
 		},
 	} {
 		c.of.When = "since 02:41"
-		if diff := cmp.Diff(c.want, n.Comparison(&c.of).String()); diff != "" {
+		if diff := cmp.Diff(c.want, c.of.Sentence(n).String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -291,7 +291,7 @@ func TestPeriod(t *testing.T) {
 func TestSuspect(t *testing.T) {
 	s := newShop()
 	query := s.table.Op(s.table.Symbol("payment"), s.table.Symbol("SELECT"), trace.Client)
-	got := s.names().Suspect(&compare.Suspect{
+	got := NewSuspect(s.names(), &compare.Suspect{
 		Service: s.table.Symbol("db"), Opaque: true, Score: 0.5, Own: 0.1, In: 0.2, Rest: 0.2,
 		Operations: []compare.SuspectOperation{{Op: query, Score: 0.4}, {Op: s.charge, Score: 0.1}},
 		AddedCalls: []compare.AddedCall{{Op: query, Caller: s.charge, Before: 1, Now: 3, Nanos: 2e6}},
@@ -392,7 +392,7 @@ func TestUnequalSentence(t *testing.T) {
 		"cart-1 (k8s.pod.name) of cart takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.": &u,
 		"30 % of the calls of cart-1 (k8s.pod.name) of cart fail, and 1 % of those of its 5 siblings.":       &failing,
 	} {
-		if got := s.names().Unequal(u); got != want {
+		if got := Unequal(s.names(), u); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

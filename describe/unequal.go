@@ -6,11 +6,14 @@ import (
 )
 
 // Unequal returns a sentence about the instance u, which differs from its siblings in its failures or durations.
-func (n *Names) Unequal(u *compare.UnequalInstance) string {
-	name := n.Clean(n.Table.Text(u.Value)) + " (" + n.Clean(n.Table.Text(u.Key)) + ") of " + n.NamedService(u.Service)
+func Unequal(n *Names, u *compare.UnequalInstance) string {
+	name := n.Text(u.Value) + " (" + n.Text(u.Key) + ") of " + n.NamedService(u.Service)
 	siblings := "its " + units.Plural(u.Siblings, "sibling")
-	if u.Failed-u.UsualFailed > u.Nanos/max(1, u.Usual)-1 {
-		return units.Percent(u.Failed) + " of the calls of " + name + " fail, and " + units.Percent(u.UsualFailed) + " of those of " + siblings + "."
+	ratio := u.Nanos / max(1, u.Usual)
+	if u.Failed-u.UsualFailed > ratio-1 {
+		return units.Percent(u.Failed) + " of the calls of " + name + " fail, " +
+			"and " + units.Percent(u.UsualFailed) + " of those of " + siblings + "."
 	}
-	return name + " takes " + units.Ratio(u.Nanos/max(1, u.Usual)) + " times as long as " + siblings + ": " + units.Nanos(u.Nanos) + " a call, they " + units.Nanos(u.Usual) + "."
+	return name + " takes " + units.Ratio(ratio) + " times as long as " + siblings + ": " +
+		units.Nanos(u.Nanos) + " a call, they " + units.Nanos(u.Usual) + "."
 }

@@ -301,9 +301,9 @@ func (n namer) problem(f *Facts) *Problem {
 	p := &Problem{URL: f.URL, Status: f.status(), Opened: moment(f.opened()), Traces: []Trace{}}
 	p.Findings = describe.Findings{Edges: []describe.ProblemEdge{}, Explanations: []describe.Explanation{}}
 	if f.Problem == nil {
-		p.Problem = n.names.Identify(v.Subject.ID, v.RequestType, v.Group, v.Entry)
+		p.Problem = describe.IdentifyProblem(n.names, v.Subject.ID, v.RequestType, v.Group, v.Entry)
 	} else {
-		p.Problem, p.Findings = n.names.Problem(f.Problem, v.Answer(), v.AnswerShare()), n.names.Findings(f.Problem)
+		p.Problem, p.Findings = describe.NewProblem(n.names, f.Problem, v.Answer(), v.AnswerShare()), describe.NewFindings(n.names, f.Problem)
 	}
 	p.bound()
 	p.Traces = append(p.Traces, f.Traces[:min(len(f.Traces), maxTraces)]...)

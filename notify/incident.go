@@ -335,7 +335,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Next:         n.advice(f),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
-		d.located = shorten(n.names.Located(v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonOf(x, v)).String(), maxSentenceText)
+		d.located = shorten(describe.Located(n.names, v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonOf(x, v)).String(), maxSentenceText)
 	}
 	if !x.IsOpen() {
 		d.State, d.Ended, d.Closed = "closed", new(moment(x.End())), new(moment(x.Closed()))
@@ -395,7 +395,7 @@ func actionsAt(page string) []URL {
 }
 
 func (n namer) culprit(s *compare.Suspect, f *IncidentFacts) Culprit {
-	d := n.names.Suspect(s)
+	d := describe.NewSuspect(n.names, s)
 	x := Culprit{
 		Service: clean(d.Service), EmitsSpans: d.EmitsSpans, Score: d.Score, Parts: d.Parts, Operations: d.Operations[:min(len(d.Operations), maxOperations)],
 		Instances: []Instance{}, Owner: f.Directory.Owner(d.Service),

@@ -304,7 +304,7 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		j.Problems = append(j.Problems, id.String())
 	}
 	for i := range x.Suspects {
-		s := n.Suspect(&x.Suspects[i])
+		s := describe.NewSuspect(n.Names, &x.Suspects[i])
 		p := &s.Parts
 		suspect := jsonIncidentSuspect{
 			Service: s.Service, Score: s.Score, Instances: []jsonInstance{},
@@ -322,7 +322,7 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		if len(s.Operations) > 0 {
 			suspect.Operation = s.Operations[0].Operation
 		}
-		for _, x := range n.Machines(&x.Suspects[i]) {
+		for _, x := range describe.Machines(n.Names, &x.Suspects[i]) {
 			suspect.Instances = append(suspect.Instances, jsonInstance{x.Value, x.Part})
 		}
 		j.Suspects = append(j.Suspects, suspect)

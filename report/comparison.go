@@ -29,7 +29,7 @@ func ComparisonTable(w io.Writer, c *offline.Comparison, labels Labels, style te
 	n := comparisonNames(c, terminal.Printable)
 	t := table{names: n, style: style, top: top}
 	slower := slowerTypes(c)
-	t.printf("%s\n", wrap(style, n.Comparison(numbersOf(c, labels)), 0))
+	t.printf("%s\n", wrap(style, numbersOf(c, labels).Sentence(n.Names), 0))
 	t.side(labels.Window, &c.Window, "")
 	t.side(labels.Baseline, &c.Baseline, around(c))
 	t.writeCoverage(&c.Coverage)
@@ -162,7 +162,7 @@ func (t *table) suspects(c *offline.Comparison) {
 	t.printf("\n%s\n", t.style.Paint(terminal.Dim, head.String()+"  suspect, operations"))
 	exceeded := false
 	for i := range c.Suspects[:t.shown(found)] {
-		s := t.names.Suspect(&c.Suspects[i])
+		s := describe.NewSuspect(t.names.Names, &c.Suspects[i])
 		t.suspect(i+1, t.names.NamedService(c.Suspects[i].Service), s)
 		exceeded = exceeded || len(s.Operations) > 0 && s.Operations[0].Score >= s.Score+leastScore
 	}
@@ -245,14 +245,14 @@ func ComparisonJSON(w io.Writer, c *offline.Comparison, labels Labels) error {
 	n := comparisonNames(c, describe.Verbatim)
 	suspects := make([]describe.Suspect, 0, len(c.Suspects))
 	for i := range c.Suspects {
-		suspects = append(suspects, n.Suspect(&c.Suspects[i]))
+		suspects = append(suspects, describe.NewSuspect(n.Names, &c.Suspects[i]))
 	}
 	types := make([]jsonTypeChange, 0, len(c.RequestTypes))
 	for i := range c.RequestTypes {
 		types = append(types, n.jsonTypeChange(&c.RequestTypes[i]))
 	}
 	o := objectWriter{out: w}
-	o.field("sentence", n.Comparison(numbersOf(c, labels)).String())
+	o.field("sentence", numbersOf(c, labels).Sentence(n.Names).String())
 	o.field("coverage", n.jsonCoverage(&c.Coverage))
 	o.field("window", jsonSideOf(&c.Window))
 	baseline := struct {

@@ -8,8 +8,8 @@ import (
 // coverage returns sentences about the spans in c that aren't part of ordinary requests, and a warning if too few are
 // judged. It returns nil if there is nothing to report.
 func (n *names) coverage(c *trace.Coverage) []string {
-	texts := n.Coverage(c)
-	if saw, do := n.Uncovered(c); saw != "" {
+	texts := describe.Coverage(n.Names, c)
+	if saw, do := describe.Uncovered(n.Names, c); saw != "" {
 		texts = append(texts, saw+" "+do)
 	}
 	return texts
@@ -80,7 +80,7 @@ func (n *names) jsonCoverage(c *trace.Coverage) jsonCoverage {
 		j.Unread = map[trace.Reason]int64{}
 	}
 	j.Spans, j.Time = total.Shares()
-	j.Warning, j.Remedy = n.Uncovered(c)
+	j.Warning, j.Remedy = describe.Uncovered(n.Names, c)
 	for s, a := range c.Services() {
 		j.Services = append(j.Services, jsonService{n.Table.Text(s), newJSONAccounts(a)})
 	}

@@ -35,7 +35,7 @@ func newExplanation() *describe.TraceExplanation {
 			Calls:   12,
 		})
 	}
-	return describe.New(table, terminal.Printable).Explanation(trace.ID{15: 1}, &e)
+	return describe.NewTraceExplanation(describe.New(table, terminal.Printable), trace.ID{15: 1}, &e)
 }
 
 func TestExplanationGolden(t *testing.T) {

@@ -115,7 +115,7 @@ func newPage(r *offline.Report, in Input) page {
 		MoreProblems: max(0, len(r.Problems)-pageProblems), MoreTypes: max(0, types-pageTypes),
 	}
 	p.Coverage = n.coverage(&r.Coverage)
-	if saw, do := n.Families(r.Families); saw != "" {
+	if saw, do := describe.Families(n.Names, r.Families); saw != "" {
 		p.Coverage = append(p.Coverage, saw+" "+do)
 	}
 	for _, text := range in.Cut {
@@ -155,7 +155,7 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 		Rank: rank, Kind: p.Kind.String(), Onset: p.Onset.String(), Who: "all requests of the type",
 		Requests: units.Plural(int(p.Requests), "request"), Impact: describe.PerSecond(p.Impact),
 		CoV:       units.Ratio(p.CoV) + " (" + units.Ratio(p.CoVLow) + "–" + units.Ratio(p.CoVHigh) + ")",
-		Diagnosis: n.Diagnosis(p, 0, 0), ShareName: shareOf(p), TailName: "tail lift",
+		Diagnosis: describe.Diagnosis(n.Names, p, 0, 0), ShareName: shareOf(p), TailName: "tail lift",
 		Anchor: anchor(p.RequestType), RequestType: n.RequestType(p.RequestType, p.Entry),
 	}
 	if p.Level == group.LevelGroup {
@@ -178,7 +178,7 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	v.MoreEdges = moreEdges(p)
 	v.Size = sizeSentence(p.Size)
 	v.Because = n.because(p)
-	causes := n.Causes(p, &r.Findings)
+	causes := describe.NewCauses(n.Names, p, &r.Findings)
 	for i := range causes.Contrasts[:min(shownContrasts, len(causes.Contrasts))] {
 		v.OnlyOn = append(v.OnlyOn, causes.Contrasts[i].Sentence)
 	}

@@ -38,7 +38,7 @@ func JSON(w io.Writer, r *offline.Report, in Input) error {
 	o.field("refused", r.Refused) // requests judged by request type only
 	o.list("groups", len(r.Groups), func(i int) any { return n.jsonGroup(&r.Groups[i]) })
 	o.list("problems", len(r.Problems), func(i int) any { return n.jsonProblem(i+1, &r.Problems[i]) })
-	o.list("common", len(r.Common), func(i int) any { return n.Common(&r.Common[i]) })
+	o.list("common", len(r.Common), func(i int) any { return describe.NewCommon(n.Names, &r.Common[i]) })
 	return o.end()
 }
 
@@ -157,7 +157,7 @@ func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 		g.Bins = append(g.Bins, jsonBin{Variable: b.Variable, Value: b.Value, Where: n.Context(b.Where)})
 	}
 	for i := range s.Edges {
-		g.Edges = append(g.Edges, n.PathEdge(&s.Edges[i]))
+		g.Edges = append(g.Edges, describe.NewEdge(n.Names, &s.Edges[i]))
 	}
 	return g
 }
@@ -165,7 +165,7 @@ func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 func (n *names) jsonProblem(rank int, r *offline.Problem) jsonProblem {
 	p := &r.Problem
 	j := jsonProblem{
-		Rank: rank, Problem: n.Problem(p, 0, 0), Findings: n.Findings(p), Causes: n.Causes(p, &r.Findings),
+		Rank: rank, Problem: describe.NewProblem(n.Names, p, 0, 0), Findings: describe.NewFindings(n.Names, p), Causes: describe.NewCauses(n.Names, p, &r.Findings),
 		Proposed: []jsonPick{}, Missing: []string{},
 		Exemplars: jsonExemplarsOf(&r.Exemplars),
 	}

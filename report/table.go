@@ -81,7 +81,7 @@ func (t *table) heading(r *offline.Report, cut []string) {
 	}
 	t.printf("%s", wrap(t.style, s, 0))
 	t.writeCoverage(&r.Coverage)
-	if saw, do := t.names.Families(r.Families); saw != "" {
+	if saw, do := describe.Families(t.names.Names, r.Families); saw != "" {
 		var s describe.Sentence
 		s.Plain(saw + " " + do)
 		t.printf("%s", wrap(t.style, s, 0))
@@ -148,7 +148,7 @@ func (t *table) problems(all []offline.Problem) {
 func (t *table) problem(rank int, r *offline.Problem) {
 	p := &r.Problem
 	t.title(rank, p)
-	t.printf("%s", wrap(t.style, t.names.Diagnosis(p, 0, 0), 4))
+	t.printf("%s", wrap(t.style, describe.Diagnosis(t.names.Names, p, 0, 0), 4))
 	t.edges(p)
 	t.place(p)
 	if s := sizeSentence(p.Size); len(s) > 0 {
@@ -158,7 +158,7 @@ func (t *table) problem(rank int, r *offline.Problem) {
 	for i, s := range because[:min(shownExplanations, len(because))] {
 		t.labelled("because", i, s)
 	}
-	causes := t.names.Causes(p, &r.Findings)
+	causes := describe.NewCauses(t.names.Names, p, &r.Findings)
 	for i := range causes.Contrasts[:min(shownContrasts, len(causes.Contrasts))] {
 		t.labelled("only on", i, causes.Contrasts[i].Sentence)
 	}
@@ -261,7 +261,7 @@ func (t *table) place(p *detect.Problem) {
 func (t *table) common(all []explain.CommonEdges) {
 	for i := range all[:min(shownCommon, len(all))] {
 		t.printf("\n")
-		t.labelled("together", 0, t.names.Common(&all[i]).Sentence)
+		t.labelled("together", 0, describe.NewCommon(t.names.Names, &all[i]).Sentence)
 	}
 }
 

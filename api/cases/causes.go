@@ -28,7 +28,7 @@ func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
 func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Problem) {
 	causes := describe.NoCauses()
 	if f := r.Core.Problems.Findings(p.ID); f != nil {
-		causes = r.Causes(p, f)
+		causes = describe.NewCauses(r.Names, p, f)
 	}
 	d.JointCorrelation, d.Unrelated = causes.Joint.Pointer(), make([]contract.Unrelated, 0, len(causes.Unrelated))
 	for _, x := range causes.Unrelated {
@@ -45,7 +45,7 @@ func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Pro
 	d.Common = []contract.CommonEdges{}
 	for i, c := range r.Core.Common {
 		if slices.ContainsFunc(c.Edges, func(e explain.TypedEdge) bool { return e.RequestType == p.RequestType }) {
-			x := r.Common(&r.Core.Common[i])
+			x := describe.NewCommon(r.Names, &r.Core.Common[i])
 			d.Common = append(d.Common, commonEdges(&x))
 		}
 	}

@@ -302,7 +302,7 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 		At:       render.At(ended),
 		Incident: new(render.Hex16(id)),
 		Service:  new(c.Table.ServiceName(top.Op)),
-		Sentence: new(names.Located(top.Op, share, describe.Reason{}).String() + "."),
+		Sentence: new(describe.Located(names, top.Op, share, describe.Reason{}).String() + "."),
 	}
 }
 

@@ -294,7 +294,7 @@ func (a *Requests) compareTrace(
 	if err := a.addUsual(ctx, kept[id].group, &e); err != nil {
 		return nil, err
 	}
-	x := describe.New(names, describe.Verbatim).Explanation(id, &e)
+	x := describe.NewTraceExplanation(describe.New(names, describe.Verbatim), id, &e)
 	d := &contract.TraceComparison{
 		Sentence:   x.Sentence().String(),
 		Normal:     len(normal),

@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
@@ -182,10 +183,9 @@ func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash
 		if len(m.Nodes) == 0 {
 			m = t.Match(r.Table.Path(e.Context), nil)
 		}
-		place := r.Place(e)
 		x := contract.Match{
 			Problem:   p.ID.String(),
-			Place:     render.Place(&place),
+			Place:     render.Place(new(describe.NewPlace(r.Names, e))),
 			Score:     render.Number(e.Score),
 			Nodes:     []contract.MatchedNode{},
 			Distance:  m.Distance,

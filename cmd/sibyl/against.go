@@ -55,14 +55,16 @@ func (x *explainer) show(out io.Writer, path *critpath.Path, table *trace.Table,
 	}
 	e := x.profile.Explain(path)
 	if x.json {
-		return report.ExplanationJSON(out, describe.New(x.table, describe.Verbatim).Explanation(path.Trace.ID, &e))
+		names := describe.New(x.table, describe.Verbatim)
+		return report.ExplanationJSON(out, describe.NewTraceExplanation(names, path.Trace.ID, &e))
 	}
 	if !first {
 		if _, err := io.WriteString(out, "\n"); err != nil {
 			return err
 		}
 	}
-	explanation := describe.New(x.table, terminal.Printable).Explanation(path.Trace.ID, &e)
+	names := describe.New(x.table, terminal.Printable)
+	explanation := describe.NewTraceExplanation(names, path.Trace.ID, &e)
 	if err := report.ExplanationText(out, explanation, x.drawing.Style); err != nil {
 		return err
 	}

@@ -22,14 +22,14 @@ func coverageOf(names *describe.Names, c, seen *trace.Coverage) contract.Coverag
 		Incomplete:         c.Incomplete,
 	}
 	d.ShareOfSpans, d.ShareOfTime = total.Shares()
-	d.Warning, d.Remedy = names.Uncovered(c)
+	d.Warning, d.Remedy = describe.Uncovered(names, c)
 	d.Services = make([]contract.CoverageService, 0)
 	for service, a := range c.Services() {
 		if len(d.Services) == coveredServices {
 			break
 		}
 		d.Services = append(d.Services, contract.CoverageService{
-			Service:            names.Clean(names.Table.Text(service)),
+			Service:            names.Text(service),
 			Received:           partOf(a.Received()),
 			Requests:           partOf(a.Requests),
 			RequestsOfTheirOwn: partOf(a.Own),
@@ -40,8 +40,8 @@ func coverageOf(names *describe.Names, c, seen *trace.Coverage) contract.Coverag
 	d.HopsWithoutSpans = make([]contract.HopWithoutSpans, 0)
 	for h, x := range c.Hops(names.Table, seen) {
 		d.HopsWithoutSpans = append(d.HopsWithoutSpans, contract.HopWithoutSpans{
-			Caller:   names.Clean(names.Table.Text(h.Caller)),
-			Callee:   names.Clean(names.Table.Text(h.Callee)),
+			Caller:   names.Text(h.Caller),
+			Callee:   names.Text(h.Callee),
 			Hop:      names.Service(x.Peer),
 			Requests: x.Requests,
 		})
@@ -102,7 +102,7 @@ func (s *Snapshot) addNames(table *trace.Table, last *Snapshot) {
 	names, all := describe.New(table, describe.Verbatim), table.Families()
 	s.Identifying.entries = table.Len()
 	x := &s.Identifying.Found
-	x.Warning, x.Remedy = names.Families(all)
+	x.Warning, x.Remedy = describe.Families(names, all)
 	for i := range all[:min(shownNames, len(all))] {
 		x.Operations = append(x.Operations, contract.NamedOperation{
 			Service: table.Text(all[i].Service),

@@ -157,7 +157,7 @@ func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
 		w.Function = new(names.Op(why.Function))
 	}
 	if why.Host != 0 {
-		w.Host = new(names.Clean(names.Table.Text(why.Host)))
+		w.Host = new(names.Text(why.Host))
 	}
 	return w
 }
@@ -168,7 +168,7 @@ func IncidentSentence(c *engine.View, names *describe.Names, x *engine.Incident)
 }
 
 func suspectOf(names *describe.Names, s *compare.Suspect) contract.IncidentSuspect {
-	d := names.Suspect(s)
+	d := describe.NewSuspect(names, s)
 	x := contract.IncidentSuspect{
 		Service:    d.Service,
 		EmitsSpans: d.EmitsSpans,

@@ -193,7 +193,7 @@ func Ranks(problems []detect.Problem) []int {
 func ProblemOf(
 	c *engine.View, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int,
 ) contract.Problem {
-	d := names.Problem(p, v.Answer(), v.AnswerShare())
+	d := describe.NewProblem(names, p, v.Answer(), v.AnswerShare())
 	x := contract.Problem{
 		ID:              d.ID,
 		Rank:            rank,
@@ -356,15 +356,15 @@ func (s *Snapshot) addProvisional(c *engine.View, names *describe.Names) {
 		u := &all[i]
 		list = append(list, contract.ProvisionalInstance{
 			Service:        names.NamedService(u.Service),
-			Attribute:      names.Clean(names.Table.Text(u.Key)),
-			Value:          names.Clean(names.Table.Text(u.Value)),
+			Attribute:      names.Text(u.Key),
+			Value:          names.Text(u.Value),
 			Siblings:       u.Siblings,
 			Calls:          int64(u.Calls),
 			MeanNs:         u.Nanos,
 			SiblingsMeanNs: u.Usual,
 			Failed:         u.Failed,
 			SiblingsFailed: u.UsualFailed,
-			Text:           names.Unequal(u),
+			Text:           describe.Unequal(names, u),
 		})
 	}
 	s.Unequal = &list

@@ -160,15 +160,13 @@ func Target(t *describe.Target) *contract.Target {
 
 // EdgePlace returns the place of an edge without its statistics.
 func (r Renderer) EdgePlace(e trace.Edge) contract.Place {
-	info := r.Table.EdgeInfo(e)
-	p := r.Place(&group.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After})
-	return Place(&p)
+	return Place(new(describe.PlaceOf(r.Names, e)))
 }
 
 // Edges returns edges with their shares.
 func (r Renderer) Edges(edges []group.EdgeShare) []contract.Edge {
 	all := make([]contract.Edge, 0, len(edges))
-	for _, e := range r.ProblemEdges(edges) {
+	for _, e := range describe.ProblemEdges(r.Names, edges) {
 		all = append(all, contract.Edge{
 			Place:         Place(&e.Place),
 			MeanNs:        e.MeanNS.Pointer(),
@@ -186,7 +184,7 @@ func (r Renderer) Edges(edges []group.EdgeShare) []contract.Edge {
 // Explained converts the explanations of a problem to the type of the contract.
 func (r Renderer) Explained(list []detect.Explanation) []contract.Explanation {
 	all := make([]contract.Explanation, 0, len(list))
-	for _, x := range r.Explanations(list, nil) {
+	for _, x := range describe.Explanations(r.Names, list, nil) {
 		all = append(all, contract.Explanation{
 			Variable: x.Variable,
 			Value:    x.Value,

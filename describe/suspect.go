@@ -1,0 +1,114 @@
+package describe
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Suspect presents a service with its additional cost over a baseline. Scores and parts are per request: times are in
+// units of the request's mean duration in the baseline, and failures, unanswered calls and changed call flows are
+// counts.
+type Suspect struct {
+	Service    string             `json:"service"`
+	EmitsSpans bool               `json:"emits_spans"` // if false, only attributes of its callers name it
+	Score      Number             `json:"score"`       // the sum of the parts
+	Parts      SuspectParts       `json:"parts"`
+	Operations []SuspectOperation `json:"operations"`  // in decreasing order of score
+	AddedCalls []AddedCall        `json:"added_calls"` // in decreasing order of time
+}
+
+// AddedCall presents an operation that a suspect calls more often than before.
+type AddedCall struct {
+	Name   string `json:"name"`
+	Caller string `json:"caller"`
+	Before Number `json:"before"` // in each call of the caller
+	Now    Number `json:"now"`
+	Added  Number `json:"added_ns"` // in each call of the caller
+}
+
+// SuspectParts are the parts of a [Suspect]'s score, see [compare.Suspect].
+type SuspectParts struct {
+	Own        Number `json:"own"`
+	Added      Number `json:"added"`
+	In         Number `json:"in"`
+	Out        Number `json:"out"`
+	Errors     Number `json:"errors"`
+	Unanswered Number `json:"unanswered"`
+	Silent     Number `json:"silent"`
+	Shape      Number `json:"shape"`
+	Rest       Number `json:"rest"`
+}
+
+// SuspectOperation presents the contribution of an operation to the score of a [Suspect].
+type SuspectOperation struct {
+	Op        trace.Op `json:"-"`       // a step
+	Service   string   `json:"service"` // a caller's, if the suspect emits no spans
+	Operation string   `json:"operation"`
+	Kind      string   `json:"kind"`
+	Target    *Target  `json:"target,omitempty"` // the operation calls this one
+	Score     Number   `json:"score"`
+}
+
+// NewSuspect presents s.
+func NewSuspect(n *Names, s *compare.Suspect) Suspect {
+	x := Suspect{
+		Service:    n.Text(s.Service),
+		EmitsSpans: !s.Opaque,
+		Score:      Number(s.Score),
+		Parts: SuspectParts{
+			Own:        Number(s.Own),
+			Added:      Number(s.Added),
+			In:         Number(s.In),
+			Out:        Number(s.Out),
+			Errors:     Number(s.Errors),
+			Unanswered: Number(s.Unanswered),
+			Silent:     Number(s.Silent),
+			Shape:      Number(s.Shape),
+			Rest:       Number(s.Rest),
+		},
+		Operations: []SuspectOperation{},
+		AddedCalls: []AddedCall{},
+	}
+	for _, c := range s.AddedCalls {
+		x.AddedCalls = append(x.AddedCalls, AddedCall{
+			Name:   n.Op(c.Op),
+			Caller: n.Op(c.Caller),
+			Before: Number(c.Before),
+			Now:    Number(c.Now),
+			Added:  Number(c.Nanos),
+		})
+	}
+	for _, o := range s.Operations {
+		x.Operations = append(x.Operations, SuspectOperation{
+			Op:        o.Op,
+			Service:   n.Service(o.Op),
+			Operation: n.OpName(o.Op),
+			Kind:      n.Kind(o.Op),
+			Target:    newTarget(n, o.Op),
+			Score:     Number(o.Score),
+		})
+	}
+	return x
+}
+
+// SuspectInstance presents a value of an attribute that carries part of the cost of a [Suspect].
+type SuspectInstance struct {
+	Key   string
+	Value string
+	Calls uint64 // in the window
+	Part  Number // 0–1
+}
+
+// keyVersion is the attribute for versions. All other attributes name instances, hosts and zones.
+const keyVersion = "service.version"
+
+// Machines presents the instances, hosts and zones that carry most of the cost of s, by decreasing part.
+func Machines(n *Names, s *compare.Suspect) []SuspectInstance {
+	var all []SuspectInstance
+	for _, x := range s.Instances {
+		if n.Table.Text(x.Key) != keyVersion {
+			all = append(all, SuspectInstance{n.Text(x.Key), n.Text(x.Value), x.Calls, Number(x.Part)})
+		}
+	}
+	return all
+}
