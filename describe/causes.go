@@ -14,7 +14,7 @@ import (
 type Causes struct {
 	Joint     Number      `json:"joint_correlation"` // of the numeric variables with the durations, together
 	Unrelated []Unrelated `json:"unrelated"`         // attributes that do not explain the problem
-	Contrasts []Contrast  `json:"contrasts"`         // hosts and versions that are slower than the others, or have slower edges
+	Contrasts []Contrast  `json:"contrasts"`         // hosts and versions that are slower, or have slower edges
 	WhatIf    []Recovery  `json:"what_if"`           // for the leading edges, the leading one first
 }
 

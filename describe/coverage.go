@@ -98,7 +98,8 @@ func Uncovered(n *Names, c *trace.Coverage) (saw, do string) {
 	}
 	if c.LacksRecords() {
 		_, share := c.UnreadRecords()
-		saw = strings.TrimSpace(units.Sentence(units.Part(share)) + " of the records of the input could not be read. " + saw)
+		unread := units.Sentence(units.Part(share)) + " of the records of the input could not be read. "
+		saw = strings.TrimSpace(unread + saw)
 		if !lacks {
 			reason, lacks = mostUnread(c), true
 		}

@@ -26,14 +26,16 @@ func TestUncovered(t *testing.T) {
 			"many, mostly late",
 			map[trace.Symbol]int{shop: 50, ledger: 20},
 			map[trace.Reason]int{trace.Late: 20, trace.Conflict: 10},
-			"70 % of the spans and 70 % of their time are judged, so faults of the others stay unseen: 20 % of the spans, with 20 % of the time, arrived after their trace was closed. Of ledger 40 %",
+			"70 % of the spans and 70 % of their time are judged, so faults of the others stay unseen: " +
+				"20 % of the spans, with 20 % of the time, arrived after their trace was closed. Of ledger 40 %",
 			"assembly.settle",
 		},
 		{
 			"one service",
 			map[trace.Symbol]int{shop: 10000, ledger: 20},
 			map[trace.Reason]int{trace.Cut: 30},
-			"Of ledger 40 % of the spans and 40 % of their time are judged; 60 % of the spans, with 60 % of the time, belong to traces that were closed early.", "assembly.max-age",
+			"Of ledger 40 % of the spans and 40 % of their time are judged; 60 % of the spans, with 60 % of the " +
+				"time, belong to traces that were closed early.", "assembly.max-age",
 		},
 		{"a service with few spans", map[trace.Symbol]int{shop: 1000}, map[trace.Reason]int{trace.Cut: 19}, "", ""},
 	} {
@@ -84,10 +86,16 @@ func TestUnreadRecords(t *testing.T) {
 		text, saw       string
 	}{
 		{read: 100},
-		{read: 997, malformed: 2, text: "3 of 1,000 records of the input could not be read, and are left out: 2 malformed, 1 too large"},
 		{
-			read: 17, malformed: 2, text: "3 of 20 records of the input could not be read, and are left out: 2 malformed, 1 too large",
-			saw: "15 % of the records of the input could not be read.",
+			read:      997,
+			malformed: 2,
+			text:      "3 of 1,000 records of the input could not be read, and are left out: 2 malformed, 1 too large",
+		},
+		{
+			read:      17,
+			malformed: 2,
+			text:      "3 of 20 records of the input could not be read, and are left out: 2 malformed, 1 too large",
+			saw:       "15 % of the records of the input could not be read.",
 		},
 	} {
 		c := trace.Coverage{Records: x.read}

@@ -35,7 +35,8 @@ func TestDiagnosisOfFailures(t *testing.T) {
 	p.Kind, p.Mean = detect.KindShifted, p.Expected
 	n := s.names()
 	n.AddSummary(&group.Summary{ID: p.Group, Level: p.Level, Failed: 1})
-	want := "requests of shop GET / changed their [call flow](call_flow), or fail as they did not before, and take [15 ms](latency) on average, " +
+	want := "requests of shop GET / changed their [call flow](call_flow), or fail as they did not before, " +
+		"and take [15 ms](latency) on average, " +
 		"[1.0×](baseline) the expected [15 ms](baseline)."
 	if diff := cmp.Diff(want, marked(Diagnosis(n, p, 0, 0))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -67,13 +68,19 @@ func TestDiagnosis(t *testing.T) {
 		change  func(*detect.Problem)
 		want    string
 	}{
-		{"variable", (*shop).variable, func(*detect.Problem) {}, variable + inBank + "; mostly when [bank.route = fallback](variable)."},
 		{
-			"slow requests beyond the p99", (*shop).variable, func(p *detect.Problem) { p.CoV = 20; p.Explanations = nil },
-			"a few requests of shop POST /checkout take far longer than its p99 of [1.42 s](latency) (CoV [20](latency))" + inBank + ".",
+			"variable", (*shop).variable,
+			func(*detect.Problem) {}, variable + inBank + "; mostly when [bank.route = fallback](variable).",
 		},
 		{
-			"without quantiles and edges", (*shop).variable, func(p *detect.Problem) { p.P50, p.P99, p.Edges, p.Explanations = 0, 0, nil, nil },
+			"slow requests beyond the p99", (*shop).variable,
+			func(p *detect.Problem) { p.CoV = 20; p.Explanations = nil },
+			"a few requests of shop POST /checkout take far longer than its p99 of [1.42 s](latency) (CoV " +
+				"[20](latency))" + inBank + ".",
+		},
+		{
+			"without quantiles and edges", (*shop).variable,
+			func(p *detect.Problem) { p.P50, p.P99, p.Edges, p.Explanations = 0, 0, nil, nil },
 			"durations of shop POST /checkout vary by [82 %](latency) around their mean of [212 ms](latency).",
 		},
 		{
@@ -81,10 +88,12 @@ func TestDiagnosis(t *testing.T) {
 			func(p *detect.Problem) {
 				p.Size, p.Edges, p.Explanations = &group.SizeModel{Delayed: 0.05, TimedOut: 0.02}, nil, nil
 			},
-			"[7 %](size) of the requests of shop POST /checkout take far longer than their size would suggest, or time out (CoV at equal size [0.82](size)).",
+			"[7 %](size) of the requests of shop POST /checkout take far longer than their size would suggest, " +
+				"or time out (CoV at equal size [0.82](size)).",
 		},
 		{
-			"size model without delays", (*shop).variable, func(p *detect.Problem) { p.Size, p.Explanations = &group.SizeModel{}, nil },
+			"size model without delays", (*shop).variable,
+			func(p *detect.Problem) { p.Size, p.Explanations = &group.SizeModel{}, nil },
 			variable + inBank + ".",
 		},
 		{
@@ -102,12 +111,17 @@ func TestDiagnosis(t *testing.T) {
 			variable + inBank + "; mostly when [payment → bank POST /charge is not called](variable).",
 		},
 		{
-			"errors as cause", (*shop).variable, func(p *detect.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "errors", "" },
+			"errors as cause", (*shop).variable,
+			func(p *detect.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "errors", "" },
 			variable + inBank + "; correlated with [errors of payment → bank POST /charge](variable).",
 		},
-		{"weak cause", (*shop).variable, func(p *detect.Problem) { p.Explanations[0].Effect = 0.05 }, variable + inBank + "."},
 		{
-			"share above 1", (*shop).variable, func(p *detect.Problem) { p.Edges[0].Score = 1.13; p.Explanations = nil },
+			"weak cause", (*shop).variable,
+			func(p *detect.Problem) { p.Explanations[0].Effect = 0.05 }, variable + inBank + ".",
+		},
+		{
+			"share above 1", (*shop).variable,
+			func(p *detect.Problem) { p.Edges[0].Score = 1.13; p.Explanations = nil },
 			variable + "; [all](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
 		},
 		{
@@ -123,25 +137,42 @@ func TestDiagnosis(t *testing.T) {
 			variable + "; [44 %](edge) of the slowdown is in [payment → bank POST /charge (wire or queue)](edge).",
 		},
 		{
-			"share without interval", (*shop).variable, func(p *detect.Problem) { p.Edges[0].ShareLow = math.NaN(); p.Explanations = nil },
+			"share without interval", (*shop).variable,
+			func(p *detect.Problem) { p.Edges[0].ShareLow = math.NaN(); p.Explanations = nil },
 			variable + "; [83 %](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
 		},
-		{"share that may be 0", (*shop).variable, func(p *detect.Problem) { p.Edges[0].ShareLow = -0.58; p.Explanations = nil }, variable + "."},
-		{"slow", (*shop).slow, func(*detect.Problem) {}, slow + expected + "; [95 %](edge) of the slowdown is in [shop render page](edge)."},
 		{
-			"slow, without baseline and score", (*shop).slow, func(p *detect.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() },
+			"share that may be 0", (*shop).variable,
+			func(p *detect.Problem) { p.Edges[0].ShareLow = -0.58; p.Explanations = nil }, variable + ".",
+		},
+		{
+			"slow", (*shop).slow, func(*detect.Problem) {},
+			slow + expected + "; [95 %](edge) of the slowdown is in [shop render page](edge).",
+		},
+		{
+			"slow, without baseline and score", (*shop).slow,
+			func(p *detect.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() },
 			slow + "; most of it in [shop render page](edge).",
 		},
-		{"slow, led by no edge", (*shop).slow, func(p *detect.Problem) { p.Edges[0].Score = -0.07 }, slow + expected + "."},
-		{"slow, led by the remainder", (*shop).slow, func(p *detect.Problem) { p.Edges[0].Edge = 0 }, slow + expected + "; [95 %](edge) of the slowdown is in [other](edge)."},
+		{
+			"slow, led by no edge", (*shop).slow,
+			func(p *detect.Problem) { p.Edges[0].Score = -0.07 }, slow + expected + ".",
+		},
+		{
+			"slow, led by the remainder", (*shop).slow, func(p *detect.Problem) { p.Edges[0].Edge = 0 },
+			slow + expected + "; [95 %](edge) of the slowdown is in [other](edge).",
+		},
 		{
 			"shifted", (*shop).slow, func(p *detect.Problem) { p.Kind = detect.KindShifted },
-			"requests of shop GET / changed their [call flow](call_flow) and take [35 ms](latency) on average" + expected +
+			"requests of shop GET / changed their [call flow](call_flow) and take [35 ms](latency) on average" +
+				expected +
 				"; [95 %](edge) of the change is in [shop render page](edge).",
 		},
 		{
-			"shifted, hardly slower", (*shop).slow, func(p *detect.Problem) { p.Kind, p.Mean = detect.KindShifted, p.Expected+p.Expected/50 },
-			"requests of shop GET / changed their [call flow](call_flow) and take [15.3 ms](latency) on average, [1.0×](baseline) the expected [15 ms](baseline).",
+			"shifted, hardly slower", (*shop).slow,
+			func(p *detect.Problem) { p.Kind, p.Mean = detect.KindShifted, p.Expected+p.Expected/50 },
+			"requests of shop GET / changed their [call flow](call_flow) and take [15.3 ms](latency) on average, " +
+				"[1.0×](baseline) the expected [15 ms](baseline).",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -185,7 +216,8 @@ func TestDiagnosisLocated(t *testing.T) {
 func anyProblem(t *rapid.T, s *shop) *detect.Problem {
 	number := rapid.OneOf(rapid.Float64Range(-1, 30), rapid.Just(math.NaN()))
 	p := rapid.SampledFrom([]*detect.Problem{s.variable(), s.slow()}).Draw(t, "problem")
-	p.Kind = rapid.SampledFrom([]detect.ProblemKind{detect.KindVariable, detect.KindSlow, detect.KindShifted}).Draw(t, "kind")
+	p.Kind = rapid.SampledFrom([]detect.ProblemKind{detect.KindVariable, detect.KindSlow, detect.KindShifted}).Draw(t,
+		"kind")
 	p.CoV = number.Draw(t, "CoV")
 	p.Mean = time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "mean"))
 	p.Expected = time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "expected"))
@@ -200,7 +232,8 @@ func anyProblem(t *rapid.T, s *shop) *detect.Problem {
 	for i := range p.Explanations {
 		x := &p.Explanations[i]
 		x.Effect = number.Draw(t, "effect")
-		x.Variable = rapid.OneOf(rapid.SampledFrom([]string{"count", "present", "errors", "skeleton", "concurrency"}), rapid.String()).Draw(t, "variable")
+		x.Variable = rapid.OneOf(rapid.SampledFrom([]string{"count", "present", "errors", "skeleton", "concurrency"}),
+			rapid.String()).Draw(t, "variable")
 		x.Value = rapid.SampledFrom([]string{"", "false", "x; y [z](edge)"}).Draw(t, "value")
 	}
 	return p

@@ -41,8 +41,11 @@ func Verbatim(s string) string { return s }
 // unchanged.
 func New(table *trace.Table, clean func(string) string) *Names {
 	return &Names{
-		Table: table, Clean: clean,
-		Types: make(map[analysis.Hash]string), taken: make(map[string]bool), summaries: make(map[summaryKey]*group.Summary),
+		Table:     table,
+		Clean:     clean,
+		Types:     make(map[analysis.Hash]string),
+		taken:     make(map[string]bool),
+		summaries: make(map[summaryKey]*group.Summary),
 	}
 }
 

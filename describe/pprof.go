@@ -10,7 +10,8 @@ import (
 // with own time, which counts the exclusive nanoseconds over all requests and has the label request_type. The sample
 // type requests counts requests at their entry.
 func Pprof(w io.Writer, profiles []Profile) error {
-	b := NewProfileBuilder("critical path by calling context; values are exclusive times over all requests", "requests", "exclusive")
+	const comment = "critical path by calling context; values are exclusive times over all requests"
+	b := NewProfileBuilder(comment, "requests", "exclusive")
 	for i := range profiles {
 		for k := range profiles[i].Frames {
 			b.addFrame(&profiles[i], k)

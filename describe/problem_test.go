@@ -17,7 +17,14 @@ func TestNumber(t *testing.T) {
 	for _, c := range []struct {
 		x    float64
 		want string
-	}{{0, "0"}, {-1.5, "-1.5"}, {1e300, "1e+300"}, {math.NaN(), "null"}, {math.Inf(1), "null"}, {math.Inf(-1), "null"}} {
+	}{
+		{0, "0"},
+		{-1.5, "-1.5"},
+		{1e300, "1e+300"},
+		{math.NaN(), "null"},
+		{math.Inf(1), "null"},
+		{math.Inf(-1), "null"},
+	} {
 		x := Number(c.x)
 		got, err := json.Marshal(map[string]Number{"x": x})
 		if want := `{"x":` + c.want + `}`; err != nil || string(got) != want {
@@ -116,7 +123,8 @@ func TestProblem(t *testing.T) {
 func TestFindings(t *testing.T) {
 	s := newShop()
 	f := NewFindings(s.names(), s.variable())
-	if f.Edge != &f.Edges[0] || *f.Edge.Target != (Target{Service: "bank", Operation: "POST /charge"}) || f.Edge.ExcessNS.Known() {
+	if f.Edge != &f.Edges[0] || *f.Edge.Target != (Target{Service: "bank", Operation: "POST /charge"}) ||
+		f.Edge.ExcessNS.Known() {
 		t.Errorf("leading edge %+v", f.Edge)
 	}
 	want := Place{Name: OtherPlaces, Context: []string{}, Operation: OtherPlaces}
@@ -126,7 +134,8 @@ func TestFindings(t *testing.T) {
 	if x := f.Explanations[0]; x.Name != "bank.route = fallback at payment → bank POST /charge" || x.Target != nil {
 		t.Errorf("explanation of the duration %+v", x)
 	}
-	if x := f.Explanations[1]; x.Name != "concurrency" || x.Target == nil || x.Target.Name != f.Edge.Name || x.Remains.Known() {
+	if x := f.Explanations[1]; x.Name != "concurrency" || x.Target == nil || x.Target.Name != f.Edge.Name ||
+		x.Remains.Known() {
 		t.Errorf("explanation of an edge %+v", x)
 	}
 	if f := NewFindings(s.names(), &detect.Problem{}); f.Edge != nil || f.Edges == nil || f.Explanations == nil {
@@ -138,7 +147,8 @@ func TestFindings(t *testing.T) {
 func TestIdentify(t *testing.T) {
 	s := newShop()
 	p := IdentifyProblem(s.names(), analysis.Hash{Hi: 9}, analysis.Hash{Lo: 1}, analysis.Hash{Lo: 4}, s.checkout)
-	if p.RequestType != "shop POST /checkout" || p.Service != "shop" || p.Operation != "POST /checkout" || p.Kind != "" || p.CoV.Known() || p.MeanNS != nil {
+	if p.RequestType != "shop POST /checkout" || p.Service != "shop" || p.Operation != "POST /checkout" ||
+		p.Kind != "" || p.CoV.Known() || p.MeanNS != nil {
 		t.Errorf("%+v", p)
 	}
 }
@@ -147,7 +157,13 @@ func TestNames(t *testing.T) {
 	s := newShop()
 	n := New(s.table, Verbatim)
 	for _, id := range []uint64{1, 2} {
-		n.Add(&group.Summary{ID: analysis.Hash{Hi: id << 32}, Level: group.LevelRequestType, RequestType: analysis.Hash{Hi: id << 32}, Entry: s.checkout, Distinct: []trace.Op{s.rendered, s.pay}})
+		n.Add(&group.Summary{
+			ID:          analysis.Hash{Hi: id << 32},
+			Level:       group.LevelRequestType,
+			RequestType: analysis.Hash{Hi: id << 32},
+			Entry:       s.checkout,
+			Distinct:    []trace.Op{s.rendered, s.pay},
+		})
 	}
 	n.SetName(analysis.Hash{Lo: 7}, "Home")
 	for id, want := range map[analysis.Hash]string{
@@ -174,11 +190,16 @@ func TestEdgeNames(t *testing.T) {
 	for want, e := range map[string]*group.EdgeShare{
 		"other":       {},
 		"payment Pay": {Edge: 1, Context: at},
-		"payment Pay, between bank POST /charge and render page": {Edge: 1, Context: at, Before: s.charge, After: s.rendered},
-		"payment Pay, after bank POST /charge":                   {Edge: 1, Context: at, Before: s.charge},
-		"payment Pay, before render page":                        {Edge: 1, Context: at, After: s.rendered},
-		"payment → bank POST /charge (wire or queue)":            {Edge: 1, Context: s.toBank},
-		"payment → bank POST /charge (answer on the wire)":       {Edge: 1, Context: s.toBank, Before: s.bank},
+		"payment Pay, between bank POST /charge and render page": {
+			Edge:    1,
+			Context: at,
+			Before:  s.charge,
+			After:   s.rendered,
+		},
+		"payment Pay, after bank POST /charge":             {Edge: 1, Context: at, Before: s.charge},
+		"payment Pay, before render page":                  {Edge: 1, Context: at, After: s.rendered},
+		"payment → bank POST /charge (wire or queue)":      {Edge: 1, Context: s.toBank},
+		"payment → bank POST /charge (answer on the wire)": {Edge: 1, Context: s.toBank, Before: s.bank},
 	} {
 		if got := n.Edge(e); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -188,8 +209,12 @@ func TestEdgeNames(t *testing.T) {
 
 func TestBins(t *testing.T) {
 	s := newShop()
-	bins := []group.VariableBin{{Variable: "cache.hit", Value: "false", Where: s.toPage}, {Variable: "present", Value: "true", Where: s.toBank}}
-	if got, want := s.names().Bins(&group.Summary{Bins: bins}), "cache.hit = false, payment → bank POST /charge is called"; got != want {
+	bins := []group.VariableBin{
+		{Variable: "cache.hit", Value: "false", Where: s.toPage},
+		{Variable: "present", Value: "true", Where: s.toBank},
+	}
+	got, want := s.names().Bins(&group.Summary{Bins: bins}), "cache.hit = false, payment → bank POST /charge is called"
+	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -52,7 +52,14 @@ type builder struct {
 
 func (b *builder) add(parent int, name string, key trace.Context) int {
 	i := len(b.frames)
-	b.frames = append(b.frames, Frame{Name: name, Parent: parent, Variance: math.NaN(), Low: math.NaN(), High: math.NaN(), key: key})
+	b.frames = append(b.frames, Frame{
+		Name:     name,
+		Parent:   parent,
+		Variance: math.NaN(),
+		Low:      math.NaN(),
+		High:     math.NaN(),
+		key:      key,
+	})
 	b.index[key] = i
 	if parent >= 0 {
 		b.frames[parent].children = append(b.frames[parent].children, i)
@@ -67,7 +74,8 @@ func (b *builder) edge(e *group.EdgeShare) {
 	case e.Edge == 0:
 		at = b.add(0, OtherPlaces, 0)
 	case b.names.onWire(b.names.Last(e.Context)):
-		at = b.add(b.context(e.Context), b.names.Edge(e), trace.Context(trace.EdgeOf(e.Context, wireFrame, wireFrame))) // not a context, so distinct from the keys of other frames
+		// not a context, so distinct from the keys of other frames
+		at = b.add(b.context(e.Context), b.names.Edge(e), trace.Context(trace.EdgeOf(e.Context, wireFrame, wireFrame)))
 	default:
 		at = b.context(e.Context)
 	}

@@ -92,8 +92,11 @@ func newBroadApp() *broadApp {
 		x := &trace.Trace{}
 		add := func(service trace.Symbol, name string, kind trace.Kind, parent trace.SpanID) {
 			x.Spans = append(x.Spans, trace.Span{
-				ID: trace.SpanID(len(x.Spans) + 1), Parent: parent, Service: service, Kind: kind,
-				Op: a.table.Op(service, a.table.Symbol(name), kind),
+				ID:      trace.SpanID(len(x.Spans) + 1),
+				Parent:  parent,
+				Service: service,
+				Kind:    kind,
+				Op:      a.table.Op(service, a.table.Symbol(name), kind),
 			})
 		}
 		add(service(i), fmt.Sprintf("entry%d", i), trace.Server, 0)
@@ -130,7 +133,8 @@ func (a *broadApp) catalogue() (list []cct.Tracepoint) {
 			for k := range 2 {
 				s := &x.Spans[i]
 				op := a.table.Op(s.Service, a.table.Symbol(fmt.Sprintf("tracepoint%d", k)), trace.Internal)
-				list = append(list, cct.Tracepoint{ID: trace.Symbol(trace.Mix(uint64(s.Op), uint64(k)) | 1), Op: op, Owner: s.Op})
+				list = append(list,
+					cct.Tracepoint{ID: trace.Symbol(trace.Mix(uint64(s.Op), uint64(k)) | 1), Op: op, Owner: s.Op})
 			}
 		}
 	}

@@ -20,8 +20,9 @@ const (
 	sampledProblems = 64      // problems with a sample; those under investigation come first
 	sampledRequests = 128     // sampled requests per problem
 	simulatedSpans  = 1 << 13 // sampled spans per problem that can be simulated
-	firstLook       = 32      // requests sampled before the first explanation; it is repeated each time their number has doubled
-	explainedAtOnce = 4       // problems explained per epoch
+	// requests sampled before the first explanation; it is repeated each time their number has doubled
+	firstLook       = 32
+	explainedAtOnce = 4 // problems explained per epoch
 	explainedAlpha  = 0.02
 )
 
@@ -75,7 +76,9 @@ func (c *causes) arrive(requestType analysis.Hash, o *observation.Observation) {
 
 // observe adds o to the sample of group. enabled lists the tracepoints that were on for it. It does nothing if the
 // group has no sample.
-func (c *causes) observe(group analysis.Hash, o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
+func (c *causes) observe(
+	group analysis.Hash, o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation,
+) {
 	if s := c.samples[group]; s != nil {
 		s.Observe(o, enabled, simulation)
 	}
@@ -106,7 +109,8 @@ func (c *causes) explain(problems []detect.Problem, state *search.State, table *
 		open[i] = &problems[i]
 	}
 	slices.SortStableFunc(open, func(a, b *detect.Problem) int { // sampled problems stay sampled while ranks change
-		return cmp.Or(cmp.Compare(min(1, status(b)), min(1, status(a))), cmp.Compare(b2i(c.samples[b.Group] != nil), b2i(c.samples[a.Group] != nil)))
+		return cmp.Or(cmp.Compare(min(1, status(b)), min(1, status(a))),
+			cmp.Compare(b2i(c.samples[b.Group] != nil), b2i(c.samples[a.Group] != nil)))
 	})
 	open = open[:min(len(open), sampledProblems)]
 	c.keep(problems, open)
@@ -172,7 +176,8 @@ func newGroupSample(requestType analysis.Hash) *groupSample {
 func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
 	f.seen = f.in.Seen()
 	f.looks++
-	f.findings = f.in.Explain(p, table, explain.Options{Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed})
+	f.findings = f.in.Explain(p, table,
+		explain.Options{Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed})
 }
 
 // restartSamples restarts the samples of problems whose attributes the decisions start to capture, because earlier
@@ -227,7 +232,14 @@ func (c *causes) save(s *savedCore) {
 	for _, id := range hashes(c.found) {
 		f := c.found[id]
 		group, present := groups[f.in]
-		s.Found = append(s.Found, savedFound{Problem: id, Present: present, Group: group, Seen: f.seen, Looks: f.looks, Findings: f.findings})
+		s.Found = append(s.Found, savedFound{
+			Problem:  id,
+			Present:  present,
+			Group:    group,
+			Seen:     f.seen,
+			Looks:    f.looks,
+			Findings: f.findings,
+		})
 	}
 }
 

@@ -21,7 +21,10 @@ func TestExplained(t *testing.T) {
 		fault sim.Fault
 		want  string // variable; empty if nothing explains the place
 	}{
-		{1, sim.Attribute, "tenant"}, {0, sim.Payload, "payload.size"}, {0, sim.Host, "host.name"}, {0, sim.SlowPath, ""},
+		{1, sim.Attribute, "tenant"},
+		{0, sim.Payload, "payload.size"},
+		{0, sim.Host, "host.name"},
+		{0, sim.SlowPath, ""},
 	} {
 		options := engine.DefaultOptions()
 		options.Learning = 2 * time.Minute

@@ -31,8 +31,13 @@ type Settings struct {
 // Settings returns the options of o that can change while a Core is running.
 func (o *Options) Settings() Settings {
 	return Settings{
-		Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention,
-		Objectives: o.Objectives, Gates: o.Gates,
+		Watch:      o.Watch,
+		Budget:     o.Budget,
+		Strategy:   o.Strategy,
+		Explore:    o.Explore,
+		Retention:  o.Retention,
+		Objectives: o.Objectives,
+		Gates:      o.Gates,
 	}
 }
 
@@ -81,7 +86,8 @@ func (x *Change) valid() bool {
 	}
 	for i := range x.Feedback.Catalogues {
 		for k := range x.Feedback.Catalogues[i].Tracepoints {
-			if t := &x.Feedback.Catalogues[i].Tracepoints[k]; t.Layer > cct.Kernel || t.Kind > cct.ProbePoint || t.Span > trace.Consumer || t.OwnerSpan > trace.Consumer {
+			if t := &x.Feedback.Catalogues[i].Tracepoints[k]; t.Layer > cct.Kernel || t.Kind > cct.ProbePoint ||
+				t.Span > trace.Consumer || t.OwnerSpan > trace.Consumer {
 				return false
 			}
 		}
@@ -155,7 +161,8 @@ func (c *Core) accept(id uint64, by, text string) bool {
 		return false
 	}
 	if a := c.incidents.affected[id]; a != nil {
-		c.problems.accept(c.detector, c.groups().Closed(), func(p *detect.Problem) bool { return slices.Contains(a.Problems, p.ID) })
+		c.problems.accept(c.detector, c.groups().Closed(),
+			func(p *detect.Problem) bool { return slices.Contains(a.Problems, p.ID) })
 	}
 	for _, x := range c.incidents.tracker.Incidents() {
 		if x.ID == id {

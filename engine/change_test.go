@@ -22,17 +22,37 @@ func changes() map[string]engine.Change {
 	options := engine.DefaultOptions()
 	settings := options.Settings()
 	settings.Strategy, settings.Explore, settings.Retention, settings.Budget.Service.CPU = "binary", 0.1, time.Hour, 0.5
-	settings.Objectives = []incident.Objective{{Name: "n", Entry: "shop", Below: time.Second, Percentile: 99.9}, {Entry: "shop GET /", Errors: 0.001}}
-	tracepoint := search.Announced{ID: "a", Name: "b", Span: trace.Server, Parent: "c", Owner: "d", Layer: cct.Kernel, Kind: cct.ProbePoint, Cost: time.Microsecond, Bytes: 7}
+	settings.Objectives = []incident.Objective{
+		{Name: "n", Entry: "shop", Below: time.Second, Percentile: 99.9},
+		{Entry: "shop GET /", Errors: 0.001},
+	}
+	tracepoint := search.Announced{
+		ID:     "a",
+		Name:   "b",
+		Span:   trace.Server,
+		Parent: "c",
+		Owner:  "d",
+		Layer:  cct.Kernel,
+		Kind:   cct.ProbePoint,
+		Cost:   time.Microsecond,
+		Bytes:  7,
+	}
 	return map[string]engine.Change{
 		"settings": {Settings: &settings},
-		"override": {Override: &search.Override{Tracepoint: 1 << 63, Kind: search.Forbid, Forced: true, Until: 9, By: "someone"}},
+		"override": {Override: &search.Override{
+			Tracepoint: 1 << 63,
+			Kind:       search.Forbid,
+			Forced:     true,
+			Until:      9,
+			By:         "someone",
+		}},
 		"withdraw": {Withdraw: 7, By: "someone"},
 		"accept":   {Accept: 1 << 63, By: "someone"},
 		"feedback": {Feedback: &search.Feedback{
-			Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{tracepoint}}},
-			Costs:      []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}}, Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}},
-			Measured: &search.Measured{Plan: 3, Hits: 0.5, Bytes: 1e300},
+			Catalogues:  []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{tracepoint}}},
+			Costs:       []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}},
+			Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}},
+			Measured:    &search.Measured{Plan: 3, Hits: 0.5, Bytes: 1e300},
 		}},
 	}
 }
@@ -54,7 +74,9 @@ func TestChangeRoundTrip(t *testing.T) {
 func TestDecodeChangeRefuses(t *testing.T) {
 	valid := (&engine.Change{Withdraw: 7}).Append(nil)
 	announced := func(x search.Announced) engine.Change {
-		return engine.Change{Feedback: &search.Feedback{Catalogues: []search.Catalogue{{Tracepoints: []search.Announced{x}}}}}
+		return engine.Change{
+			Feedback: &search.Feedback{Catalogues: []search.Catalogue{{Tracepoints: []search.Announced{x}}}},
+		}
 	}
 	refuses := func(name string, b []byte) {
 		t.Helper()
@@ -63,7 +85,8 @@ func TestDecodeChangeRefuses(t *testing.T) {
 		}
 	}
 	for name, b := range map[string]string{
-		"empty": "", "unknown version": "\x02" + string(valid[1:]), "truncated": string(valid[:len(valid)-1]), "bytes behind": string(valid) + "\x00",
+		"empty": "", "unknown version": "\x02" + string(valid[1:]),
+		"truncated": string(valid[:len(valid)-1]), "bytes behind": string(valid) + "\x00",
 	} {
 		refuses(name, []byte(b))
 	}
@@ -74,9 +97,13 @@ func TestDecodeChangeRefuses(t *testing.T) {
 		"unknown span":     announced(search.Announced{Span: 6}),
 		"unknown owner":    announced(search.Announced{OwnerSpan: 6}),
 		"no budget":        {Settings: &engine.Settings{Objectives: []incident.Objective{{Entry: "shop"}}}},
-		"two budgets":      {Settings: &engine.Settings{Objectives: []incident.Objective{{Entry: "shop", Errors: 0.1, Below: 1, Percentile: 99}}}},
-		"gate of NaN":      {Settings: &engine.Settings{Gates: incident.Gates{Growth: math.NaN()}}},
-		"cost of NaN":      {Feedback: &search.Feedback{Measured: &search.Measured{CPU: math.NaN()}}},
+		"two budgets": {
+			Settings: &engine.Settings{
+				Objectives: []incident.Objective{{Entry: "shop", Errors: 0.1, Below: 1, Percentile: 99}},
+			},
+		},
+		"gate of NaN": {Settings: &engine.Settings{Gates: incident.Gates{Growth: math.NaN()}}},
+		"cost of NaN": {Feedback: &search.Feedback{Measured: &search.Measured{CPU: math.NaN()}}},
 	} {
 		refuses(name, x.Append(nil))
 	}

@@ -23,10 +23,11 @@ import (
 
 // Options configure a [Core]. Start from [DefaultOptions].
 type Options struct {
-	Path     critpath.Options
-	Groups   group.Options
-	Watch    detect.WatchOptions
-	Learning time.Duration // length of the learning period, which starts at the first request; requests during it count as healthy
+	Path   critpath.Options
+	Groups group.Options
+	Watch  detect.WatchOptions
+	// length of the learning period, which starts at the first request; requests during it count as healthy
+	Learning time.Duration
 	Epoch    time.Duration // time between two decisions
 	Budget   search.Budget
 	Strategy string // a published strategy or one of Strategies; empty: the default
@@ -53,8 +54,11 @@ type Options struct {
 // DefaultOptions returns options with a learning period of five minutes and epochs of ten seconds.
 func DefaultOptions() Options {
 	return Options{
-		Path: critpath.DefaultOptions(), Watch: detect.DefaultWatchOptions(),
-		Learning: 5 * time.Minute, Epoch: 10 * time.Second, Gates: incident.DefaultGates(),
+		Path:     critpath.DefaultOptions(),
+		Watch:    detect.DefaultWatchOptions(),
+		Learning: 5 * time.Minute,
+		Epoch:    10 * time.Second,
+		Gates:    incident.DefaultGates(),
 	}
 }
 
@@ -100,7 +104,8 @@ type Core struct {
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // may be nil
 	encoded   int                                                               // size of the last encoding in bytes
-	forgotten trace.Nanos                                                       // when names were last deleted or, before that, RenewNames was first called; 0 before the first call
+	// when names were last deleted or, before that, RenewNames was first called; 0 before the first call
+	forgotten trace.Nanos
 }
 
 // NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if options.Strategy
@@ -246,8 +251,14 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
 		s[i] = cct.ContextCount{
-			Context: x.Context, Parent: x.Parent, Op: x.Step(), Tracepoint: x.Tracepoint,
-			Count: x.Count, Errors: x.Errors, Unanswered: x.Unanswered, Nanos: x.Total,
+			Context:    x.Context,
+			Parent:     x.Parent,
+			Op:         x.Step(),
+			Tracepoint: x.Tracepoint,
+			Count:      x.Count,
+			Errors:     x.Errors,
+			Unanswered: x.Unanswered,
+			Nanos:      x.Total,
 		}
 	}
 	return s

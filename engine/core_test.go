@@ -86,7 +86,8 @@ func TestNoFalseAlarms(t *testing.T) {
 			for _, p := range w.play() {
 				if !seen[p.ID] {
 					seen[p.ID] = true
-					alarms = append(alarms, fmt.Sprintf("seed %d after %v: %v at the level of the %v, e-value %.3g, mean %v (expected %v), %d requests",
+					alarms = append(alarms, fmt.Sprintf(
+						"seed %d after %v: %v at the level of the %v, e-value %.3g, mean %v (expected %v), %d requests",
 						seed, w.now.Sub(start), p.Kind, p.Level, p.EValue, p.Mean, p.Expected, p.Requests))
 				}
 			}
@@ -202,7 +203,9 @@ func TestObjectivesOverTime(t *testing.T) {
 		for tr := range app.Requests(start, start.Add(10*time.Second), nil) {
 			entry := tr.Spans[0].Op
 			options.Rules.Types = append(options.Rules.Types, group.TypeRule{
-				Entry: app.Table().ServiceName(entry) + " " + app.Table().OpName(entry), Objective: 1, Accepted: group.AcceptedLevel{Mean: accepted},
+				Entry:     app.Table().ServiceName(entry) + " " + app.Table().OpName(entry),
+				Objective: 1,
+				Accepted:  group.AcceptedLevel{Mean: accepted},
 			})
 		}
 		w := newWorld(small(1, sim.None), options)

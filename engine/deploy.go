@@ -46,7 +46,9 @@ func newVersions() versions {
 // service is a deploy. During the learning period a new version is a deploy only if it first appeared at least one
 // learning period after the first known version, which happens in a recorded past.
 func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Duration) {
-	slices.SortFunc(seen, func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b)) })
+	slices.SortFunc(seen, func(a, b VersionSeen) int {
+		return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b))
+	})
 	for _, x := range seen {
 		if i, known := v.places[x.ServiceVersion]; known {
 			v.known[i].Last = max(v.known[i].Last, x.Last)
@@ -95,7 +97,8 @@ func (v *versions) trim() {
 	if over <= 0 {
 		return
 	}
-	oldest := slices.SortedFunc(slices.Values(v.known), func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.Last, b.Last), compareVersions(a, b)) })
+	oldest := slices.SortedFunc(slices.Values(v.known),
+		func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.Last, b.Last), compareVersions(a, b)) })
 	for _, x := range oldest[:over] {
 		delete(v.places, x.ServiceVersion)
 	}

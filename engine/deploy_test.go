@@ -42,7 +42,10 @@ func (r *rollouts) run(service string, versions ...string) {
 }
 
 func (r *rollouts) seen(at trace.Nanos, service, version string) engine.VersionSeen {
-	x := ingest.ServiceVersion{Service: r.core.View().Table.Symbol(service), Version: r.core.View().Table.Symbol(version)}
+	x := ingest.ServiceVersion{
+		Service: r.core.View().Table.Symbol(service),
+		Version: r.core.View().Table.Symbol(version),
+	}
 	return engine.VersionSeen{ServiceVersion: x, First: at, Last: at}
 }
 
@@ -51,7 +54,8 @@ func (r *rollouts) deploys() string {
 	var all []string
 	for _, d := range r.core.View().Deploys {
 		text := r.core.View().Table.Text
-		all = append(all, fmt.Sprintf("%s %s after %s at %v", text(d.Service), text(d.Version), text(d.Before), d.At.Sub(start)))
+		all = append(all,
+			fmt.Sprintf("%s %s after %s at %v", text(d.Service), text(d.Version), text(d.Before), d.At.Sub(start)))
 	}
 	return strings.Join(all, "; ")
 }
@@ -76,7 +80,8 @@ func TestDeploys(t *testing.T) {
 	r.play()
 	r.run("bank", "9")
 	r.run("shop", "4", "5") // they arrive together, so neither precedes the other
-	want := "shop 2 after 1 at 30s; shop 3 after 2 at 40s; bank 8 after 7 at 40s; bank 9 after 8 at 50s; shop 5 after 3 at 50s; shop 4 after 3 at 50s"
+	want := "shop 2 after 1 at 30s; shop 3 after 2 at 40s; bank 8 after 7 at 40s; bank 9 after 8 at 50s; " +
+		"shop 5 after 3 at 50s; shop 4 after 3 at 50s"
 	if got := r.deploys(); got != want {
 		t.Errorf("deploys %s, want %s", got, want)
 	}
@@ -89,7 +94,8 @@ func TestDeployInPast(t *testing.T) {
 	options.Learning = 20 * time.Second
 	r := &rollouts{newWorld(small(3, sim.None), options), t}
 	r.core.ObserveVersions([]engine.VersionSeen{
-		r.seen(r.now.Add(-time.Second), "shop", "2"), r.seen(r.now.Add(-time.Minute), "shop", "1"), r.seen(r.now.Add(-50*time.Second), "shop", "1.1"),
+		r.seen(r.now.Add(-time.Second), "shop", "2"), r.seen(r.now.Add(-time.Minute), "shop", "1"),
+		r.seen(r.now.Add(-50*time.Second), "shop", "1.1"),
 	})
 	if got, want := r.deploys(), "shop 2 after 1.1 at "+r.now.Add(-time.Second).Sub(start).String(); got != want {
 		t.Errorf("deploys %s, want %s", got, want)
@@ -124,7 +130,8 @@ func TestVersionsAreBounded(t *testing.T) {
 		}
 		r.run("shop", "1", "2")
 		d := r.core.View().Deploys[999]
-		if d.Service != trace.SymbolOf([]byte("shop")) || d.Version != trace.SymbolOf([]byte("2")) || d.Before != trace.SymbolOf([]byte("1")) {
+		if d.Service != trace.SymbolOf([]byte("shop")) || d.Version != trace.SymbolOf([]byte("2")) ||
+			d.Before != trace.SymbolOf([]byte("1")) {
 			t.Errorf("last deploy %+v, want version 2 of shop after 1", d)
 		}
 		states = append(states, string(r.core.AppendState(nil)))

@@ -22,7 +22,8 @@ func setPathTimes(o *observation.Observation, counts []cct.ContextCount) {
 	}
 	for _, e := range o.Refined {
 		for context := e.Context; ; {
-			i, found := slices.BinarySearchFunc(o.Contexts, context, func(c observation.ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
+			i, found := slices.BinarySearchFunc(o.Contexts, context,
+				func(c observation.ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
 			if !found || o.Contexts[i].Tracepoint == 0 {
 				break
 			}

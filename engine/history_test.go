@@ -17,11 +17,23 @@ func TestRecordHistory(t *testing.T) {
 	root := trace.Context(0).Child(entry)
 	place := root.Child(tp)
 	c.trees.observe(requestType, cct.Observation{On: []trace.Symbol{tp}, Contexts: []cct.ContextCount{
-		{Context: root, Op: entry, Count: 1}, {Context: place, Parent: root, Op: tp, Tracepoint: tp, Count: 1},
+		{Context: root, Op: entry, Count: 1},
+		{
+			Context:    place,
+			Parent:     root,
+			Op:         tp,
+			Tracepoint: tp,
+			Count:      1,
+		},
 	}})
 	c.searches.state.Investigations = []search.Investigation{{
-		Subject: problem, RequestType: requestType, Suspects: []search.Suspect{{Tracepoint: tp, Share: 0.8}},
-		Evidence: []search.Evidence{{Context: place, Tracepoint: tp, Batch: 1}, {Context: place, Tracepoint: tp, Batch: 2}},
+		Subject:     problem,
+		RequestType: requestType,
+		Suspects:    []search.Suspect{{Tracepoint: tp, Share: 0.8}},
+		Evidence: []search.Evidence{
+			{Context: place, Tracepoint: tp, Batch: 1},
+			{Context: place, Tracepoint: tp, Batch: 2},
+		},
 	}}
 	c.searches.recordHistory([]search.Decision{
 		{Subject: problem, To: search.Investigating},

@@ -53,12 +53,13 @@ func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 // AffectedType is a request type that has been slower, or has failed more often, since the onset of an incident and
 // runs through its first suspect.
 type AffectedType struct {
-	RequestType         analysis.Hash
-	Entry               trace.Op
-	Requests            uint64        // since the onset, until requests are back to normal
-	Span                time.Duration // time span of these requests; 0: saved by an older version, which didn't record it
-	Mean, Usual         float64       // ns; mean of these requests, and of healthy requests before the onset
-	P50, UsualP50       float64       // likewise the median, accurate to 10 %; 0: unknown
+	RequestType analysis.Hash
+	Entry       trace.Op
+	Requests    uint64 // since the onset, until requests are back to normal
+	// time span of these requests; 0: saved by an older version, which didn't record it
+	Span                time.Duration
+	Mean, Usual         float64 // ns; mean of these requests, and of healthy requests before the onset
+	P50, UsualP50       float64 // likewise the median, accurate to 10 %; 0: unknown
 	P99, UsualP99       float64
 	Failed, UsualFailed float64 // share of these requests, and of healthy requests before the onset
 }

@@ -31,7 +31,9 @@ func (c *Incidents) All() []Incident {
 		all[i].AlertedSeverity = all[i].Severity() // during the learning period
 		if a := c.affected[tracked[i].ID]; a != nil {
 			all[i].Share = a.Share
-			all[i].Types, all[i].Problems, all[i].Place, all[i].Milestones, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Milestones, a.Alerted
+			all[i].Types, all[i].Problems = a.Types, a.Problems
+			all[i].Place, all[i].Milestones = a.Place, a.Milestones
+			all[i].AlertedSeverity = a.Alerted
 		}
 	}
 	return all
@@ -202,7 +204,8 @@ func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
 	return func(requestType *group.Group) bool {
 		through, found := known[requestType]
 		if !found {
-			through = slices.ContainsFunc(suspects, func(s trace.Symbol) bool { return passes(c.table, requestType, s) })
+			through = slices.ContainsFunc(suspects,
+				func(s trace.Symbol) bool { return passes(c.table, requestType, s) })
 			known[requestType] = through
 		}
 		return through
@@ -231,7 +234,8 @@ func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group
 		}
 		t.measure(since)
 		switch {
-		case (!t.affected(since, &g.Reference.Total) || !passes(c.table, g, service)) && !c.missesObjective(g, x, since):
+		case (!t.affected(since, &g.Reference.Total) || !passes(c.table, g, service)) &&
+			!c.missesObjective(g, x, since):
 		case i < 0:
 			a.Types = append(a.Types, t)
 			a.since[g.ID] = since
@@ -284,8 +288,12 @@ func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
 func usualType(g *group.Group) AffectedType {
 	usual := &g.Reference
 	return AffectedType{
-		RequestType: g.ID, Entry: g.Entry, Usual: usual.Total.Mean(), UsualFailed: float64(usual.Failed) / float64(usual.Total.N),
-		UsualP50: usual.Latency.Quantile(0.5), UsualP99: usual.Latency.Quantile(0.99),
+		RequestType: g.ID,
+		Entry:       g.Entry,
+		Usual:       usual.Total.Mean(),
+		UsualFailed: float64(usual.Failed) / float64(usual.Total.N),
+		UsualP50:    usual.Latency.Quantile(0.5),
+		UsualP99:    usual.Latency.Quantile(0.99),
 	}
 }
 
@@ -360,7 +368,8 @@ type affectedState struct {
 func (c *Incidents) save(s *savedCore) {
 	s.Incidents, s.Objectives = c.tracker.Save(), c.objectives.State()
 	for _, x := range c.tracker.Incidents() {
-		if a := c.affected[x.ID]; a != nil && (len(a.Types)+len(a.Problems) > 0 || a.Place.Operation != 0 || a.Alerted != Minor) {
+		if a := c.affected[x.ID]; a != nil &&
+			(len(a.Types)+len(a.Problems) > 0 || a.Place.Operation != 0 || a.Alerted != Minor) {
 			state := affectedState{
 				Incident:   x.ID,
 				Types:      a.Types,

@@ -112,7 +112,8 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 			}
 			for _, a := range x.Types {
 				if g := w.core.View().Groups.Group(a.RequestType); a.Usual != g.Reference.Total.Mean() {
-					t.Fatalf("recorded %t: the usual mean is %v, that of the reference %v", recorded, a.Usual, g.Reference.Total.Mean())
+					t.Fatalf("recorded %t: the usual mean is %v, that of the reference %v",
+						recorded, a.Usual, g.Reference.Total.Mean())
 				}
 			}
 			for g := range w.core.View().Groups.Each() {
@@ -123,11 +124,13 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 					continue
 				}
 				if through++; g.Reference.Last > x.Onset.Add(engine.DefaultOptions().Epoch) {
-					t.Fatalf("recorded %t, %v after the onset: requests until %v after it are usual", recorded, w.now.Sub(x.Onset), g.Reference.Last.Sub(x.Onset))
+					t.Fatalf("recorded %t, %v after the onset: requests until %v after it are usual",
+						recorded, w.now.Sub(x.Onset), g.Reference.Last.Sub(x.Onset))
 				}
 				spans := w.core.View().Spans.Usual(g.Entry)
 				if p99 := spans.Quantile(0.99); spans.Count() < 100 || p99 > 1.2*usual[g.Entry] {
-					t.Fatalf("recorded %t, %v after the onset: %d usual spans with a 99th percentile of %v, without the fault %v", recorded, w.now.Sub(x.Onset), spans.Count(), p99, usual[g.Entry])
+					t.Fatalf("recorded %t, %v after the onset: %d usual spans with a 99th percentile of %v, "+
+						"without the fault %v", recorded, w.now.Sub(x.Onset), spans.Count(), p99, usual[g.Entry])
 				}
 			}
 		}
@@ -142,7 +145,8 @@ func TestUsualIsBeforeOnset(t *testing.T) {
 		}
 		for g := range w.core.View().Groups.Each() {
 			if after := g.Reference.Latency.Quantile(0.99); g.Expectation.Learned && after > 1.2*before[g.ID] {
-				t.Errorf("recorded %t: after the incident the usual 99th percentile is %v, before %v", recorded, after, before[g.ID])
+				t.Errorf("recorded %t: after the incident the usual 99th percentile is %v, before %v",
+					recorded, after, before[g.ID])
 			}
 		}
 		if through == 0 {
@@ -227,7 +231,8 @@ func searchIncident(t *testing.T, restart bool) []string {
 			t.Error("the search ended without tracepoints")
 		}
 		if !slices.Contains(w.app.Target().Operations, v.Answer()) {
-			t.Errorf("%s %s: %s, want one of the operations %v", v.Status, w.app.Table().OpName(v.Answer()), v.Reason, w.app.Target().Operations)
+			t.Errorf("%s %s: %s, want one of the operations %v",
+				v.Status, w.app.Table().OpName(v.Answer()), v.Reason, w.app.Target().Operations)
 		}
 		return w.log
 	}
@@ -260,7 +265,15 @@ func (w *world) service(tracepoint trace.Symbol) trace.Symbol {
 func placing(core *engine.Core, table *trace.Table, at trace.Nanos, payment, after float64) {
 	span := func(id, parent trace.SpanID, service, name string, from, to trace.Nanos) trace.Span {
 		s := table.Symbol(service)
-		return trace.Span{ID: id, Parent: parent, Op: table.Op(s, table.Symbol(name), trace.Server), Service: s, Kind: trace.Server, Start: from, End: to}
+		return trace.Span{
+			ID:      id,
+			Parent:  parent,
+			Op:      table.Op(s, table.Symbol(name), trace.Server),
+			Service: s,
+			Kind:    trace.Server,
+			Start:   from,
+			End:     to,
+		}
 	}
 	noise := func(x uint64) float64 { return 0.95 + float64(trace.Mix(uint64(at), x)%100)/1000 }
 	ms := func(x float64) trace.Nanos { return trace.Nanos(1e6 * x) }
@@ -269,7 +282,8 @@ func placing(core *engine.Core, table *trace.Table, at trace.Nanos, payment, aft
 	core.Ingest(&trace.Trace{
 		ID: trace.ID{15: 1, 0: byte(at / 1e7), 1: byte(at / 1e9), 2: byte(at / 1e11), 3: byte(at / 1e13)},
 		Spans: []trace.Span{
-			span(1, 0, "orders", "POST /place", at, answered+ms(after*noise(3))), span(2, 1, "payment", "Charge", begun, answered),
+			span(1, 0, "orders", "POST /place", at, answered+ms(after*noise(3))),
+			span(2, 1, "payment", "Charge", begun, answered),
 		},
 	})
 }
@@ -296,7 +310,8 @@ func TestIncidentSearchOfCallers(t *testing.T) {
 		t.Fatalf("incidents %+v, want one with payment as first suspect", all)
 	}
 	p := core.View().Searches.Searched(search.OfIncident(all[0].ID))
-	if p == nil || len(p.Edges) == 0 || table.OpName(table.Context(p.Edges[0].Context).Op) != "POST /place" || p.Edges[0].Score < 0.8 {
+	if p == nil || len(p.Edges) == 0 || table.OpName(table.Context(p.Edges[0].Context).Op) != "POST /place" ||
+		p.Edges[0].Score < 0.8 {
 		t.Fatalf("searched %+v, want the own time of the caller first", p)
 	}
 }
@@ -310,17 +325,30 @@ func TestShareOfRequests(t *testing.T) {
 	id := uint64(0)
 	send := func(at trace.Nanos, route, service string, work time.Duration) {
 		id++
-		span := func(number, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos) trace.Span {
+		span := func(
+			number, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos,
+		) trace.Span {
 			s := table.Symbol(service)
-			return trace.Span{ID: number, Parent: parent, Op: table.Op(s, table.Symbol(name), kind), Service: s, Kind: kind, Start: from, End: to}
+			return trace.Span{
+				ID:      number,
+				Parent:  parent,
+				Op:      table.Op(s, table.Symbol(name), kind),
+				Service: s,
+				Kind:    kind,
+				Start:   from,
+				End:     to,
+			}
 		}
 		const wire = trace.Nanos(time.Millisecond)
 		end := at.Add(work)
-		core.Ingest(&trace.Trace{ID: trace.ID{0: byte(id), 1: byte(id >> 8), 2: byte(id >> 16), 3: 1}, Spans: []trace.Span{
-			span(1, 0, "web", route, trace.Server, at, end+4*wire),
-			span(2, 1, "web", "GET", trace.Client, at+wire, end+3*wire),
-			span(3, 2, service, route, trace.Server, at+2*wire, end+2*wire),
-		}})
+		core.Ingest(&trace.Trace{
+			ID: trace.ID{0: byte(id), 1: byte(id >> 8), 2: byte(id >> 16), 3: 1},
+			Spans: []trace.Span{
+				span(1, 0, "web", route, trace.Server, at, end+4*wire),
+				span(2, 1, "web", "GET", trace.Client, at+wire, end+3*wire),
+				span(3, 2, service, route, trace.Server, at+2*wire, end+2*wire),
+			},
+		})
 	}
 	const healthy = 20 * time.Minute
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -331,7 +359,9 @@ func TestShareOfRequests(t *testing.T) {
 			if now >= start.Add(healthy) {
 				pay *= 8
 			}
-			varies := func(d time.Duration) time.Duration { return time.Duration((0.9 + 0.2*rng.Float64()) * float64(d)) }
+			varies := func(d time.Duration) time.Duration {
+				return time.Duration((0.9 + 0.2*rng.Float64()) * float64(d))
+			}
 			switch k := rng.IntN(10); {
 			case k == 0:
 				send(now, "GET /pay", "payment", varies(pay))
@@ -357,7 +387,8 @@ func TestShareOfRequests(t *testing.T) {
 			return float64(len(times) - i)
 		}
 		if want := since(affected) / since(all); math.Abs(x.Share-want) > 0.05*want {
-			t.Fatalf("%v after the onset: %.3f of the requests are affected, want %.3f", now.Sub(x.Onset), x.Share, want)
+			t.Fatalf("%v after the onset: %.3f of the requests are affected, want %.3f",
+				now.Sub(x.Onset), x.Share, want)
 		}
 		if now == start.Add(healthy+30*time.Minute) {
 			restored := engine.NewCore(table, options)

@@ -21,11 +21,12 @@ import (
 // incidentSearch collects the time that requests spend inside the operations of an open incident's first suspect and in
 // the calls to it. The search treats this as one problem, over all request types, as if each operation were an entry.
 type incidentSearch struct {
-	incident   uint64
-	service    trace.Symbol
-	onset      trace.Nanos       // of the incident
-	operations map[trace.Op]bool // baseline steps that run in the service or call it, and callers' own steps, see addOperations
-	callers    bool              // whether callers' own steps belong to operations
+	incident uint64
+	service  trace.Symbol
+	onset    trace.Nanos // of the incident
+	// baseline steps that run in the service or call it, and callers' own steps, see addOperations
+	operations map[trace.Op]bool
+	callers    bool // whether callers' own steps belong to operations
 	since      trace.Nanos
 	requests   uint64                     // requests since then that ran any of the operations
 	spent      map[spentKey]stats.Moments // own times; requests that didn't run the operation are not counted
@@ -55,9 +56,13 @@ func mayBeCallers(s *compare.Suspect) bool { return s.In > s.Score/2 }
 
 func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	return &incidentSearch{
-		incident: x.ID, service: x.Suspects[0].Service, operations: make(map[trace.Op]bool), since: now,
-		spent: make(map[spentKey]stats.Moments), refinements: *newRefinements(),
-		scanned: make(map[analysis.Hash]int),
+		incident:    x.ID,
+		service:     x.Suspects[0].Service,
+		operations:  make(map[trace.Op]bool),
+		since:       now,
+		spent:       make(map[spentKey]stats.Moments),
+		refinements: *newRefinements(),
+		scanned:     make(map[analysis.Hash]int),
 	}
 }
 
@@ -80,7 +85,8 @@ func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table
 				continue
 			}
 			s.operations[at.Op] = true
-			if caller := table.Context(at.Parent).Op; s.callers && caller != 0 && table.Operation(at.Op).Service == s.service {
+			if caller := table.Context(at.Parent).Op; s.callers && caller != 0 &&
+				table.Operation(at.Op).Service == s.service {
 				s.operations[caller] = true
 			}
 		}
@@ -111,7 +117,12 @@ type loss struct {
 // requests of the same type.
 func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table *trace.Table) detect.Problem {
 	p := detect.Problem{
-		Kind: detect.KindSlow, Onset: detect.Changed, Requests: s.requests, CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
+		Kind:     detect.KindSlow,
+		Onset:    detect.Changed,
+		Requests: s.requests,
+		CoV:      math.NaN(),
+		CoVLow:   math.NaN(),
+		CoVHigh:  math.NaN(),
 	}
 	usual := s.usuallySpent(groups, table)
 	losses := make(map[trace.Op]*loss)
@@ -179,8 +190,15 @@ func (x *loss) add(now, before stats.Moments) {
 func (x *loss) edge(at trace.Context) group.EdgeShare {
 	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared
 	e := group.EdgeShare{
-		Edge: trace.ContextEdge(at), Context: at, Mean: x.nanos / x.requests, Excess: x.excess / x.compared,
-		ShareMean: math.NaN(), ShareVariance: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(),
+		Edge:          trace.ContextEdge(at),
+		Context:       at,
+		Mean:          x.nanos / x.requests,
+		Excess:        x.excess / x.compared,
+		ShareMean:     math.NaN(),
+		ShareVariance: math.NaN(),
+		ShareLow:      math.NaN(),
+		ShareHigh:     math.NaN(),
+		TailLift:      math.NaN(),
 	}
 	e.ExcessLow, e.ExcessHigh, e.Affected = e.Excess-half, e.Excess+half, math.NaN()
 	if e.Excess > 0 {
@@ -251,8 +269,12 @@ type savedSpent struct {
 
 func (s *incidentSearch) saved() savedSearch {
 	saved := savedSearch{
-		Incident: s.incident, Service: s.service, Operations: slices.Sorted(maps.Keys(s.operations)), Since: s.since, Requests: s.requests,
-		Refined: s.refinements.saved(analysis.Hash{}),
+		Incident:   s.incident,
+		Service:    s.service,
+		Operations: slices.Sorted(maps.Keys(s.operations)),
+		Since:      s.since,
+		Requests:   s.requests,
+		Refined:    s.refinements.saved(analysis.Hash{}),
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(s.spent), spentKey.compare) {
 		saved.Spent = append(saved.Spent, savedSpent{k.requestType, k.operation, s.spent[k].AppendBinary(nil)})

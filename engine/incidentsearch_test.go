@@ -16,7 +16,8 @@ func TestSearchedProblemsLoseTime(t *testing.T) {
 		return detect.Problem{ID: analysis.Hash{Lo: id}, Kind: kind, Impact: impact}
 	}
 	c := &Searches{problems: &Problems{open: []detect.Problem{
-		problem(1, detect.KindShifted, 0), problem(2, detect.KindShifted, 1e6), problem(3, detect.KindShifted, 0), problem(4, detect.KindVariable, 0),
+		problem(1, detect.KindShifted, 0), problem(2, detect.KindShifted, 1e6), problem(3, detect.KindShifted, 0),
+		problem(4, detect.KindVariable, 0),
 	}}}
 	c.state.Investigations = []search.Investigation{{Subject: search.OfProblem(analysis.Hash{Lo: 3})}}
 	var got []uint64
@@ -40,7 +41,8 @@ func TestNoSearchBesideALocatedIncident(t *testing.T) {
 			incidents: &Incidents{affected: map[uint64]*affected{7: {Place: Place{Operation: place}}}},
 		}
 		c.state.Investigations = []search.Investigation{
-			{Subject: search.OfProblem(answered), Status: search.Located, Place: search.Suspect{Op: 9}}, {Subject: search.OfIncident(7)},
+			{Subject: search.OfProblem(answered), Status: search.Located, Place: search.Suspect{Op: 9}},
+			{Subject: search.OfIncident(7)},
 		}
 		problems, taken := c.subjects()
 		want := 3
@@ -94,8 +96,12 @@ func TestPlaceOfProblem(t *testing.T) {
 			Status:  search.Located, Place: search.Suspect{Op: op},
 		}}
 		core.incidents.affected = map[uint64]*affected{7: {
-			Types:    []AffectedType{{RequestType: slow, Requests: 10, Mean: c.lost}, {RequestType: other, Requests: 10, Mean: c.others}},
-			Problems: []analysis.Hash{id}, Place: Place{Of: c.place},
+			Types: []AffectedType{
+				{RequestType: slow, Requests: 10, Mean: c.lost},
+				{RequestType: other, Requests: 10, Mean: c.others},
+			},
+			Problems: []analysis.Hash{id},
+			Place:    Place{Of: c.place},
 		}}
 		if got := core.located(&incidentSearch{incident: 7, service: gateway}); (got != nil) != c.located {
 			t.Errorf("%+v: located %t", c, got != nil)

@@ -32,8 +32,9 @@ type Kept struct {
 	table    *trace.Table
 	problems *Problems
 	types    map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and start of the stratum
-	size     int                                                          // maximum number of requests of a type in a stratum
-	added    []Recorded
+	// maximum number of requests of a type in a stratum
+	size  int
+	added []Recorded
 }
 
 // Recorded names a trace and the journal records of its spans.
@@ -81,8 +82,17 @@ func (k *Kept) observe(requestType, group *group.Group, o *observation.Observati
 		return
 	}
 	x := keptRequest{Observation: &observation.Observation{
-		Trace: o.Trace, Root: o.Root, Start: o.Start, Duration: o.Duration, Entry: o.Entry, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm,
-		Edges: slices.Clone(o.Edges), Variables: slices.Clone(o.Variables), Skeleton: o.Skeleton,
+		Trace:     o.Trace,
+		Root:      o.Root,
+		Start:     o.Start,
+		Duration:  o.Duration,
+		Entry:     o.Entry,
+		Failed:    o.Failed,
+		Plan:      o.Plan,
+		Arm:       o.Arm,
+		Edges:     slices.Clone(o.Edges),
+		Variables: slices.Clone(o.Variables),
+		Skeleton:  o.Skeleton,
 	}}
 	if group != nil {
 		x.group = group.ID

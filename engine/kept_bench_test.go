@@ -28,7 +28,8 @@ func BenchmarkKept(b *testing.B) {
 	for i := range all {
 		all[i] = requests.Edged(r, i%types, i%types)
 		for k := range 10 {
-			all[i].Variables = append(all[i].Variables, observation.Variable{Key: trace.Symbol(k + 1), Text: trace.Symbol(r.Uint64N(50) + 1)})
+			all[i].Variables = append(all[i].Variables,
+				observation.Variable{Key: trace.Symbol(k + 1), Text: trace.Symbol(r.Uint64N(50) + 1)})
 		}
 	}
 	var before, after runtime.MemStats
@@ -67,7 +68,8 @@ func BenchmarkKept(b *testing.B) {
 		one()
 	}
 	syscall.Getrusage(syscall.RUSAGE_SELF, &ended)
-	b.ReportMetric(float64(ended.Utime.Nano()-began.Utime.Nano())/float64(b.N), "cpu-ns/op") // not affected by other programs
+	// not affected by other programs
+	b.ReportMetric(float64(ended.Utime.Nano()-began.Utime.Nano())/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(n), "requests")
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
 }

@@ -33,7 +33,8 @@ func TestFaultInPast(t *testing.T) {
 		past.play()
 	}
 	if len(live.core.View().Incidents.All()) != 1 || len(past.core.View().Incidents.All()) != 1 {
-		t.Fatalf("%d incidents live, %d of the past, want one each", len(live.core.View().Incidents.All()), len(past.core.View().Incidents.All()))
+		t.Fatalf("%d incidents live, %d of the past, want one each",
+			len(live.core.View().Incidents.All()), len(past.core.View().Incidents.All()))
 	}
 	want, got := live.core.View().Incidents.All()[0], past.core.View().Incidents.All()[0]
 	within := func(name string, got, want, tolerance float64) {

@@ -30,7 +30,13 @@ func (l *actionLog) take() []string {
 // plan.
 func (l *actionLog) decisions(now trace.Nanos, plan int64, o *Options) (list []search.Decision) {
 	for _, entry := range l.take() {
-		list = append(list, search.Decision{At: now, Plan: plan, Strategy: o.Strategy, Budget: o.Budget, Reason: entry})
+		list = append(list, search.Decision{
+			At:       now,
+			Plan:     plan,
+			Strategy: o.Strategy,
+			Budget:   o.Budget,
+			Reason:   entry,
+		})
 	}
 	return list
 }

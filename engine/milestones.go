@@ -29,7 +29,13 @@ const maxPlaces = 20
 func (a *affected) addProblem(p *detect.Problem) {
 	a.Problems = append(a.Problems, p.ID)
 	if p.Onset == detect.Changed {
-		m := Milestone{At: p.Opened, Problem: p.ID, RequestType: p.RequestType, Entry: p.Entry, Kind: p.Kind}
+		m := Milestone{
+			At:          p.Opened,
+			Problem:     p.ID,
+			RequestType: p.RequestType,
+			Entry:       p.Entry,
+			Kind:        p.Kind,
+		}
 		if p.Level == group.LevelGroup {
 			m.Group = p.Group
 		}

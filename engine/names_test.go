@@ -21,7 +21,8 @@ type visit struct {
 }
 
 var identityTypes = []reflect.Type{
-	reflect.TypeFor[trace.Symbol](), reflect.TypeFor[trace.Op](), reflect.TypeFor[trace.Context](), reflect.TypeFor[trace.Edge](),
+	reflect.TypeFor[trace.Symbol](), reflect.TypeFor[trace.Op](), reflect.TypeFor[trace.Context](),
+	reflect.TypeFor[trace.Edge](),
 }
 
 // skipped lists types and fields whose identities don't need a name: the table itself, scratch memory, and a field that
@@ -76,7 +77,13 @@ func (x *identities) walk(v reflect.Value, path string) {
 func TestForgetKeepsNamesOfState(t *testing.T) {
 	options := DefaultOptions()
 	options.Learning = time.Minute
-	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 20, Messages: -1})
+	app := sim.New(sim.Config{
+		Seed:        3,
+		Fault:       sim.SlowPath,
+		Tracepoints: 100,
+		Rate:        20,
+		Messages:    -1,
+	})
 	c := NewCore(app.Table(), options)
 	c.Announce(testStart, app.Catalogue())
 	now := testStart

@@ -33,7 +33,13 @@ func (j *objectives) observe(o *observation.Observation) {
 		return
 	}
 	r := &j.request
-	*r = incident.Request{Entry: o.Entry, Ended: o.Start.Add(o.Duration), Duration: o.Duration, Failed: o.Failed, Steps: r.Steps[:0]}
+	*r = incident.Request{
+		Entry:    o.Entry,
+		Ended:    o.Start.Add(o.Duration),
+		Duration: o.Duration,
+		Failed:   o.Failed,
+		Steps:    r.Steps[:0],
+	}
 	var passed map[trace.Context]bool // contexts that propagate the failure of a call
 	for i := range o.Contexts {
 		if x := &o.Contexts[i]; x.Errors > 0 {

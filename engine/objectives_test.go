@@ -30,7 +30,13 @@ type checkout struct {
 func newCheckout(objectives ...incident.Objective) *checkout {
 	options, table := engine.DefaultOptions(), &trace.Table{}
 	options.Objectives = objectives
-	return &checkout{core: engine.NewCore(table, options), table: table, rng: rand.New(rand.NewPCG(1, 2)), now: start, rate: 5}
+	return &checkout{
+		core:  engine.NewCore(table, options),
+		table: table,
+		rng:   rand.New(rand.NewPCG(1, 2)),
+		now:   start,
+		rate:  5,
+	}
 }
 
 // play plays for d.
@@ -54,7 +60,15 @@ func (c *checkout) request(at trace.Nanos) *trace.Trace {
 	}
 	span := func(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos) trace.Span {
 		s := c.table.Symbol(service)
-		return trace.Span{ID: id, Parent: parent, Op: c.table.Op(s, c.table.Symbol(name), kind), Service: s, Kind: kind, Start: at + from, End: at + to}
+		return trace.Span{
+			ID:      id,
+			Parent:  parent,
+			Op:      c.table.Op(s, c.table.Symbol(name), kind),
+			Service: s,
+			Kind:    kind,
+			Start:   at + from,
+			End:     at + to,
+		}
 	}
 	t := &trace.Trace{ID: trace.ID{0: byte(c.next), 1: byte(c.next >> 8), 2: byte(c.next >> 16)}}
 	t.Spans = []trace.Span{
@@ -243,7 +257,8 @@ func TestObjectivesChange(t *testing.T) {
 		t.Fatal("the settings were refused")
 	}
 	all := c.core.View().Objectives()
-	if len(all) != 2 || all[0].Month.Requests != 0 || all[1].Month != before || all[1].Percentile != 99 || before.Requests == 0 {
+	if len(all) != 2 || all[0].Month.Requests != 0 || all[1].Month != before || all[1].Percentile != 99 ||
+		before.Requests == 0 {
 		t.Errorf("objectives %+v, want none and then %+v", all, before)
 	}
 	c.play(time.Minute)
@@ -286,8 +301,10 @@ func TestObjectiveJoins(t *testing.T) {
 		c.slow = 0.6
 		c.play(15 * time.Minute)
 		all := c.core.View().Incidents.All()
-		if len(all) != 1 || all[0].ID != before || c.table.Text(all[0].Suspects[0].Service) != "pay" || all[0].Suspects[0].Score < 0.05 {
-			t.Errorf("%g, then more are slow: incidents %v, first suspect %+v", first, c.incidents(start), all[0].Suspects[0])
+		if len(all) != 1 || all[0].ID != before || c.table.Text(all[0].Suspects[0].Service) != "pay" ||
+			all[0].Suspects[0].Score < 0.05 {
+			t.Errorf("%g, then more are slow: incidents %v, first suspect %+v",
+				first, c.incidents(start), all[0].Suspects[0])
 		}
 	}
 }

@@ -17,17 +17,20 @@ const measuredEpochs = 3
 
 // Offers holds the tracepoints that agents offer, and the agents' latest reports about them.
 type Offers struct {
-	table       *trace.Table
-	services    map[trace.Symbol][]cct.Tracepoint // catalogues by service; the key 0 is for all services, see [Core.Announce]
-	costs       map[trace.Symbol]measuredCost     // by tracepoint
-	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents reported as unavailable, and when to try them again
-	removed     map[trace.Symbol]trace.Nanos      // tracepoints that have left the catalogue, and when they did
+	table *trace.Table
+	// catalogues by service; the key 0 is for all services, see [Core.Announce]
+	services map[trace.Symbol][]cct.Tracepoint
+	costs    map[trace.Symbol]measuredCost // by tracepoint
+	// tracepoints that agents reported as unavailable, and when to try them again
+	unavailable map[trace.Symbol]trace.Nanos
+	removed     map[trace.Symbol]trace.Nanos // tracepoints that have left the catalogue, and when they did
 	measured    search.Measured
 	at          trace.Nanos // when measured was reported
 
-	catalogue []cct.Tracepoint              // of all services, with measured costs
-	owners    map[trace.Symbol]trace.Symbol // services of the tracepoints in the catalogue, except for probes, which other agents enable
-	indexed   *cct.Catalogue                // shared by all trees
+	catalogue []cct.Tracepoint // of all services, with measured costs
+	// services of the tracepoints in the catalogue, except for probes, which other agents enable
+	owners  map[trace.Symbol]trace.Symbol
+	indexed *cct.Catalogue // shared by all trees
 }
 
 type measuredCost struct {
@@ -104,8 +107,14 @@ func (f *Offers) set(from *search.Catalogue) {
 		t := &from.Tracepoints[i]
 		x := &list[i]
 		*x = cct.Tracepoint{
-			ID: f.table.Symbol(t.ID), Op: f.operation(service, t.Name, t.Span), Parent: f.table.Symbol(t.Parent),
-			Cost: t.Cost, Bytes: t.Bytes, Layer: t.Layer, Kind: t.Kind, Baseline: t.Baseline,
+			ID:       f.table.Symbol(t.ID),
+			Op:       f.operation(service, t.Name, t.Span),
+			Parent:   f.table.Symbol(t.Parent),
+			Cost:     t.Cost,
+			Bytes:    t.Bytes,
+			Layer:    t.Layer,
+			Kind:     t.Kind,
+			Baseline: t.Baseline,
 		}
 		if t.Owner != "" {
 			x.Owner = f.operation(service, t.Owner, t.OwnerSpan)

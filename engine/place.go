@@ -142,7 +142,11 @@ func (r *Searches) reasonOf(v *search.Investigation, share float64, now trace.Na
 	if detect.WaitClass(r.table, v.Wait.Op) == "" {
 		return Reason{Computes: v.Computes}
 	}
-	reason := Reason{Wait: v.Wait.Op, Function: v.Function, Host: sites.Instances.OnlyHost(r.table.Operation(v.Wait.Op).Service, now)}
+	reason := Reason{
+		Wait:     v.Wait.Op,
+		Function: v.Function,
+		Host:     sites.Instances.OnlyHost(r.table.Operation(v.Wait.Op).Service, now),
+	}
 	if located := v.AnswerShare(); located > 0 {
 		reason.Share = min(1, share*v.Wait.Share/located)
 	}

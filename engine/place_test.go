@@ -29,12 +29,18 @@ func TestSlowdownShare(t *testing.T) {
 		x := search.Suspect{Op: op, Tracepoint: tracepoint, Share: share}
 		within := trace.ContextEdge(c.table.Child(0, slow))
 		return &search.Investigation{
-			Subject: search.OfProblem(analysis.Hash{}),
-			Status:  search.Located, Place: x, Suspects: []search.Suspect{x}, Evidence: []search.Evidence{{Within: within, Context: 7, Tracepoint: probe}},
+			Subject:  search.OfProblem(analysis.Hash{}),
+			Status:   search.Located,
+			Place:    x,
+			Suspects: []search.Suspect{x},
+			Evidence: []search.Evidence{{Within: within, Context: 7, Tracepoint: probe}},
 		}
 	}
 	bank := c.table.Op(c.table.Symbol("bank"), c.table.Symbol("pay"), trace.Server)
-	mixed := []group.EdgeShare{edge(slow, 30e6, 0.9), edge(other, 10e6, 0.1), edge(step("faster"), -5e6, 0), edge(step("new"), math.NaN(), 0)}
+	mixed := []group.EdgeShare{
+		edge(slow, 30e6, 0.9), edge(other, 10e6, 0.1), edge(step("faster"), -5e6, 0),
+		edge(step("new"), math.NaN(), 0),
+	}
 	for name, x := range map[string]struct {
 		edges []group.EdgeShare
 		of    *search.Investigation
@@ -44,8 +50,11 @@ func TestSlowdownShare(t *testing.T) {
 		"a tracepoint inside of it":  {mixed, located(probe, step("inner"), 0.45), 0.375},
 		"a share beyond that of all": {mixed, located(0, other, 0.3), 0.25},
 		"the mean did not grow":      {[]group.EdgeShare{edge(slow, -1, 0.9)}, located(0, slow, 0.9), 0},
-		"with another service":       {[]group.EdgeShare{edge(slow, 30e6, 0.75), edge(bank, 10e6, 0.25)}, located(0, slow, 0.75), 1},
-		"elsewhere":                  {mixed, located(0, step("unknown"), 0.9), 0},
+		"with another service": {
+			[]group.EdgeShare{edge(slow, 30e6, 0.75), edge(bank, 10e6, 0.25)},
+			located(0, slow, 0.75), 1,
+		},
+		"elsewhere": {mixed, located(0, step("unknown"), 0.9), 0},
 	} {
 		c.problems.open = []detect.Problem{{Kind: detect.KindVariable, Whole: detect.WholeVariance, Edges: x.edges}}
 		// shop adds nine tenths of the latency of all suspects, and the whole slowdown is there.
@@ -60,7 +69,12 @@ func TestSlowdownShare(t *testing.T) {
 func TestShareOfAllLostTime(t *testing.T) {
 	c := &Searches{table: &trace.Table{}, problems: &Problems{}}
 	place := search.Suspect{Op: 5, Share: 0.9}
-	v := &search.Investigation{Subject: search.OfIncident(1), Status: search.Located, Place: place, Suspects: []search.Suspect{place, {Op: 6, Share: 0.1}}}
+	v := &search.Investigation{
+		Subject:  search.OfIncident(1),
+		Status:   search.Located,
+		Place:    place,
+		Suspects: []search.Suspect{place, {Op: 6, Share: 0.1}},
+	}
 	suspects := []compare.Suspect{
 		{Own: 0.6, Score: 0.7, Errors: 0.1},
 		{In: 0.2, Score: 0.2},
@@ -89,13 +103,23 @@ func TestShareOfAllLostTime(t *testing.T) {
 // one is.
 func TestMilestones(t *testing.T) {
 	a := &affected{}
-	a.addProblem(&detect.Problem{ID: analysis.Hash{Lo: 1}, Opened: 10, Kind: detect.KindVariable, Onset: detect.Changed})
+	a.addProblem(&detect.Problem{
+		ID:     analysis.Hash{Lo: 1},
+		Opened: 10,
+		Kind:   detect.KindVariable,
+		Onset:  detect.Changed,
+	})
 	a.addProblem(&detect.Problem{ID: analysis.Hash{Lo: 2}, Onset: detect.Chronic})
 	for i, op := range []trace.Op{0, 7, 7, 0, 7, 8, 8, 7} {
 		a.Place = Place{Operation: op, Share: float64(i)}
 		a.addPlace(trace.Nanos(100 + i))
 	}
-	want := []Milestone{{At: 10, Problem: analysis.Hash{Lo: 1}, Kind: detect.KindVariable}, {At: 101, Place: 7}, {At: 105, Place: 8}, {At: 107, Place: 7}}
+	want := []Milestone{
+		{At: 10, Problem: analysis.Hash{Lo: 1}, Kind: detect.KindVariable},
+		{At: 101, Place: 7},
+		{At: 105, Place: 8},
+		{At: 107, Place: 7},
+	}
 	if diff := cmp.Diff(want, a.Milestones); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -91,7 +91,8 @@ func TestEarlierPlans(t *testing.T) {
 				want = requests
 			}
 			if requests == 0 || on != want {
-				t.Errorf("plan %d of %d: %d of %d requests had tracepoint %d on, want %d", i+1, len(plans), on, requests, k+1, want)
+				t.Errorf("plan %d of %d: %d of %d requests had tracepoint %d on, want %d",
+					i+1, len(plans), on, requests, k+1, want)
 			}
 		}
 	}
@@ -102,7 +103,8 @@ func TestLateAgents(t *testing.T) {
 	w := learned(sim.None)
 	var point cct.Tracepoint
 	for _, p := range w.app.Catalogue() {
-		if p.Kind == cct.SpanPoint && !p.Baseline && w.app.Table().Operation(p.Op).Service != w.app.Table().Operation(w.app.Entries()[0]).Service {
+		if p.Kind == cct.SpanPoint && !p.Baseline &&
+			w.app.Table().Operation(p.Op).Service != w.app.Table().Operation(w.app.Entries()[0]).Service {
 			point = p
 			break
 		}
@@ -120,7 +122,8 @@ func TestLateAgents(t *testing.T) {
 		for r := range w.app.Requests(w.now, end, plan) {
 			for i := range r.Attrs {
 				a := &r.Attrs[i]
-				if s := &r.Spans[a.Span]; s.Service == owner && s.Parent != 0 && a.Key == trace.SymbolOf([]byte(trace.KeyPlan)) {
+				if s := &r.Spans[a.Span]; s.Service == owner && s.Parent != 0 &&
+					a.Key == trace.SymbolOf([]byte(trace.KeyPlan)) {
 					reached++
 					if service == owner {
 						a.Number = 0
@@ -142,7 +145,8 @@ func TestLateAgents(t *testing.T) {
 			t.Fatalf("%d requests reached the service, %d the tree", reached, requests)
 		}
 		if service == 0 && on != requests || service == owner && on > requests-reached {
-			t.Errorf("late service %d: %d of %d requests had the tracepoint on, and %d reached it", service, on, requests, reached)
+			t.Errorf("late service %d: %d of %d requests had the tracepoint on, and %d reached it",
+				service, on, requests, reached)
 		}
 	}
 }

@@ -82,7 +82,8 @@ func (r *plans) arm(o *observation.Observation) *arm {
 	if len(o.Behind) == 0 || a.everything {
 		return a
 	}
-	on := slices.DeleteFunc(slices.Clone(a.on), func(tp trace.Symbol) bool { return slices.Contains(o.Behind, r.offers.owners[tp]) })
+	on := slices.DeleteFunc(slices.Clone(a.on),
+		func(tp trace.Symbol) bool { return slices.Contains(o.Behind, r.offers.owners[tp]) })
 	if len(on) == len(a.on) {
 		return a
 	}

@@ -56,7 +56,9 @@ func (p *Problems) affect(requestType analysis.Hash) bool {
 }
 
 // observe adds o to the open problems of its type and group. group and simulation may be nil.
-func (p *Problems) observe(requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation) {
+func (p *Problems) observe(
+	requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation,
+) {
 	p.causes.arrive(requestType.ID, o)
 	p.refine(requestType.ID, o, simulation, true)
 	if group != nil {
@@ -65,7 +67,9 @@ func (p *Problems) observe(requestType, group *group.Group, o *observation.Obser
 }
 
 // refine adds o to the statistics of the group's open problem, if it has one.
-func (p *Problems) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
+func (p *Problems) refine(
+	group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool,
+) {
 	r := p.refinements[group]
 	if r == nil {
 		return
@@ -112,7 +116,9 @@ func (p *Problems) armTimes(arms []arm) (times []search.ArmTimes) {
 
 // accept makes the behaviour of the changed problems selected by `which` the new normal from now on, and returns these
 // problems.
-func (p *Problems) accept(by *detect.Detector, now trace.Nanos, which func(*detect.Problem) bool) (accepted []*detect.Problem) {
+func (p *Problems) accept(
+	by *detect.Detector, now trace.Nanos, which func(*detect.Problem) bool,
+) (accepted []*detect.Problem) {
 	for i := range p.open {
 		if x := &p.open[i]; x.Onset == detect.Changed && which(x) && by.Accept(x.Group, now) {
 			accepted = append(accepted, x)
@@ -129,7 +135,8 @@ func (p *Problems) settle(by *detect.Detector, now trace.Nanos, others []analysi
 		return now.Sub(x.Opened) >= incident.Day && !slices.Contains(others, x.ID)
 	}
 	for _, x := range p.accept(by, now, lasting) {
-		entries = append(entries, fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", x.Kind, x.ID))
+		entries = append(entries,
+			fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", x.Kind, x.ID))
 	}
 	return entries
 }

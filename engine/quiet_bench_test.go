@@ -29,7 +29,11 @@ func newQuietApp() *quietApp {
 		span := func(service int, name string, kind trace.Kind, parent trace.SpanID) trace.SpanID {
 			s := a.table.Symbol(fmt.Sprintf("service%d", service))
 			x.Spans = append(x.Spans, trace.Span{
-				ID: trace.SpanID(len(x.Spans) + 1), Parent: parent, Service: s, Op: a.table.Op(s, a.table.Symbol(name), kind), Kind: kind,
+				ID:      trace.SpanID(len(x.Spans) + 1),
+				Parent:  parent,
+				Service: s,
+				Op:      a.table.Op(s, a.table.Symbol(name), kind),
+				Kind:    kind,
 			})
 			return trace.SpanID(len(x.Spans))
 		}

@@ -80,7 +80,8 @@ func (r *refinements) shares(p *detect.Problem, arms []arm, t *cct.Tree) []detec
 		}
 	}
 	slices.SortStableFunc(shares, func(a, b detect.RefinedShare) int {
-		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm), cmp.Compare(a.Tracepoint, b.Tracepoint))
+		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm),
+			cmp.Compare(a.Tracepoint, b.Tracepoint))
 	})
 	return shares
 }
@@ -94,7 +95,14 @@ func (r *refinements) armTimes(subject search.Subject, arms []arm) []search.ArmT
 		if x := r.bySet[a.set]; x != nil && !seen[a.set] {
 			seen[a.set] = true
 			n, mean, variance := x.Durations()
-			times = append(times, search.ArmTimes{Subject: subject, Arm: a.name, On: len(a.on), N: n, Mean: mean, Variance: variance})
+			times = append(times, search.ArmTimes{
+				Subject:  subject,
+				Arm:      a.name,
+				On:       len(a.on),
+				N:        n,
+				Mean:     mean,
+				Variance: variance,
+			})
 		}
 	}
 	return times

@@ -48,7 +48,8 @@ func TestRestoreRefuses(t *testing.T) {
 		"damaged sample":          func(s *savedCore) { s.Samples = []savedSample{{Sample: []byte{7}}} },
 		"damaged spans":           func(s *savedCore) { s.Spans = []byte{7} },
 	} {
-		if err := NewCore(&trace.Table{}, DefaultOptions()).Restore(stateWith(c, change)); !errors.Is(err, codec.ErrCorrupt) {
+		err := NewCore(&trace.Table{}, DefaultOptions()).Restore(stateWith(c, change))
+		if !errors.Is(err, codec.ErrCorrupt) {
 			t.Errorf("%s: error %v, want %v", name, err, codec.ErrCorrupt)
 		}
 	}

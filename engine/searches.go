@@ -307,8 +307,14 @@ func (r *Searches) restore(saved *savedCore) error {
 			return err
 		}
 		s := &incidentSearch{
-			incident: x.Incident, service: x.Service, operations: make(map[trace.Op]bool), since: x.Since, requests: x.Requests,
-			spent: make(map[spentKey]stats.Moments), refinements: *refined, scanned: make(map[analysis.Hash]int),
+			incident:    x.Incident,
+			service:     x.Service,
+			operations:  make(map[trace.Op]bool),
+			since:       x.Since,
+			requests:    x.Requests,
+			spent:       make(map[spentKey]stats.Moments),
+			refinements: *refined,
+			scanned:     make(map[analysis.Hash]int),
 		}
 		for _, op := range x.Operations {
 			s.operations[op] = true

@@ -26,11 +26,13 @@ func TestDecodeSearchStateRefuses(t *testing.T) {
 		"arm with infinite share": {Plan: search.Plan{Arms: []search.Arm{{Share: math.Inf(1)}}}},
 		"unknown status":          {Investigations: []search.Investigation{{Status: 200}}},
 		"negative epochs":         {Investigations: []search.Investigation{{Epochs: -1}}},
-		"infinite value":          {Investigations: []search.Investigation{{Requested: []search.TracepointRequest{{Value: math.Inf(-1)}}}}},
-		"evidence of NaN":         {Investigations: []search.Investigation{{Evidence: []search.Evidence{{Low: math.NaN()}}}}},
-		"suspect of NaN":          {Investigations: []search.Investigation{{Suspects: []search.Suspect{{Share: math.NaN()}}}}},
-		"unknown override":        {Overrides: []search.Override{{Kind: 3}}},
-		"overrun of NaN":          {Overrun: search.Overrun{CPU: math.NaN()}},
+		"infinite value": {
+			Investigations: []search.Investigation{{Requested: []search.TracepointRequest{{Value: math.Inf(-1)}}}},
+		},
+		"evidence of NaN":  {Investigations: []search.Investigation{{Evidence: []search.Evidence{{Low: math.NaN()}}}}},
+		"suspect of NaN":   {Investigations: []search.Investigation{{Suspects: []search.Suspect{{Share: math.NaN()}}}}},
+		"unknown override": {Overrides: []search.Override{{Kind: 3}}},
+		"overrun of NaN":   {Overrun: search.Overrun{CPU: math.NaN()}},
 	} {
 		if _, err := engine.DecodeSearchState(engine.AppendSearchState(nil, &s)); !errors.Is(err, codec.ErrCorrupt) {
 			t.Errorf("%s: error %v, want %v", name, err, codec.ErrCorrupt)

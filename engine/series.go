@@ -138,7 +138,12 @@ func (s *seriesSet) series() []explain.EdgeSeries {
 	for _, t := range s.types {
 		for i := range t.edges {
 			e := &t.edges[i]
-			x := explain.EdgeSeries{RequestType: t.id, Edge: e.edge, Means: make([]float64, len(t.counts)), Counts: t.counts}
+			x := explain.EdgeSeries{
+				RequestType: t.id,
+				Edge:        e.edge,
+				Means:       make([]float64, len(t.counts)),
+				Counts:      t.counts,
+			}
 			for k, nanos := range e.nanos {
 				x.Means[k] = float64(nanos) / float64(max(1, t.counts[k]))
 			}

@@ -24,7 +24,8 @@ func (s Severity) String() string { return [...]string{"minor", "major", "critic
 
 // Minimum values for the severities.
 const (
-	criticalScore = 0.5  // of the first suspect: half of the requests' usual time, or half of the requests; not for queues
+	// of the first suspect: half of the requests' usual time, or half of the requests; not for queues
+	criticalScore = 0.5
 	majorScore    = 0.1  // of the first suspect
 	majorFailing  = 0.25 // share of the requests of a type, above the usual share
 )
@@ -32,8 +33,9 @@ const (
 // Grounds is a severity with the value that determined it: Objective or Failing if one of them is set, otherwise the
 // score of the first suspect.
 type Grounds struct {
-	Severity  Severity
-	Bound     float64          // minimum that the score or the share of failures reaches or, for Minor, that the score misses; 0 with Objective
+	Severity Severity
+	// minimum that the score or the share of failures reaches or, for Minor, that the score misses; 0 with Objective
+	Bound     float64
 	Objective *incident.Missed // set if it determined the severity
 	Failing   *AffectedType    // set if it determined the severity
 }

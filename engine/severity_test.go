@@ -23,8 +23,18 @@ func TestSeverity(t *testing.T) {
 	}{
 		{"a little time", 0.05, types{{Failed: 0.2, UsualFailed: 0.1}}, nil, Grounds{Minor, 0.1, nil, nil}},
 		{"a tenth of the time", 0.1, nil, nil, Grounds{Major, 0.1, nil, nil}},
-		{"a request type fails", 0.01, types{{}, {Failed: 0.26, UsualFailed: 0.01}}, nil, Grounds{Major, 0.25, nil, &AffectedType{Failed: 0.26, UsualFailed: 0.01}}},
-		{"a request type that always fails", 0.01, types{{Failed: 0.9, UsualFailed: 0.9}}, nil, Grounds{Minor, 0.1, nil, nil}},
+		{
+			"a request type fails", 0.01,
+			types{{}, {Failed: 0.26, UsualFailed: 0.01}},
+			nil,
+			Grounds{Major, 0.25, nil, &AffectedType{Failed: 0.26, UsualFailed: 0.01}},
+		},
+		{
+			"a request type that always fails", 0.01,
+			types{{Failed: 0.9, UsualFailed: 0.9}},
+			nil,
+			Grounds{Minor, 0.1, nil, nil},
+		},
 		{"an objective is missed", 0, nil, []incident.Missed{slowly}, Grounds{Major, 0, &slowly, nil}},
 		{"an objective is missed fast", 0.1, nil, []incident.Missed{slowly, fast}, Grounds{Critical, 0, &fast, nil}},
 		{"half of the time", 0.5, nil, []incident.Missed{fast}, Grounds{Critical, 0.5, nil, nil}},
@@ -52,8 +62,20 @@ func TestSeverity(t *testing.T) {
 // The impact counts losses relative to usual requests, but no gains.
 func TestImpact(t *testing.T) {
 	x := Incident{Incident: incident.Incident{Onset: 10e9}, Types: []AffectedType{
-		{Requests: 100, Mean: 3e6, Usual: 1e6, Failed: 0.5, UsualFailed: 0.1},
-		{Requests: 100, Mean: 1e6, Usual: 5e6, Failed: 0, UsualFailed: 0.5},
+		{
+			Requests:    100,
+			Mean:        3e6,
+			Usual:       1e6,
+			Failed:      0.5,
+			UsualFailed: 0.1,
+		},
+		{
+			Requests:    100,
+			Mean:        1e6,
+			Usual:       5e6,
+			Failed:      0,
+			UsualFailed: 0.5,
+		},
 	}}
 	if got, want := x.Impact(20e9), (Impact{Lost: 20e6, Failed: 4}); got != want {
 		t.Errorf("open: %v, want %v", got, want)

@@ -104,7 +104,8 @@ type section interface {
 
 func (c *Core) sections() []section {
 	return []section{
-		&c.learning, &c.log, &c.versions, c.offers, c.plans, &c.calls, c.incidents, c.problems, c.searches, &c.series, c.trees,
+		&c.learning, &c.log, &c.versions, c.offers, c.plans, &c.calls, c.incidents, c.problems, c.searches, &c.series,
+		c.trees,
 	}
 }
 

@@ -91,7 +91,9 @@ func (r *Trees) learn(requestType analysis.Hash, results map[trace.Context]cct.H
 }
 
 // learnInside adds results, the evidence from an investigation inside operations, to the trees of types.
-func (r *Trees) learnInside(types []analysis.Hash, operations map[trace.Op]bool, results map[trace.Context]cct.History) {
+func (r *Trees) learnInside(
+	types []analysis.Hash, operations map[trace.Op]bool, results map[trace.Context]cct.History,
+) {
 	for _, id := range types {
 		if t := r.byType[id]; t != nil && t.builder.LearnInside(operations, results) {
 			t.grown = true

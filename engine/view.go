@@ -86,7 +86,12 @@ const typeNameOps = 3
 func (v *View) TypeSummary(g *group.Group) group.Summary {
 	types := v.detector.Groups.Types
 	return group.Summary{
-		ID: g.ID, Level: g.Level, RequestType: g.ID, Entry: g.Entry, Name: types.Name(g.ID), Distinct: types.Distinct(g.Entry, g.ID, typeNameOps),
+		ID:          g.ID,
+		Level:       g.Level,
+		RequestType: g.ID,
+		Entry:       g.Entry,
+		Name:        types.Name(g.ID),
+		Distinct:    types.Distinct(g.Entry, g.ID, typeNameOps),
 	}
 }
 

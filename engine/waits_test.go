@@ -33,14 +33,24 @@ const waitScope = "/kernel/"
 var classes = []string{"futex", "sync", "runqueue", "file", "net", "dns", "preempted", "fault"}
 
 func newShop() *shop {
-	s := &shop{rng: rand.New(rand.NewPCG(1, 2)), now: trace.Nanos(1_700_000_000 * time.Second), emitted: make(map[string]int)}
+	s := &shop{
+		rng:     rand.New(rand.NewPCG(1, 2)),
+		now:     trace.Nanos(1_700_000_000 * time.Second),
+		emitted: make(map[string]int),
+	}
 	options := engine.DefaultOptions()
 	options.Learning = 2 * time.Minute
 	s.core = engine.NewCore(&s.table, options)
 	catalogue := search.Catalogue{Service: "orders"}
 	for _, c := range classes {
 		catalogue.Tracepoints = append(catalogue.Tracepoints, search.Announced{
-			ID: "orders" + waitScope + c, Name: "wait " + c, Span: trace.Internal, Layer: cct.Kernel, Kind: cct.ProbePoint, Cost: 1500, Bytes: 350,
+			ID:    "orders" + waitScope + c,
+			Name:  "wait " + c,
+			Span:  trace.Internal,
+			Layer: cct.Kernel,
+			Kind:  cct.ProbePoint,
+			Cost:  1500,
+			Bytes: 350,
 		})
 	}
 	s.core.Apply(&engine.Change{Feedback: &search.Feedback{At: s.now, Catalogues: []search.Catalogue{catalogue}}})
@@ -70,13 +80,20 @@ func (s *shop) request(t trace.Nanos) {
 	vary := func(d time.Duration) time.Duration {
 		return time.Duration(float64(d) * (0.8 + 0.4*s.rng.Float64()))
 	}
-	took := map[string]time.Duration{"futex": vary(2 * time.Millisecond), "sync": vary(3 * time.Millisecond), "runqueue": vary(time.Millisecond)}
+	took := map[string]time.Duration{
+		"futex": vary(2 * time.Millisecond), "sync": vary(3 * time.Millisecond), "runqueue": vary(time.Millisecond),
+	}
 	if s.faulty && host == "b" {
 		took["sync"] = vary(90 * time.Millisecond)
 	}
 	service, name := s.table.Symbol("orders"), s.table.Symbol(host)
 	x := trace.Trace{Spans: []trace.Span{{
-		ID: 1, Start: t, Op: s.table.Op(service, s.table.Symbol("POST /order"), trace.Server), Service: service, Host: name, Kind: trace.Server,
+		ID:      1,
+		Start:   t,
+		Op:      s.table.Op(service, s.table.Symbol("POST /order"), trace.Server),
+		Service: service,
+		Host:    name,
+		Kind:    trace.Server,
 	}}}
 	binary.BigEndian.PutUint64(x.ID[:8], s.rng.Uint64())
 	binary.BigEndian.PutUint64(x.ID[8:], s.count)
@@ -91,8 +108,15 @@ func (s *shop) request(t trace.Nanos) {
 				continue
 			}
 			x.Spans = append(x.Spans, trace.Span{
-				ID: trace.SpanID(1 + len(x.Spans)), Parent: 1, Start: at, End: end, Service: service, Host: name, Kind: trace.Internal,
-				Op: s.table.Op(service, s.table.Symbol("wait "+class), trace.Internal), Tracepoint: s.table.Symbol("orders" + waitScope + class),
+				ID:         trace.SpanID(1 + len(x.Spans)),
+				Parent:     1,
+				Start:      at,
+				End:        end,
+				Service:    service,
+				Host:       name,
+				Kind:       trace.Internal,
+				Op:         s.table.Op(service, s.table.Symbol("wait "+class), trace.Internal),
+				Tracepoint: s.table.Symbol("orders" + waitScope + class),
 			})
 		}
 		at = end.Add(vary(time.Millisecond))
@@ -110,7 +134,10 @@ func (s *shop) epochs(n int) {
 		}
 		s.now = s.now.Add(epoch)
 		if s.losing && s.emitted["sync"] > 0 {
-			f := &search.Feedback{At: s.now, Unavailable: []search.Unavailable{{ID: "orders" + waitScope + "sync", For: 2 * time.Minute}}}
+			f := &search.Feedback{
+				At:          s.now,
+				Unavailable: []search.Unavailable{{ID: "orders" + waitScope + "sync", For: 2 * time.Minute}},
+			}
 			s.core.Apply(&engine.Change{Feedback: f})
 			s.emitted["sync"] = 0
 		}
@@ -162,7 +189,8 @@ func (s *shop) explain(t *testing.T, epochs int) {
 		for i := range s.core.View().Searches.State().Investigations {
 			v := &s.core.View().Searches.State().Investigations[i]
 			reasons = append(reasons, v.Status.String()+": "+v.Reason)
-			if v.Status == search.Explained && strings.Contains(v.Reason, "waiting for the disk (fsync) in orders, on host b") {
+			if v.Status == search.Explained &&
+				strings.Contains(v.Reason, "waiting for the disk (fsync) in orders, on host b") {
 				if s.emitted["sync"] == 0 {
 					t.Error("no waits were needed")
 				}

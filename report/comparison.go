@@ -60,10 +60,15 @@ func slowerTypes(c *offline.Comparison) []offline.TypeChange {
 // numbersOf returns the numbers for the sentence about c.
 func numbersOf(c *offline.Comparison, labels Labels) *describe.Comparison {
 	d := &describe.Comparison{
-		When: "than before", Types: len(c.RequestTypes), Slower: len(slowerTypes(c)), Suspects: c.Suspects, Usual: c.Usual,
+		When:     "than before",
+		Types:    len(c.RequestTypes),
+		Slower:   len(slowerTypes(c)),
+		Suspects: c.Suspects,
+		Usual:    c.Usual,
 	}
 	if !labels.Sets {
-		d.When = describe.Period(c.Window.Interval, c.Window.Open, !describe.OneDay(c.Window.Interval, c.Baseline.Interval))
+		d.When = describe.Period(c.Window.Interval, c.Window.Open,
+			!describe.OneDay(c.Window.Interval, c.Baseline.Interval))
 	}
 	for i := range c.RequestTypes {
 		if !c.RequestTypes[i].Judged() {
@@ -84,7 +89,8 @@ func around(c *offline.Comparison) string {
 func (t *table) side(label string, s *offline.Side, note string) {
 	const second = trace.Nanos(1e9)
 	from, to := describe.Clock(s.Interval.From-s.Interval.From%second, true), (s.Interval.To+second-1)/second*second
-	text := from + " – " + describe.Clock(to, !describe.OneDay(s.Interval)) + " UTC, " + units.Plural(s.Traces, "trace") + note
+	text := from + " – " + describe.Clock(to, !describe.OneDay(s.Interval)) + " UTC, " +
+		units.Plural(s.Traces, "trace") + note
 	t.labelled(label, 0, describe.Sentence{{Text: text}})
 }
 
@@ -93,8 +99,10 @@ func (t *table) usual(c *offline.Comparison) {
 	if len(c.Usual) == 0 {
 		return
 	}
-	text := units.Count(len(c.Usual)) + " parts of the baseline of " + units.Plural(c.Window.Traces, "trace") + " each: median score " +
-		scoreText(describe.Number(stats.Median(slices.Clone(c.Usual)))) + ", highest " + scoreText(describe.Number(slices.Max(c.Usual)))
+	median := scoreText(describe.Number(stats.Median(slices.Clone(c.Usual))))
+	highest := scoreText(describe.Number(slices.Max(c.Usual)))
+	text := units.Count(len(c.Usual)) + " parts of the baseline of " + units.Plural(c.Window.Traces, "trace") +
+		" each: median score " + median + ", highest " + highest
 	t.labelled("usual", 0, describe.Sentence{{Text: text}})
 }
 
@@ -170,10 +178,12 @@ func (t *table) suspects(c *offline.Comparison) {
 	legend := "Scores are per request, beyond the variation of the baseline. " +
 		"own, added, to, from: added time in the service, in calls that " +
 		"it makes more often, to and from it, in " +
-		"mean durations of a request (" + units.Nanos(c.Mean) + "). errors, unanswered, calls: failures that begin there, calls that it " +
+		"mean durations of a request (" + units.Nanos(c.Mean) +
+		"). errors, unanswered, calls: failures that begin there, calls that it " +
 		"does not answer, and requests in which it makes other calls."
 	if exceeded {
-		legend += " An operation may score more than its service: it includes time to and from other services, which they explain."
+		legend += " An operation may score more than its service: it includes time to and from other services, " +
+			"which they explain."
 	}
 	t.printf("\n%s", t.paintLines(legend))
 }
@@ -203,9 +213,11 @@ func (t *table) suspect(rank int, name string, s describe.Suspect) {
 		}
 	}
 	room := t.style.Line() - rankWidth - scoreWidth - t.partsWidth() - 2
-	t.printf("%s%s%s  %s\n", terminal.PadLeft(strconv.Itoa(rank), rankWidth), terminal.PadLeft(scoreText(s.Score), scoreWidth), parts.String(),
+	t.printf("%s%s%s  %s\n", terminal.PadLeft(strconv.Itoa(rank), rankWidth),
+		terminal.PadLeft(scoreText(s.Score), scoreWidth), parts.String(),
 		t.style.Paint(terminal.Bold, terminal.Shorten(name, room)))
-	operations := slices.DeleteFunc(slices.Clone(s.Operations), func(o describe.SuspectOperation) bool { return o.Score < leastScore })
+	operations := slices.DeleteFunc(slices.Clone(s.Operations),
+		func(o describe.SuspectOperation) bool { return o.Score < leastScore })
 	for i := range operations[:min(shownOperations, len(operations))] {
 		o := &operations[i]
 		name := t.names.Op(o.Op)
@@ -215,11 +227,13 @@ func (t *table) suspect(rank int, name string, s describe.Suspect) {
 		if o.Kind == trace.Client.String() && o.Target == nil {
 			name += " (client)"
 		}
-		t.printf("%s%s    %s\n", terminal.PadLeft(scoreText(o.Score), rankWidth+scoreWidth), strings.Repeat(" ", t.partsWidth()),
+		t.printf("%s%s    %s\n",
+			terminal.PadLeft(scoreText(o.Score), rankWidth+scoreWidth), strings.Repeat(" ", t.partsWidth()),
 			terminal.Shorten(name, room-2))
 	}
 	if left := len(operations) - shownOperations; left > 0 {
-		t.printf("%s%s\n", strings.Repeat(" ", rankWidth+scoreWidth+t.partsWidth()+4), t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more operation")))
+		t.printf("%s%s\n", strings.Repeat(" ", rankWidth+scoreWidth+t.partsWidth()+4),
+			t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more operation")))
 	}
 }
 
@@ -229,12 +243,15 @@ func (t *table) slower(types []offline.TypeChange) {
 		return
 	}
 	const column = 10
-	head := terminal.PadLeft("mean", column) + terminal.PadLeft("baseline", column) + terminal.PadLeft("change", column) + terminal.PadLeft("requests", column)
+	head := terminal.PadLeft("mean", column) + terminal.PadLeft("baseline", column) +
+		terminal.PadLeft("change", column) + terminal.PadLeft("requests", column)
 	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.Shorten(head+"  slower request type", t.style.Line())))
 	for i := range types[:t.shown(len(types))] {
 		x := &types[i]
-		t.printf("%s%s%s%s  %s\n", terminal.PadLeft(units.Duration(x.Type.Mean), column), terminal.PadLeft(units.Duration(x.Expected), column),
-			terminal.PadLeft(units.Signed(float64(x.Type.Mean-x.Expected)), column), terminal.PadLeft(units.Count(int(x.Type.Count)), column),
+		t.printf("%s%s%s%s  %s\n",
+			terminal.PadLeft(units.Duration(x.Type.Mean), column), terminal.PadLeft(units.Duration(x.Expected), column),
+			terminal.PadLeft(units.Signed(float64(x.Type.Mean-x.Expected)), column),
+			terminal.PadLeft(units.Count(int(x.Type.Count)), column),
 			terminal.Shorten(t.names.RequestType(x.Type.ID, x.Type.Entry), t.style.Line()-4*column-2))
 	}
 	t.more(len(types)-t.shown(len(types)), "request type", "")
@@ -299,9 +316,15 @@ type jsonTypeChange struct {
 
 func (n *names) jsonTypeChange(x *offline.TypeChange) jsonTypeChange {
 	j := jsonTypeChange{
-		RequestType: n.RequestType(x.Type.ID, x.Type.Entry), RequestTypeID: x.Type.ID.String(), Service: n.Service(x.Type.Entry),
-		Operation: n.OpName(x.Type.Entry), Requests: x.Type.Count, Failed: x.Type.Failed, Baseline: x.Baseline,
-		MeanNS: x.Type.Mean.Nanoseconds(), ExcessNS: describe.Number(x.Rise),
+		RequestType:   n.RequestType(x.Type.ID, x.Type.Entry),
+		RequestTypeID: x.Type.ID.String(),
+		Service:       n.Service(x.Type.Entry),
+		Operation:     n.OpName(x.Type.Entry),
+		Requests:      x.Type.Count,
+		Failed:        x.Type.Failed,
+		Baseline:      x.Baseline,
+		MeanNS:        x.Type.Mean.Nanoseconds(),
+		ExcessNS:      describe.Number(x.Rise),
 	}
 	if x.Judged() {
 		slower := x.Slower()

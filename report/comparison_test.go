@@ -24,13 +24,22 @@ func newComparison() *offline.Comparison {
 	refund := s.op("payment", "Refund", trace.Server)
 	kind := func(lo uint64, entry trace.Op, count uint64) group.Summary {
 		id := analysis.Hash{Lo: lo}
-		return group.Summary{ID: id, Level: group.LevelRequestType, RequestType: id, Entry: entry, Count: count}
+		return group.Summary{
+			ID:          id,
+			Level:       group.LevelRequestType,
+			RequestType: id,
+			Entry:       entry,
+			Count:       count,
+		}
 	}
-	slower, same, rare := kind(1, checkout, 51), kind(2, index, 340), kind(3, s.op("shop", "GET /a\x1b[31m", trace.Server), 2)
+	slower, same, rare := kind(1, checkout, 51), kind(2, index, 340),
+		kind(3, s.op("shop", "GET /a\x1b[31m", trace.Server), 2)
 	slower.Mean, slower.Failed, same.Mean, rare.Mean = 412*ms, 6, 35*ms, 90*ms
 	const midnight = trace.Nanos(1_790_035_200_000_000_000)
 	return &offline.Comparison{
-		Table: s.Table, Traces: 5500, Mean: 23.1e6,
+		Table:  s.Table,
+		Traces: 5500,
+		Mean:   23.1e6,
 		Window: offline.Side{
 			Interval: history.Interval{From: midnight + 9660e9, To: midnight + 11100e9},
 			Traces:   393,
@@ -39,7 +48,13 @@ func newComparison() *offline.Comparison {
 		Around:   true,
 		Suspects: []compare.Suspect{
 			{
-				Service: s.Table.Symbol("payment"), Score: 12.385, Own: 12.25, Out: 0.002, Errors: 0.12, Unanswered: 0.003, Shape: 0.01,
+				Service:    s.Table.Symbol("payment"),
+				Score:      12.385,
+				Own:        12.25,
+				Out:        0.002,
+				Errors:     0.12,
+				Unanswered: 0.003,
+				Shape:      0.01,
 				Operations: []compare.SuspectOperation{
 					{Op: pay, Score: 0.2},
 					{Op: charge, Score: 0.18},
@@ -49,7 +64,11 @@ func newComparison() *offline.Comparison {
 				},
 			},
 			{
-				Service: s.Table.Symbol("bank"), Opaque: true, Score: 0.86, In: 0.61, Rest: 0.25,
+				Service:    s.Table.Symbol("bank"),
+				Opaque:     true,
+				Score:      0.86,
+				In:         0.61,
+				Rest:       0.25,
 				Operations: []compare.SuspectOperation{{Op: charge, Score: 0.86}},
 			},
 			{Service: s.Table.Symbol("stock"), Score: 0.004, Own: 0.004},
@@ -64,7 +83,10 @@ func newComparison() *offline.Comparison {
 	}
 }
 
-var inWindow, ofFiles = Labels{Window: "window", Baseline: "baseline"}, Labels{Window: "after", Baseline: "before", Sets: true}
+var inWindow, ofFiles = Labels{
+	Window:   "window",
+	Baseline: "baseline",
+}, Labels{Window: "after", Baseline: "before", Sets: true}
 
 func comparisonText(t *testing.T, write func(w io.Writer) error) string {
 	t.Helper()
@@ -78,13 +100,16 @@ func comparisonText(t *testing.T, write func(w io.Writer) error) string {
 func TestComparisonGolden(t *testing.T) {
 	c := newComparison()
 	for name, write := range map[string]func(w io.Writer) error{
-		"comparison.txt":  func(w io.Writer) error { return ComparisonTable(w, c, inWindow, terminal.Style{Width: 120}, 10) },
+		"comparison.txt": func(w io.Writer) error {
+			return ComparisonTable(w, c, inWindow, terminal.Style{Width: 120}, 10)
+		},
 		"comparison.json": func(w io.Writer) error { return ComparisonJSON(w, c, inWindow) },
 		"comparison-narrow.txt": func(w io.Writer) error {
 			return ComparisonTable(w, c, ofFiles, terminal.Style{Width: 70}, 1)
 		},
 		"comparison-empty.txt": func(w io.Writer) error {
-			return ComparisonTable(w, &offline.Comparison{Table: &trace.Table{}}, ofFiles, terminal.Style{Width: 80}, 10)
+			return ComparisonTable(w, &offline.Comparison{Table: &trace.Table{}}, ofFiles, terminal.Style{Width: 80},
+				10)
 		},
 		"comparison-empty.json": func(w io.Writer) error {
 			return ComparisonJSON(w, &offline.Comparison{Table: &trace.Table{}}, ofFiles)
@@ -111,7 +136,8 @@ func TestComparisonFits(t *testing.T) {
 func TestComparisonExplainsOperations(t *testing.T) {
 	c := newComparison()
 	c.Suspects[0].Score = 0.15
-	text := comparisonText(t, func(w io.Writer) error { return ComparisonTable(w, c, inWindow, terminal.Style{Width: 400}, 10) })
+	text := comparisonText(t,
+		func(w io.Writer) error { return ComparisonTable(w, c, inWindow, terminal.Style{Width: 400}, 10) })
 	const explained = "An operation may score more than its service"
 	if !strings.Contains(text, explained) {
 		t.Errorf("got %s, want it to explain the scores", text)

@@ -63,7 +63,13 @@ type jsonMissingHop struct {
 }
 
 func newJSONAccounts(a *trace.Accounts) jsonAccounts {
-	j := jsonAccounts{Received: a.Received(), Requests: a.Requests, Own: a.Own, Left: a.Left, Long: a.Long}
+	j := jsonAccounts{
+		Received: a.Received(),
+		Requests: a.Requests,
+		Own:      a.Own,
+		Left:     a.Left,
+		Long:     a.Long,
+	}
 	if j.Left == nil {
 		j.Left = map[trace.Reason]trace.Part{}
 	}
@@ -73,8 +79,13 @@ func newJSONAccounts(a *trace.Accounts) jsonAccounts {
 func (n *names) jsonCoverage(c *trace.Coverage) jsonCoverage {
 	total := c.Total()
 	j := jsonCoverage{
-		jsonAccounts: newJSONAccounts(&total), Traces: c.Traces, Incomplete: c.Incomplete,
-		Records: c.Records, Unread: c.Unread, Services: []jsonService{}, Hops: []jsonMissingHop{},
+		jsonAccounts: newJSONAccounts(&total),
+		Traces:       c.Traces,
+		Incomplete:   c.Incomplete,
+		Records:      c.Records,
+		Unread:       c.Unread,
+		Services:     []jsonService{},
+		Hops:         []jsonMissingHop{},
 	}
 	if j.Unread == nil {
 		j.Unread = map[trace.Reason]int64{}

@@ -48,6 +48,7 @@ func (t *table) calls(x *describe.TraceExplanation) {
 			terminal.PadRight(string(s.Reason), column), terminal.Shorten(name, t.style.Line()-rankWidth-2*column-2))
 	}
 	if left := len(x.Suspects) - shownCalls; left > 0 {
-		t.printf("%s\n", t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more suspect")+" (-o json shows all)"))
+		more := "… and " + units.Plural(left, "more suspect") + " (-o json shows all)"
+		t.printf("%s\n", t.style.Paint(terminal.Dim, more))
 	}
 }

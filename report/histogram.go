@@ -69,8 +69,12 @@ func (hist *histogram) bars(a axis, counts []uint64) {
 		height := max(float64(n)/float64(most)*plotHeight, 1.5) // a single slow request must be visible
 		x := float64(i) * width
 		hist.Bars = append(hist.Bars, bin{
-			X: round(x), Y: round(plotHeight - height), Width: width - 1, Height: round(height),
-			Range: units.Nanos(a.value(x)) + " to " + units.Nanos(a.value(x+width)), Count: units.Plural(int(n), "request"),
+			X:      round(x),
+			Y:      round(plotHeight - height),
+			Width:  width - 1,
+			Height: round(height),
+			Range:  units.Nanos(a.value(x)) + " to " + units.Nanos(a.value(x+width)),
+			Count:  units.Plural(int(n), "request"),
 		})
 	}
 }

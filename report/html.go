@@ -109,10 +109,15 @@ func newPage(r *offline.Report, in Input) page {
 	n.files = in.Files
 	types, groups := levels(r.Groups)
 	p := page{
-		Traces: units.Plural(r.Traces, "trace"), Spans: units.Plural(r.Spans, "span"), Judged: judged(r),
-		Rejected: rejections(r.Rejected), TypeCount: units.Plural(types, "request type"), GroupCount: units.Plural(groups, "group"),
+		Traces:       units.Plural(r.Traces, "trace"),
+		Spans:        units.Plural(r.Spans, "span"),
+		Judged:       judged(r),
+		Rejected:     rejections(r.Rejected),
+		TypeCount:    units.Plural(types, "request type"),
+		GroupCount:   units.Plural(groups, "group"),
 		ProblemCount: units.Plural(len(r.Problems), "problem"),
-		MoreProblems: max(0, len(r.Problems)-pageProblems), MoreTypes: max(0, types-pageTypes),
+		MoreProblems: max(0, len(r.Problems)-pageProblems),
+		MoreTypes:    max(0, types-pageTypes),
 	}
 	p.Coverage = n.coverage(&r.Coverage)
 	if saw, do := describe.Families(n.Names, r.Families); saw != "" {
@@ -152,11 +157,18 @@ func anchor(id analysis.Hash) string { return "type-" + id.String() }
 func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	p := &r.Problem
 	v := pageProblem{
-		Rank: rank, Kind: p.Kind.String(), Onset: p.Onset.String(), Who: "all requests of the type",
-		Requests: units.Plural(int(p.Requests), "request"), Impact: describe.PerSecond(p.Impact),
-		CoV:       units.Ratio(p.CoV) + " (" + units.Ratio(p.CoVLow) + "–" + units.Ratio(p.CoVHigh) + ")",
-		Diagnosis: describe.Diagnosis(n.Names, p, 0, 0), ShareName: shareOf(p), TailName: "tail lift",
-		Anchor: anchor(p.RequestType), RequestType: n.RequestType(p.RequestType, p.Entry),
+		Rank:        rank,
+		Kind:        p.Kind.String(),
+		Onset:       p.Onset.String(),
+		Who:         "all requests of the type",
+		Requests:    units.Plural(int(p.Requests), "request"),
+		Impact:      describe.PerSecond(p.Impact),
+		CoV:         units.Ratio(p.CoV) + " (" + units.Ratio(p.CoVLow) + "–" + units.Ratio(p.CoVHigh) + ")",
+		Diagnosis:   describe.Diagnosis(n.Names, p, 0, 0),
+		ShareName:   shareOf(p),
+		TailName:    "tail lift",
+		Anchor:      anchor(p.RequestType),
+		RequestType: n.RequestType(p.RequestType, p.Entry),
 	}
 	if p.Level == group.LevelGroup {
 		v.Who = "group " + p.Group.String()[:8]
@@ -168,7 +180,8 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 		e := n.pageEdge(&p.Edges[i])
 		if !hasIntervals(p) {
 			score := p.Edges[i].Score
-			e.Value, e.Low, e.High, e.Share, e.Interval = percent(score), percent(score), percent(score), units.Percent(score), units.Unknown
+			e.Value, e.Low, e.High = percent(score), percent(score), percent(score)
+			e.Share, e.Interval = units.Percent(score), units.Unknown
 		}
 		if p.Kind != detect.KindVariable {
 			v.TailName, e.Tail = "excess", units.Signed(p.Edges[i].Excess)
@@ -198,14 +211,21 @@ func moreEdges(p *detect.Problem) string {
 	for i := range p.Edges[problemEdges:] {
 		sum += p.Edges[problemEdges+i].Score
 	}
-	return units.Plural(len(p.Edges)-problemEdges, "more edge") + ": together " + units.Percent(sum) + " of the " + shareOf(p)
+	return units.Plural(len(p.Edges)-problemEdges, "more edge") + ": together " + units.Percent(sum) + " of the " +
+		shareOf(p)
 }
 
 func (n *names) pageEdge(e *group.EdgeShare) pageEdge {
 	return pageEdge{
-		Where: n.Edge(e), Value: percent(e.ShareVariance), Low: percent(e.ShareLow), High: percent(e.ShareHigh),
-		Share: units.Percent(e.ShareVariance), Interval: units.Range(e.ShareLow, e.ShareHigh),
-		Mean: units.Nanos(e.Mean), MeanShare: units.Percent(e.ShareMean), Tail: units.Signed(e.TailLift),
+		Where:     n.Edge(e),
+		Value:     percent(e.ShareVariance),
+		Low:       percent(e.ShareLow),
+		High:      percent(e.ShareHigh),
+		Share:     units.Percent(e.ShareVariance),
+		Interval:  units.Range(e.ShareLow, e.ShareHigh),
+		Mean:      units.Nanos(e.Mean),
+		MeanShare: units.Percent(e.ShareMean),
+		Tail:      units.Signed(e.TailLift),
 	}
 }
 
@@ -219,9 +239,16 @@ func percent(f float64) float64 {
 
 func (n *names) pageType(s *group.Summary, groups []group.Summary) pageType {
 	t := pageType{
-		Anchor: anchor(s.ID), Name: n.RequestType(s.ID, s.Entry), Count: units.Plural(int(s.Count), "request"),
-		P50: units.Duration(s.P50), P99: units.Duration(s.P99), Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s),
-		Histogram: newHistogram(s), MoreEdges: max(0, len(s.Edges)-pageEdges), MoreGroups: max(0, len(groups)-pageGroups),
+		Anchor:     anchor(s.ID),
+		Name:       n.RequestType(s.ID, s.Entry),
+		Count:      units.Plural(int(s.Count), "request"),
+		P50:        units.Duration(s.P50),
+		P99:        units.Duration(s.P99),
+		Mean:       units.Duration(s.Mean),
+		CoV:        units.Ratio(s.CoV) + covInterval(s),
+		Histogram:  newHistogram(s),
+		MoreEdges:  max(0, len(s.Edges)-pageEdges),
+		MoreGroups: max(0, len(groups)-pageGroups),
 	}
 	if s.Between >= minBetween {
 		t.Between = units.Percent(s.Between)
@@ -240,8 +267,13 @@ func (n *names) pageType(s *group.Summary, groups []group.Summary) pageType {
 
 func (n *names) pageGroup(s *group.Summary) pageGroup {
 	g := pageGroup{
-		ID: s.ID.String()[:8], Count: units.Count(int(s.Count)), P50: units.Duration(s.P50), P99: units.Duration(s.P99),
-		Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s), Bins: n.Bins(s),
+		ID:    s.ID.String()[:8],
+		Count: units.Count(int(s.Count)),
+		P50:   units.Duration(s.P50),
+		P99:   units.Duration(s.P99),
+		Mean:  units.Duration(s.Mean),
+		CoV:   units.Ratio(s.CoV) + covInterval(s),
+		Bins:  n.Bins(s),
 	}
 	if order := byVariance(s.Edges); len(order) > 0 {
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
@@ -269,9 +301,17 @@ func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
 		}
 		rows = max(rows, f.Depth+1)
 		boxes = append(boxes, pageFrame{
-			Name: f.Name, Path: pathText(p.Stack(i)), Left: round(at * 100), Width: round(width * 100), Row: f.Depth,
-			Heat: percent(f.Variance), Cold: percent(-f.Variance), Share: units.Percent(f.Variance),
-			Own: units.Nanos(f.Own), Total: units.Nanos(f.Total), Part: units.Percent(width),
+			Name:  f.Name,
+			Path:  pathText(p.Stack(i)),
+			Left:  round(at * 100),
+			Width: round(width * 100),
+			Row:   f.Depth,
+			Heat:  percent(f.Variance),
+			Cold:  percent(-f.Variance),
+			Share: units.Percent(f.Variance),
+			Own:   units.Nanos(f.Own),
+			Total: units.Nanos(f.Total),
+			Part:  units.Percent(width),
 		})
 	}
 	return boxes, rows

@@ -146,11 +146,22 @@ type jsonPick struct {
 
 func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 	g := jsonGroup{
-		ID: s.ID.String(), Level: s.Level.String(),
-		RequestType: n.RequestType(s.RequestType, s.Entry), RequestTypeID: s.RequestType.String(),
-		Count: s.Count, MeanNS: int64(s.Mean), P50NS: int64(s.P50), P99NS: int64(s.P99),
-		CoV: describe.Number(s.CoV), CoVLow: describe.Number(s.CoVLow), CoVHigh: describe.Number(s.CoVHigh),
-		Failed: s.Failed, Between: describe.Number(s.Between), SizeModel: jsonSizeModelOf(s.Size), Bins: []jsonBin{}, Edges: []describe.Edge{},
+		ID:            s.ID.String(),
+		Level:         s.Level.String(),
+		RequestType:   n.RequestType(s.RequestType, s.Entry),
+		RequestTypeID: s.RequestType.String(),
+		Count:         s.Count,
+		MeanNS:        int64(s.Mean),
+		P50NS:         int64(s.P50),
+		P99NS:         int64(s.P99),
+		CoV:           describe.Number(s.CoV),
+		CoVLow:        describe.Number(s.CoVLow),
+		CoVHigh:       describe.Number(s.CoVHigh),
+		Failed:        s.Failed,
+		Between:       describe.Number(s.Between),
+		SizeModel:     jsonSizeModelOf(s.Size),
+		Bins:          []jsonBin{},
+		Edges:         []describe.Edge{},
 	}
 	for i := range s.Bins {
 		b := &s.Bins[i]
@@ -165,8 +176,12 @@ func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 func (n *names) jsonProblem(rank int, r *offline.Problem) jsonProblem {
 	p := &r.Problem
 	j := jsonProblem{
-		Rank: rank, Problem: describe.NewProblem(n.Names, p, 0, 0), Findings: describe.NewFindings(n.Names, p), Causes: describe.NewCauses(n.Names, p, &r.Findings),
-		Proposed: []jsonPick{}, Missing: []string{},
+		Rank:      rank,
+		Problem:   describe.NewProblem(n.Names, p, 0, 0),
+		Findings:  describe.NewFindings(n.Names, p),
+		Causes:    describe.NewCauses(n.Names, p, &r.Findings),
+		Proposed:  []jsonPick{},
+		Missing:   []string{},
 		Exemplars: jsonExemplarsOf(&r.Exemplars),
 	}
 	for i := range r.Proposed {
@@ -179,5 +194,10 @@ func (n *names) jsonProblem(rank int, r *offline.Problem) jsonProblem {
 }
 
 func (n *names) jsonPick(k *search.Pick) jsonPick {
-	return jsonPick{Tracepoint: n.tracepoint(k), Context: n.Context(k.Context), Score: describe.Number(k.Score), Reason: k.Reason}
+	return jsonPick{
+		Tracepoint: n.tracepoint(k),
+		Context:    n.Context(k.Context),
+		Score:      describe.Number(k.Score),
+		Reason:     k.Reason,
+	}
 }

@@ -42,7 +42,8 @@ func byVariance(edges []group.EdgeShare) []int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return descending(edges[i].ShareVariance, edges[j].ShareVariance) })
+	slices.SortStableFunc(order,
+		func(i, j int) int { return descending(edges[i].ShareVariance, edges[j].ShareVariance) })
 	return order
 }
 

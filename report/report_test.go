@@ -72,7 +72,13 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, newSample(), write)) })
 	}
 	for name, r := range map[string]*offline.Report{
-		"left-out.txt": {Table: &trace.Table{}, Traces: 2, Spans: 9, Rejected: map[trace.Reason]int{trace.NoDuration: 2}, Coverage: notJudged()},
+		"left-out.txt": {
+			Table:    &trace.Table{},
+			Traces:   2,
+			Spans:    9,
+			Rejected: map[trace.Reason]int{trace.NoDuration: 2},
+			Coverage: notJudged(),
+		},
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, r, asTable(terminal.Style{Width: 80}, 10))) })
 	}
@@ -160,7 +166,8 @@ func TestPprof(t *testing.T) {
 	if want := int64(212*ms)*1204 + int64(35*ms)*3490 + int64(5*ms); nanos != want {
 		t.Errorf("%d ns, want the mean times the count of each type: %d", nanos, want)
 	}
-	const want = "payment → bank POST /charge (wire or queue); payment → bank POST /charge; payment Pay; shop POST /checkout; "
+	const want = "payment → bank POST /charge (wire or queue); payment → bank POST /charge; payment Pay; " +
+		"shop POST /checkout; "
 	if deepest != want {
 		t.Errorf("stack %q, want %q", deepest, want)
 	}
@@ -168,7 +175,8 @@ func TestPprof(t *testing.T) {
 
 func TestFoldedLinesAreWhole(t *testing.T) {
 	for line := range strings.Lines(written(t, newSample(), Folded)) {
-		if stack, value, ok := strings.Cut(line, " "); !ok || stack == "" || value == "" || strings.ContainsRune(line, '\x1b') {
+		if stack, value, ok := strings.Cut(line, " "); !ok || stack == "" || value == "" ||
+			strings.ContainsRune(line, '\x1b') {
 			t.Errorf("line %q", line)
 		}
 	}

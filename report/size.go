@@ -28,9 +28,16 @@ func jsonSizeModelOf(m *group.SizeModel) *jsonSizeModel {
 		return nil
 	}
 	return &jsonSizeModel{
-		InterceptNS: describe.Number(m.Base), NSPerByte: describe.Number(m.PerByte), NSPerPacket: describe.Number(m.PerSegment), PacketBytes: m.Segment,
-		Requests: m.Requests, Delayed: describe.Number(m.Delayed), TimedOut: describe.Number(m.TimedOut),
-		BadLow: describe.Number(m.BadLow), BadHigh: describe.Number(m.BadHigh), CoVTotal: describe.Number(m.CoVTotal),
+		InterceptNS: describe.Number(m.Base),
+		NSPerByte:   describe.Number(m.PerByte),
+		NSPerPacket: describe.Number(m.PerSegment),
+		PacketBytes: m.Segment,
+		Requests:    m.Requests,
+		Delayed:     describe.Number(m.Delayed),
+		TimedOut:    describe.Number(m.TimedOut),
+		BadLow:      describe.Number(m.BadLow),
+		BadHigh:     describe.Number(m.BadHigh),
+		CoVTotal:    describe.Number(m.CoVTotal),
 	}
 }
 
@@ -45,6 +52,7 @@ func sizeSentence(m *group.SizeModel) (s describe.Sentence) {
 	}
 	s.Plain("; ")
 	s.Strong(units.Percent(m.Delayed) + " are delayed")
-	s.Plain(", " + units.Percent(m.TimedOut) + " time out; the CoV is " + units.Ratio(m.CoVTotal) + ", and " + units.Ratio(m.CoV) + " at equal size")
+	s.Plain(", " + units.Percent(m.TimedOut) + " time out; the CoV is " + units.Ratio(m.CoVTotal) + ", and " +
+		units.Ratio(m.CoV) + " at equal size")
 	return s
 }

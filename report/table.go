@@ -69,7 +69,8 @@ func (t *table) shown(n int) int {
 // more writes that left entries, named noun, aren't shown. It writes nothing if left is 0.
 func (t *table) more(left int, noun, indent string) {
 	if left > 0 {
-		t.printf("%s%s\n", indent, t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
+		t.printf("%s%s\n", indent,
+			t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
 	}
 }
 
@@ -168,7 +169,8 @@ func (t *table) problem(rank int, r *offline.Problem) {
 	}
 	if s := t.names.exemplars(r); len(s) > 0 {
 		t.labelled("traces", 0, s)
-		t.printf("%s%s\n", strings.Repeat(" ", margin), t.style.Paint(terminal.Dim, t.names.show(r))) // not wrapped, so that it can be copied
+		// not wrapped, so that it can be copied
+		t.printf("%s%s\n", strings.Repeat(" ", margin), t.style.Paint(terminal.Dim, t.names.show(r)))
 	}
 	next := t.names.next(r)
 	for i, s := range next[:min(shownPicks, len(next))] {
@@ -207,15 +209,18 @@ func (t *table) edges(p *detect.Problem) {
 	if p.Kind != detect.KindVariable {
 		head, tail = "excess", func(e *group.EdgeShare) float64 { return e.Excess }
 	}
-	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of "+shareOf(p), 18+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
+	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of "+shareOf(p), 18+t.barWidth())+
+		terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
 	for i := range p.Edges[:min(shownEdges, len(p.Edges))] {
 		e := &p.Edges[i]
 		where := terminal.Shorten(t.names.Edge(e), t.style.Line()-44-t.barWidth())
 		if i == 0 {
 			where = t.style.Paint(terminal.Bold, where)
 		}
-		t.printf("    %s %s%s%s  %s  %s\n", terminal.PadLeft(units.Percent(e.Score), 6), terminal.PadRight(interval(p, e), 11),
-			t.style.Paint(terminal.Yellow, terminal.Bar(e.Score, t.barWidth())), terminal.PadLeft(units.Nanos(e.Mean), 9), terminal.PadLeft(units.Signed(tail(e)), 9), where)
+		t.printf("    %s %s%s%s  %s  %s\n",
+			terminal.PadLeft(units.Percent(e.Score), 6), terminal.PadRight(interval(p, e), 11),
+			t.style.Paint(terminal.Yellow, terminal.Bar(e.Score, t.barWidth())),
+			terminal.PadLeft(units.Nanos(e.Mean), 9), terminal.PadLeft(units.Signed(tail(e)), 9), where)
 	}
 }
 
@@ -339,11 +344,13 @@ func (t *table) groups(all []group.Summary) {
 	if len(all) == 0 {
 		return
 	}
-	head := terminal.PadLeft("requests", 10) + terminal.PadLeft("p50", 10) + terminal.PadLeft("p99", 10) + terminal.PadLeft("CoV", 6)
+	head := terminal.PadLeft("requests", 10) + terminal.PadLeft("p50", 10) + terminal.PadLeft("p99", 10) +
+		terminal.PadLeft("CoV", 6)
 	if t.style.Roomy() {
 		head += terminal.PadRight(" (95 %)", 13) + terminal.PadLeft("mean", 9)
 	}
-	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.Shorten(head+"  request type, groups, where they vary", t.style.Line())))
+	t.printf("\n%s\n",
+		t.style.Paint(terminal.Dim, terminal.Shorten(head+"  request type, groups, where they vary", t.style.Line())))
 	types, inType := 0, 0
 	total, _ := levels(all)
 	for i := range all {
@@ -416,7 +423,8 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	if bins := t.names.Bins(s); bins != "" {
 		name += "  " + bins
 	}
-	if order := byVariance(s.Edges); len(order) > 0 && s.CoVLow == s.CoVLow { // shares from few requests are noise, up to 60 000 %
+	// shares from few requests are noise, up to 60 000 %
+	if order := byVariance(s.Edges); len(order) > 0 && s.CoVLow == s.CoVLow {
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
 			where = "  " + units.Percent(e.ShareVariance) + " " + t.names.Edge(e)
 		}

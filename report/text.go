@@ -66,7 +66,8 @@ func split(text describe.Sentence) []word {
 	for _, p := range text {
 		glued := !space && !strings.HasPrefix(p.Text, " ")
 		for w := range strings.FieldsSeq(p.Text) {
-			all = append(all, word{describe.Phrase{Text: w, Strong: p.Strong}, glued, !glued && terminal.Together(last, w)})
+			all = append(all,
+				word{describe.Phrase{Text: w, Strong: p.Strong}, glued, !glued && terminal.Together(last, w)})
 			glued, last = false, w
 		}
 		space = strings.HasSuffix(p.Text, " ")

@@ -52,7 +52,8 @@ func (t *waitsTable) heading() {
 	for i := range t.Processes {
 		threads += len(t.Processes[i].Threads)
 	}
-	t.printf("%s, %s in %s\n", processCount(len(t.Processes)), units.Plural(threads, "thread"), units.Duration(t.Duration))
+	t.printf("%s, %s in %s\n",
+		processCount(len(t.Processes)), units.Plural(threads, "thread"), units.Duration(t.Duration))
 	t.printf("%s", t.style.Wrap(costText(t.Cost), 0))
 	if t.Joins != nil {
 		t.printf("%s", t.style.Wrap(joinText(t.Joins), 0))
@@ -90,7 +91,8 @@ func costText(c waits.Cost) string {
 	if c.NsPerHit == 0 {
 		return "cost of the probes: unknown"
 	}
-	return "cost of the probes: " + units.Count(int(c.Hits)) + " hits of " + units.Nanos(c.NsPerHit) + ", " + units.Share(c.CPUShare) + " of a CPU"
+	return "cost of the probes: " + units.Count(int(c.Hits)) + " hits of " + units.Nanos(c.NsPerHit) + ", " +
+		units.Share(c.CPUShare) + " of a CPU"
 }
 
 // joinText describes the waits above a threshold: the number joined to spans, and the numbers of the others by reason.
@@ -148,10 +150,13 @@ func lossText(l *waits.Losses) string {
 
 // process writes the classes of p, those that exceeded their thresholds, and its threads.
 func (t *waitsTable) process(p *waits.ProcessReport) {
-	t.printf("\n%s  %s, %s of thread time\n", t.style.Paint(terminal.Bold, fmt.Sprintf("%s (%d)", terminal.Printable(p.Comm), p.PID)),
+	t.printf("\n%s  %s, %s of thread time\n",
+		t.style.Paint(terminal.Bold, fmt.Sprintf("%s (%d)", terminal.Printable(p.Comm), p.PID)),
 		units.Plural(len(p.Threads), "thread"), units.Nanos(float64(p.Totals.Ns())))
-	t.printf("%s\n", t.style.Paint(terminal.Dim, "  "+terminal.PadRight("class", reasonWidth)+right("count", countWidth)+right("total", timeWidth)+
-		right("share", timeWidth)+right("longest", timeWidth)+right("CPU wait", timeWidth)+right("too long", timeWidth)))
+	t.printf("%s\n", t.style.Paint(terminal.Dim,
+		"  "+terminal.PadRight("class", reasonWidth)+right("count", countWidth)+right("total", timeWidth)+
+			right("share", timeWidth)+right("longest", timeWidth)+right("CPU wait", timeWidth)+
+			right("too long", timeWidth)))
 	for _, c := range byTime(&p.Totals) {
 		t.class(p, c)
 	}
@@ -168,14 +173,16 @@ func byTime(totals *waits.Totals) []waits.Class {
 			classes = append(classes, c)
 		}
 	}
-	slices.SortStableFunc(classes, func(a, b waits.Class) int { return cmp.Compare(totals[b].TotalNs, totals[a].TotalNs) })
+	slices.SortStableFunc(classes,
+		func(a, b waits.Class) int { return cmp.Compare(totals[b].TotalNs, totals[a].TotalNs) })
 	return classes
 }
 
 func (t *waitsTable) total(indent, name string, x *waits.Total, all uint64) {
 	line := indent + terminal.PadRight(terminal.Shorten(name, reasonWidth+2-len(indent)), reasonWidth+2-len(indent)) +
 		right(units.Count(int(x.Count)), countWidth) + right(units.Nanos(float64(x.TotalNs)), timeWidth) +
-		right(units.Percent(float64(x.TotalNs)/float64(max(all, 1))), timeWidth) + right(units.Nanos(float64(x.MaxNs)), timeWidth)
+		right(units.Percent(float64(x.TotalNs)/float64(max(all, 1))), timeWidth) +
+		right(units.Nanos(float64(x.MaxNs)), timeWidth)
 	runq, over := "", ""
 	if x.RunqNs > 0 {
 		runq = units.Nanos(float64(x.RunqNs))
@@ -183,7 +190,8 @@ func (t *waitsTable) total(indent, name string, x *waits.Total, all uint64) {
 	if x.Over > 0 {
 		over = units.Count(int(x.Over))
 	}
-	t.printf("%s\n", strings.TrimRight(line+right(runq, timeWidth)+t.style.Paint(terminal.Red, right(over, timeWidth)), " "))
+	t.printf("%s\n",
+		strings.TrimRight(line+right(runq, timeWidth)+t.style.Paint(terminal.Red, right(over, timeWidth)), " "))
 }
 
 // class writes the class c of p and its system calls. If there is only one system call, it is in the line of the class.
@@ -224,8 +232,9 @@ func (t *waitsTable) reasons(p *waits.ProcessReport) {
 	var parts []string
 	for c := range p.Totals {
 		if x := &p.Totals[c]; x.Over > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s from %s on, up to %s", waits.Class(c), units.Plural(int(x.Over), "time"),
-				units.Nanos(float64(t.thresholds[c])), units.Nanos(float64(x.MaxNs))))
+			parts = append(parts,
+				fmt.Sprintf("%s %s from %s on, up to %s", waits.Class(c), units.Plural(int(x.Over), "time"),
+					units.Nanos(float64(t.thresholds[c])), units.Nanos(float64(x.MaxNs))))
 		}
 	}
 	if len(parts) > 0 {
@@ -248,7 +257,8 @@ func (t *waitsTable) threads(p *waits.ProcessReport) {
 			active = append(active, &p.Threads[i])
 		}
 	}
-	t.printf("%s\n", t.style.Paint(terminal.Dim, "  "+terminal.PadRight("thread", reasonWidth)+right("ID", idWidth)+"  longest classes"))
+	t.printf("%s\n", t.style.Paint(terminal.Dim,
+		"  "+terminal.PadRight("thread", reasonWidth)+right("ID", idWidth)+"  longest classes"))
 	for _, x := range active[:t.shown(len(active))] {
 		t.thread(x)
 	}
@@ -260,7 +270,8 @@ func (t *waitsTable) threads(p *waits.ProcessReport) {
 				parts = append(parts, c.String()+" "+units.Count(idle[c]))
 			}
 		}
-		t.printf("%s", t.style.Wrap(units.Plural(left, "thread")+" in a single wait throughout: "+strings.Join(parts, ", "), 2))
+		t.printf("%s",
+			t.style.Wrap(units.Plural(left, "thread")+" in a single wait throughout: "+strings.Join(parts, ", "), 2))
 	}
 }
 
@@ -284,7 +295,8 @@ func (t *waitsTable) thread(x *waits.ThreadReport) {
 	for _, c := range classes[:min(len(classes), 4)] {
 		parts = append(parts, c.String()+" "+units.Percent(float64(x.Totals[c].TotalNs)/float64(max(x.Totals.Ns(), 1))))
 	}
-	t.printf("  %s%s  %s\n", terminal.PadRight(terminal.Shorten(name, reasonWidth), reasonWidth), right(id, idWidth), strings.Join(parts, ", "))
+	t.printf("  %s%s  %s\n", terminal.PadRight(terminal.Shorten(name, reasonWidth), reasonWidth), right(id, idWidth),
+		strings.Join(parts, ", "))
 }
 
 // longest writes the longest intervals above the thresholds, with their stacks.
@@ -292,10 +304,12 @@ func (t *waitsTable) longest() {
 	if len(t.Longest) == 0 {
 		return
 	}
-	t.printf("\n%s\n", t.style.Paint(terminal.Bold, "Longest waits above their thresholds (at most "+strconv.Itoa(waits.MaxLongest)+")"))
+	t.printf("\n%s\n", t.style.Paint(terminal.Bold,
+		"Longest waits above their thresholds (at most "+strconv.Itoa(waits.MaxLongest)+")"))
 	for i := range t.Longest[:t.shown(len(t.Longest))] {
 		l := &t.Longest[i]
-		wait, turn, reason := units.Nanos(float64(l.WaitNs)), units.Nanos(float64(l.RunqNs)), t.Reason(l.Class, l.Syscall)
+		wait, turn, reason := units.Nanos(float64(l.WaitNs)), units.Nanos(float64(l.RunqNs)),
+			t.Reason(l.Class, l.Syscall)
 		ns, text := wait, reason
 		switch {
 		case !l.WaitTooLong:
@@ -303,7 +317,8 @@ func (t *waitsTable) longest() {
 		case l.RunqNs > 0:
 			text += " and " + turn + " for a CPU"
 		}
-		t.printf("  %s %s  %s, thread %d of process %d\n", right(ns, timeWidth), text, terminal.Printable(l.Comm.String()), l.TID, l.TGID)
+		t.printf("  %s %s  %s, thread %d of process %d\n",
+			right(ns, timeWidth), text, terminal.Printable(l.Comm.String()), l.TID, l.TGID)
 		if len(l.Frames) > 0 {
 			t.printf("%s", t.style.Wrap(terminal.Printable(strings.Join(l.Frames, " ← ")), 12))
 		}
@@ -356,8 +371,12 @@ type (
 // WaitsJSON writes r as one line of JSON.
 func WaitsJSON(w io.Writer, r *waits.Report) error {
 	out := waitsJSON{
-		From: r.From.UnixNano(), Duration: int64(r.Duration), Lost: r.Losses.Lost(), Processes: []waitsProcess{},
-		Cost: waitsCost{r.Cost.Hits, r.Cost.NsPerHit, r.Cost.CPUShare}, Ended: r.Ended,
+		From:      r.From.UnixNano(),
+		Duration:  int64(r.Duration),
+		Lost:      r.Losses.Lost(),
+		Processes: []waitsProcess{},
+		Cost:      waitsCost{r.Cost.Hits, r.Cost.NsPerHit, r.Cost.CPUShare},
+		Ended:     r.Ended,
 	}
 	if r.Joins != nil {
 		out.Joins = &waitsJoins{Exact: r.Joins.Exact, Missing: make(map[string]uint64)}
@@ -372,7 +391,11 @@ func WaitsJSON(w io.Writer, r *waits.Report) error {
 		process := waitsProcess{PID: p.PID, Comm: strings.ToValidUTF8(p.Comm, "\uFFFD")}
 		for j := range p.Threads {
 			t := &p.Threads[j]
-			thread := waitsThread{TID: t.TID, Comm: strings.ToValidUTF8(t.Comm, "\uFFFD"), Classes: make(map[string]waitsTotal)}
+			thread := waitsThread{
+				TID:     t.TID,
+				Comm:    strings.ToValidUTF8(t.Comm, "\uFFFD"),
+				Classes: make(map[string]waitsTotal),
+			}
 			for _, c := range byTime(&t.Totals) {
 				thread.Classes[c.String()] = waitsTotal(t.Totals[c])
 			}

@@ -53,8 +53,9 @@ func (p *waitsPage) joins() string {
 }
 
 func (p *waitsPage) footer() g.Node {
-	return h.Footer(g.Text("Made by "), h.B(g.Text("sibyl agent kernel")), g.Text(". All classes add up to the time of the threads. CPU wait: time on "+
-		"run queues after the wake-ups, which the class runqueue sums up. Stacks are sampled."))
+	return h.Footer(g.Text("Made by "), h.B(g.Text("sibyl agent kernel")),
+		g.Text(". All classes add up to the time of the threads. CPU wait: time on "+
+			"run queues after the wake-ups, which the class runqueue sums up. Stacks are sampled."))
 }
 
 func (p *waitsPage) processes() g.Node {
@@ -72,10 +73,12 @@ func (p *waitsPage) process(x *waits.ProcessReport, open bool) g.Node {
 	return h.Details(
 		h.Class("card"), g.If(open, g.Attr("open")),
 		lines(
-			h.Summary(g.Text(clean(x.Comm)+" ("+strconv.FormatUint(uint64(x.PID), 10)+") "), h.Span(h.Class("quiet"), g.Text(threads+", "+units.Nanos(float64(x.Totals.Ns()))+" of thread time"))),
+			h.Summary(g.Text(clean(x.Comm)+" ("+strconv.FormatUint(uint64(x.PID), 10)+") "),
+				h.Span(h.Class("quiet"), g.Text(threads+", "+units.Nanos(float64(x.Totals.Ns()))+" of thread time"))),
 			p.classes(x),
 			section("Threads", scrollable(h.Table(lines(
-				h.THead(h.Tr(column("thread"), numbers("ID", "on CPU", "waiting for a CPU"), column("longest wait"), numbers("total", "longest", "too long"))),
+				h.THead(h.Tr(column("thread"), numbers("ID", "on CPU", "waiting for a CPU"), column("longest wait"),
+					numbers("total", "longest", "too long"))),
 				h.TBody(each(shown, threadRow)),
 			)))),
 			more(len(x.Threads)-len(shown), "threads"),
@@ -96,7 +99,8 @@ func (p *waitsPage) classes(x *waits.ProcessReport) g.Node {
 		}
 	}
 	return scrollable(h.Table(lines(
-		h.THead(h.Tr(column("class"), numbers("share"), h.Td(), numbers("count", "total", "longest", "CPU wait", "too long"))),
+		h.THead(h.Tr(column("class"), numbers("share"), h.Td(),
+			numbers("count", "total", "longest", "CPU wait", "too long"))),
 		h.TBody(lines(rows...)),
 	)))
 }
@@ -106,7 +110,8 @@ func (p *waitsPage) row(name g.Node, x *waits.Total, all float64) g.Node {
 	return h.Tr(
 		h.Th(h.Scope("row"), name), cells("n", units.Percent(share)),
 		h.Td(h.Class("whisker"), h.Aria("hidden", "true"), g.El("i", style(number{"v", 100 * share}))),
-		cells("n", units.Count(int(x.Count)), units.Nanos(float64(x.TotalNs)), units.Nanos(float64(x.MaxNs)), units.Nanos(float64(x.RunqNs)), units.Count(int(x.Over))),
+		cells("n", units.Count(int(x.Count)), units.Nanos(float64(x.TotalNs)), units.Nanos(float64(x.MaxNs)),
+			units.Nanos(float64(x.RunqNs)), units.Count(int(x.Over))),
 	)
 }
 
@@ -130,8 +135,10 @@ func threadRow(t *waits.ThreadReport) g.Node {
 		reason = longest.String()
 	}
 	return h.Tr(
-		h.Th(h.Scope("row"), g.Text(name)), cells("n", id, units.Percent(float64(t.Totals[waits.OnCPU].TotalNs)/all), units.Percent(cpu/all)),
-		h.Td(g.Text(reason)), cells("n", units.Nanos(float64(x.TotalNs)), units.Nanos(float64(x.MaxNs)), units.Count(int(over))),
+		h.Th(h.Scope("row"), g.Text(name)),
+		cells("n", id, units.Percent(float64(t.Totals[waits.OnCPU].TotalNs)/all), units.Percent(cpu/all)),
+		h.Td(g.Text(reason)),
+		cells("n", units.Nanos(float64(x.TotalNs)), units.Nanos(float64(x.MaxNs)), units.Count(int(over))),
 	)
 }
 
@@ -141,7 +148,8 @@ func (p *waitsPage) longest() g.Node {
 		return nil
 	}
 	return lines(h.H2(g.Text("Longest waits above their thresholds")), h.Div(h.Class("card"), scrollable(h.Table(lines(
-		h.THead(h.Tr(column("reason"), numbers("wait", "threshold", "CPU wait"), column("thread"), column("stack, innermost first"))),
+		h.THead(h.Tr(column("reason"), numbers("wait", "threshold", "CPU wait"), column("thread"),
+			column("stack, innermost first"))),
 		h.TBody(each(p.Longest, func(l *waits.Longest) g.Node {
 			reason, threshold := p.Reason(l.Class, l.Syscall), p.thresholds[l.Class]
 			if !l.WaitTooLong {
@@ -149,8 +157,10 @@ func (p *waitsPage) longest() g.Node {
 			}
 			return h.Tr(
 				h.Th(h.Scope("row"), g.Text(reason)),
-				cells("n", units.Nanos(float64(l.WaitNs)), units.Nanos(float64(threshold)), units.Nanos(float64(l.RunqNs))),
-				h.Td(g.Text(clean(l.Comm.String())+" ("+strconv.FormatUint(uint64(l.TID), 10)+")")), h.Td(path(l.Frames)),
+				cells("n", units.Nanos(float64(l.WaitNs)), units.Nanos(float64(threshold)),
+					units.Nanos(float64(l.RunqNs))),
+				h.Td(g.Text(clean(l.Comm.String())+" ("+strconv.FormatUint(uint64(l.TID), 10)+")")),
+				h.Td(path(l.Frames)),
 			)
 		})),
 	)))))
@@ -173,10 +183,12 @@ func (p *waitsPage) stacks() g.Node {
 	return lines(
 		h.H2(g.Text("Sampled stacks, longest time first")),
 		h.Div(h.Class("card"), scrollable(h.Table(lines(
-			h.THead(h.Tr(column("reason"), numbers("time", "samples"), column("process"), column("stack, innermost first"))),
+			h.THead(h.Tr(column("reason"), numbers("time", "samples"), column("process"),
+				column("stack, innermost first"))),
 			h.TBody(each(shown, func(s *waits.Stack) g.Node {
 				return h.Tr(
-					h.Th(h.Scope("row"), g.Text(p.Reason(s.Class, s.Syscall))), cells("n", units.Nanos(float64(s.TotalNs)), units.Count(int(s.Count))),
+					h.Th(h.Scope("row"), g.Text(p.Reason(s.Class, s.Syscall))),
+					cells("n", units.Nanos(float64(s.TotalNs)), units.Count(int(s.Count))),
 					h.Td(g.Text(clean(s.Comm)+" ("+strconv.FormatUint(uint64(s.PID), 10)+")")), h.Td(path(s.Frames)),
 				)
 			})),

@@ -71,13 +71,26 @@ func stackTimes(r *waits.Report) []waits.Stack {
 			if c.TotalNs <= sum.TotalNs {
 				continue
 			}
-			rest := waits.Stack{PID: p.PID, Comm: p.Comm, Class: c.Class, Syscall: c.Syscall, Frames: []string{noStack}, TotalNs: c.TotalNs - sum.TotalNs}
+			rest := waits.Stack{
+				PID:     p.PID,
+				Comm:    p.Comm,
+				Class:   c.Class,
+				Syscall: c.Syscall,
+				Frames:  []string{noStack},
+				TotalNs: c.TotalNs - sum.TotalNs,
+			}
 			rest.Count = c.Count - min(c.Count, sum.Count)
 			all = append(all, rest)
 		}
 		if turns.TotalNs > 0 {
 			all = append(all, waits.Stack{
-				PID: p.PID, Comm: p.Comm, Class: waits.RunQueue, Syscall: waits.NoSyscall, Frames: []string{noStack}, Count: turns.Count, TotalNs: turns.TotalNs,
+				PID:     p.PID,
+				Comm:    p.Comm,
+				Class:   waits.RunQueue,
+				Syscall: waits.NoSyscall,
+				Frames:  []string{noStack},
+				Count:   turns.Count,
+				TotalNs: turns.TotalNs,
 			})
 		}
 	}

@@ -22,15 +22,54 @@ func waitsReport() *waits.Report {
 	c := waits.NewCollector()
 	comm := waits.Comm([]byte("a<b>\x1b[2J\xff\x00\x00\x00\x00\x00\x00\x00"))
 	c.Add([]waits.Row{
-		{Key: waits.Key{TGID: 7, TID: 7, Syscall: waits.NoSyscall}, Comm: comm, Count: 3, TotalNs: 2e6, MaxNs: 1e6},
-		{Key: waits.Key{TGID: 7, TID: 8, Syscall: 0, Class: waits.File}, Comm: comm, Count: 2, TotalNs: 30e6, MaxNs: 20e6, RunqNs: 5e6, MaxRunqNs: 4e6, Over: 1},
+		{
+			Key:     waits.Key{TGID: 7, TID: 7, Syscall: waits.NoSyscall},
+			Comm:    comm,
+			Count:   3,
+			TotalNs: 2e6,
+			MaxNs:   1e6,
+		},
+		{
+			Key:       waits.Key{TGID: 7, TID: 8, Syscall: 0, Class: waits.File},
+			Comm:      comm,
+			Count:     2,
+			TotalNs:   30e6,
+			MaxNs:     20e6,
+			RunqNs:    5e6,
+			MaxRunqNs: 4e6,
+			Over:      1,
+		},
 	})
 	return &waits.Report{
-		From: time.Unix(1, 5), Duration: 40 * time.Millisecond, Processes: c.Processes(), Losses: waits.Losses{Stacks: 2, Limited: 9},
-		Stacks: []waits.Stack{{PID: 7, Comm: comm.String(), Class: waits.File, Frames: []string{"read;it", "main\n"}, Count: 1, TotalNs: 20e6}},
+		From:      time.Unix(1, 5),
+		Duration:  40 * time.Millisecond,
+		Processes: c.Processes(),
+		Losses:    waits.Losses{Stacks: 2, Limited: 9},
+		Stacks: []waits.Stack{{
+			PID:     7,
+			Comm:    comm.String(),
+			Class:   waits.File,
+			Frames:  []string{"read;it", "main\n"},
+			Count:   1,
+			TotalNs: 20e6,
+		}},
 		Longest: []waits.Longest{
-			{Event: waits.Event{WaitNs: 20e6, RunqNs: 4e6, TGID: 7, TID: 8, Class: waits.File, Comm: comm}, WaitTooLong: true, Frames: []string{"read", "main"}},
-			{Event: waits.Event{WaitNs: 9e6, RunqNs: 3e6, TGID: 7, TID: 8, Class: waits.File, Comm: comm}, TurnTooLong: true},
+			{Event: waits.Event{
+				WaitNs: 20e6,
+				RunqNs: 4e6,
+				TGID:   7,
+				TID:    8,
+				Class:  waits.File,
+				Comm:   comm,
+			}, WaitTooLong: true, Frames: []string{"read", "main"}},
+			{Event: waits.Event{
+				WaitNs: 9e6,
+				RunqNs: 3e6,
+				TGID:   7,
+				TID:    8,
+				Class:  waits.File,
+				Comm:   comm,
+			}, TurnTooLong: true},
 		},
 		Cost:     waits.Cost{Hits: 5000, NsPerHit: 400, CPUShare: 0.002},
 		Syscalls: map[int32]string{0: "read"},
@@ -43,10 +82,13 @@ func TestWaitsJSON(t *testing.T) {
 	if err := WaitsJSON(&out, waitsReport()); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"from_unix_nano":1000000005,"duration_ns":40000000,"lost_events":2,"processes":[{"pid":7,"comm":"a\u003cb\u003e\u001b[2J�","threads":[` +
-		`{"tid":8,"comm":"a\u003cb\u003e\u001b[2J�","classes":{"file":{"count":2,"total_ns":30000000,"max_ns":20000000,"runq_ns":5000000,"over_threshold":1},` +
+	const comm = `"comm":"a\u003cb\u003e\u001b[2J�"`
+	want := `{"from_unix_nano":1000000005,"duration_ns":40000000,"lost_events":2,` +
+		`"processes":[{"pid":7,` + comm + `,"threads":[{"tid":8,` + comm + `,"classes":{` +
+		`"file":{"count":2,"total_ns":30000000,"max_ns":20000000,"runq_ns":5000000,"over_threshold":1},` +
 		`"runqueue":{"count":2,"total_ns":5000000,"max_ns":4000000,"runq_ns":0,"over_threshold":0}}},` +
-		`{"tid":7,"comm":"a\u003cb\u003e\u001b[2J�","classes":{"oncpu":{"count":3,"total_ns":2000000,"max_ns":1000000,"runq_ns":0,"over_threshold":0}}}]}],` +
+		`{"tid":7,` + comm + `,"classes":{` +
+		`"oncpu":{"count":3,"total_ns":2000000,"max_ns":1000000,"runq_ns":0,"over_threshold":0}}}]}],` +
 		`"cost":{"hits":5000,"ns_per_hit":400,"cpu_share":0.002}}`
 	var got, wanted any
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
@@ -86,12 +128,15 @@ func TestWaitsAreSafe(t *testing.T) {
 // The table names classes, system calls, losses, reasons and stacks.
 func TestWaitsTable(t *testing.T) {
 	var out strings.Builder
-	if err := WaitsTable(&out, waitsReport(), waits.Thresholds{waits.File: 10e6}, terminal.Style{Width: 120}, 1); err != nil {
+	err := WaitsTable(&out, waitsReport(), waits.Thresholds{waits.File: 10e6}, terminal.Style{Width: 120}, 1)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"1 process, 2 threads in 40 ms", "5,000 hits of 400 ns, 0.2 % of a CPU", "missing: 9 single intervals", "file", "30 ms", "81 %", "read",
-		"too long: file 1 time from 10 ms on, up to 20 ms", "… and 1 more thread", "20 ms file read and 4 ms for a CPU", "read ← main", "… and 1 more wait",
+		"1 process, 2 threads in 40 ms", "5,000 hits of 400 ns, 0.2 % of a CPU", "missing: 9 single intervals", "file",
+		"30 ms", "81 %", "read",
+		"too long: file 1 time from 10 ms on, up to 20 ms", "… and 1 more thread", "20 ms file read and 4 ms for a CPU",
+		"read ← main", "… and 1 more wait",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
@@ -105,24 +150,48 @@ func TestIdleThreads(t *testing.T) {
 	c := waits.NewCollector()
 	comm := waits.Comm([]byte("pool\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	for tid := range uint32(5) {
-		c.Add([]waits.Row{{Key: waits.Key{TGID: 7, TID: 10 + tid, Syscall: 202, Class: waits.Futex}, Comm: comm, Count: 1, TotalNs: 1e9, MaxNs: 1e9}})
+		c.Add([]waits.Row{{
+			Key:     waits.Key{TGID: 7, TID: 10 + tid, Syscall: 202, Class: waits.Futex},
+			Comm:    comm,
+			Count:   1,
+			TotalNs: 1e9,
+			MaxNs:   1e9,
+		}})
 	}
-	c.Add([]waits.Row{{Key: waits.Key{TGID: 7, TID: 7, Syscall: 202, Class: waits.Futex}, Comm: comm, Count: 9, TotalNs: 5e8, MaxNs: 1e8}})
-	c.Add([]waits.Row{{Key: waits.Key{TGID: 7, TID: 7, Syscall: 74, Class: waits.Sync}, Comm: comm, Count: 3, TotalNs: 4e8, MaxNs: 2e8}})
-	r := &waits.Report{Processes: c.Processes(), Ended: []uint32{7, 9}, Syscalls: map[int32]string{202: "futex", 74: "fsync"}}
+	c.Add([]waits.Row{{
+		Key:     waits.Key{TGID: 7, TID: 7, Syscall: 202, Class: waits.Futex},
+		Comm:    comm,
+		Count:   9,
+		TotalNs: 5e8,
+		MaxNs:   1e8,
+	}})
+	c.Add([]waits.Row{{
+		Key:     waits.Key{TGID: 7, TID: 7, Syscall: 74, Class: waits.Sync},
+		Comm:    comm,
+		Count:   3,
+		TotalNs: 4e8,
+		MaxNs:   2e8,
+	}})
+	r := &waits.Report{
+		Processes: c.Processes(),
+		Ended:     []uint32{7, 9},
+		Syscalls:  map[int32]string{202: "futex", 74: "fsync"},
+	}
 	var out strings.Builder
 	if err := WaitsTable(&out, r, waits.Thresholds{}, terminal.Style{Width: 120}, 1); err != nil {
 		t.Fatal(err)
 	}
 	got := out.String()
 	for _, want := range []string{
-		"ended meanwhile: process 7, 9\n", "  sync fsync  ", "5 threads in a single wait throughout: futex 5\n", "pool                            7  futex 56 %, sync 44 %\n",
+		"ended meanwhile: process 7, 9\n", "  sync fsync  ", "5 threads in a single wait throughout: futex 5\n",
+		"pool                            7  futex 56 %, sync 44 %\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "    fsync") || strings.Contains(got, "    futex") || strings.Contains(got, "more thread") {
+	if strings.Contains(got, "    fsync") || strings.Contains(got, "    futex") ||
+		strings.Contains(got, "more thread") {
 		t.Errorf("a class is repeated in\n%s", got)
 	}
 }
@@ -130,7 +199,9 @@ func TestIdleThreads(t *testing.T) {
 // The list says which part of a wait is above its threshold.
 func TestLongestWaits(t *testing.T) {
 	var out strings.Builder
-	if err := WaitsTable(&out, waitsReport(), waits.Thresholds{waits.File: 10e6, waits.RunQueue: 1e6}, terminal.Style{Width: 120}, 0); err != nil {
+	err := WaitsTable(&out, waitsReport(), waits.Thresholds{waits.File: 10e6, waits.RunQueue: 1e6},
+		terminal.Style{Width: 120}, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if want := "3 ms runqueue after 9 ms of file read"; !strings.Contains(out.String(), want) {
@@ -144,7 +215,11 @@ func TestWaitsProfiles(t *testing.T) {
 	if err := WaitsFolded(&out, waitsReport()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a<b>·[2J\uFFFD (7);[no stack];[file read] 10000000", "a<b>·[2J\uFFFD (7);[no stack];[oncpu] 2000000", "a<b>·[2J\uFFFD (7);[no stack];[runqueue] 5000000", "a<b>·[2J\uFFFD (7);main·;read:it;[file read] 20000000"}
+	want := []string{
+		"a<b>·[2J\uFFFD (7);[no stack];[file " +
+			"read] 10000000", "a<b>·[2J\uFFFD (7);[no stack];[oncpu] 2000000",
+		"a<b>·[2J\uFFFD (7);[no stack];[runqueue] 5000000", "a<b>·[2J\uFFFD (7);main·;read:it;[file read] 20000000",
+	}
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
 	slices.Sort(got)
 	if d := cmp.Diff(want, got); d != "" {
@@ -169,7 +244,8 @@ func TestWaitsProfiles(t *testing.T) {
 
 // Losses are reported in their actual units.
 func TestLosses(t *testing.T) {
-	if got := lossText(&waits.Losses{Switches: 1, Threads: 1, Stacks: 2}); !strings.HasPrefix(got, "missing: 1 time slice of threads (") ||
+	if got := lossText(&waits.Losses{Switches: 1, Threads: 1, Stacks: 2}); !strings.HasPrefix(got,
+		"missing: 1 time slice of threads (") ||
 		!strings.Contains(got, "; 2 stacks (") || !strings.Contains(got, "; 1 part of the time of threads (") {
 		t.Errorf("%q", got)
 	}
@@ -178,7 +254,8 @@ func TestLosses(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	got = joinText(&waits.Joins{Missing: [waits.NumReasons]uint64{waits.MissingUnreadable: 3}})
-	if !strings.Contains(got, "3 of processes whose memory could not be read (swapped out, or not where the agent looks)") {
+	if !strings.Contains(got,
+		"3 of processes whose memory could not be read (swapped out, or not where the agent looks)") {
 		t.Errorf("%q", got)
 	}
 }

@@ -14,13 +14,27 @@ import (
 func attributed(ran float64, own ...float64) []float64 {
 	p := Problem{
 		Onset: Changed,
-		Edges: []group.EdgeShare{{Edge: 1, Mean: 130, Excess: 100, ExcessLow: 98, ExcessHigh: 102, Affected: 1}},
+		Edges: []group.EdgeShare{{
+			Edge:       1,
+			Mean:       130,
+			Excess:     100,
+			ExcessLow:  98,
+			ExcessHigh: 102,
+			Affected:   1,
+		}},
 	}
 	inclusive := []float64{own[0] + own[1] + own[2], own[1], own[2], own[3]}
 	for i, parent := range []trace.Context{0, 1, 1, 0} {
 		p.Refined = append(p.Refined, RefinedShare{
-			Within: 1, Context: trace.Context(i + 1), Parent: parent, Tracepoint: trace.Symbol(i + 1), N: 100,
-			Mean: ran * inclusive[i], Exclusive: ran * own[i], ShareMean: inclusive[i] / 130, Excess: math.NaN(),
+			Within:     1,
+			Context:    trace.Context(i + 1),
+			Parent:     parent,
+			Tracepoint: trace.Symbol(i + 1),
+			N:          100,
+			Mean:       ran * inclusive[i],
+			Exclusive:  ran * own[i],
+			ShareMean:  inclusive[i] / 130,
+			Excess:     math.NaN(),
 		})
 	}
 	p.Attribute()

@@ -130,7 +130,8 @@ func (f *chronicFinder) problemsOf(requestType *group.Group, groups []*group.Gro
 		known = &chronicType{}
 		f.detector.chronicTypes[requestType] = known
 	}
-	known.settled = slices.EqualFunc(known.problems, f.problems, func(a, b found) bool { return a.problem.ID == b.problem.ID })
+	known.settled = slices.EqualFunc(known.problems, f.problems,
+		func(a, b found) bool { return a.problem.ID == b.problem.ID })
 	known.revisions = revisions
 	known.problems = append(known.problems[:0], f.problems...)
 	return known.problems
@@ -144,14 +145,16 @@ func (f *chronicFinder) add(g *group.Group, p *Problem) {
 // judge finds the problems of one request type and its groups.
 func (f *chronicFinder) judge(requestType *group.Group, groups []*group.Group) {
 	t := f.thresholds
-	f.groups = slices.DeleteFunc(append(f.groups[:0], groups...), func(x *group.Group) bool { return x.Judged().Total.N < t.MinSamples })
+	f.groups = slices.DeleteFunc(append(f.groups[:0], groups...),
+		func(x *group.Group) bool { return x.Judged().Total.N < t.MinSamples })
 	groups = f.groups
 	f.findSlow(requestType, groups)
 	if requestType.Judged().Total.N < t.MinSamples || math.IsInf(t.CoV, 1) && math.IsInf(t.Delayed, 1) {
 		return
 	}
 	within := false
-	if requestType.SizeKey() != 0 || !structuralVariance(requestType, groups) { // sizes may distinguish requests better than groups do
+	// sizes may distinguish requests better than groups do
+	if requestType.SizeKey() != 0 || !structuralVariance(requestType, groups) {
 		for _, g := range groups {
 			within = f.findVariable(g) || within
 		}
@@ -210,7 +213,8 @@ func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group
 		}
 		return
 	}
-	if len(groups) < minSiblings || requestType.Expectation.Learned { // learned groups are compared with their expectation
+	// learned groups are compared with their expectation
+	if len(groups) < minSiblings || requestType.Expectation.Learned {
 		return
 	}
 	logs := make([]float64, len(groups))

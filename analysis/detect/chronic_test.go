@@ -115,10 +115,34 @@ func TestRank(t *testing.T) {
 		{ID: id(3), Onset: detect.Changed, Kind: detect.KindVariable, CoV: 1},
 		{ID: id(4), Onset: detect.Changed, Kind: detect.KindVariable, CoV: 1},
 		{ID: id(1), Onset: detect.Changed, Kind: detect.KindVariable, CoV: math.NaN()},
-		{ID: id(8), Onset: detect.Changed, Kind: detect.KindSlow, Mean: 9, Expected: 2},
-		{ID: id(2), Onset: detect.Changed, Kind: detect.KindSlow, Mean: 10, Expected: 5},
-		{ID: id(7), Onset: detect.Changed, Kind: detect.KindShifted, Shift: 0.5, EValue: 7},
-		{ID: id(10), Onset: detect.Changed, Kind: detect.KindShifted, Shift: 0.2, EValue: 9},
+		{
+			ID:       id(8),
+			Onset:    detect.Changed,
+			Kind:     detect.KindSlow,
+			Mean:     9,
+			Expected: 2,
+		},
+		{
+			ID:       id(2),
+			Onset:    detect.Changed,
+			Kind:     detect.KindSlow,
+			Mean:     10,
+			Expected: 5,
+		},
+		{
+			ID:     id(7),
+			Onset:  detect.Changed,
+			Kind:   detect.KindShifted,
+			Shift:  0.5,
+			EValue: 7,
+		},
+		{
+			ID:     id(10),
+			Onset:  detect.Changed,
+			Kind:   detect.KindShifted,
+			Shift:  0.2,
+			EValue: 9,
+		},
 		{ID: id(6), Onset: detect.Chronic, Kind: detect.KindVariable, CoV: 5},
 		{ID: id(5), Onset: detect.Chronic, Kind: detect.KindSlow, Mean: 1e9},
 	}
@@ -144,7 +168,8 @@ func TestManyProblems(t *testing.T) {
 		t.Fatalf("%d problems", len(problems))
 	}
 	for i, p := range problems {
-		if e := p.Edges[0]; math.IsNaN(e.ShareVariance) || math.IsNaN(e.ShareLow) == (i < 500) || math.IsNaN(p.CoV) || math.IsNaN(p.CoVLow) == (i < 500) {
+		if e := p.Edges[0]; math.IsNaN(e.ShareVariance) || math.IsNaN(e.ShareLow) == (i < 500) || math.IsNaN(p.CoV) ||
+			math.IsNaN(p.CoVLow) == (i < 500) {
 			t.Fatalf("problem %d: share %v from %v, CoV %v from %v", i, e.ShareVariance, e.ShareLow, p.CoV, p.CoVLow)
 		}
 	}
@@ -157,11 +182,24 @@ func TestRulesExpect(t *testing.T) {
 		want detect.ProblemKind
 		none bool
 	}{
-		"nothing":         {rule: group.TypeRule{Entry: "shop GET"}, want: detect.KindVariable},
-		"objective":       {rule: group.TypeRule{Entry: "shop GET", Objective: time.Millisecond, Accepted: group.AcceptedLevel{CoV: 9}}, want: detect.KindSlow},
-		"accepted":        {rule: group.TypeRule{Entry: "shop GET", Accepted: group.AcceptedLevel{CoV: 9}}, none: true},
-		"accepted slow":   {rule: group.TypeRule{Entry: "shop GET", Objective: time.Millisecond, Accepted: group.AcceptedLevel{CoV: 9, Mean: time.Second}}, none: true},
-		"of another name": {rule: group.TypeRule{Entry: "shop PUT", Objective: time.Millisecond}, want: detect.KindVariable},
+		"nothing": {rule: group.TypeRule{Entry: "shop GET"}, want: detect.KindVariable},
+		"objective": {
+			rule: group.TypeRule{Entry: "shop GET", Objective: time.Millisecond, Accepted: group.AcceptedLevel{CoV: 9}},
+			want: detect.KindSlow,
+		},
+		"accepted": {rule: group.TypeRule{Entry: "shop GET", Accepted: group.AcceptedLevel{CoV: 9}}, none: true},
+		"accepted slow": {
+			rule: group.TypeRule{
+				Entry:     "shop GET",
+				Objective: time.Millisecond,
+				Accepted:  group.AcceptedLevel{CoV: 9, Mean: time.Second},
+			},
+			none: true,
+		},
+		"of another name": {
+			rule: group.TypeRule{Entry: "shop PUT", Objective: time.Millisecond},
+			want: detect.KindVariable,
+		},
 	} {
 		w := requests.Shop()
 		types := &group.RequestTypes{Rules: group.NewRuleSet(group.Rules{Types: []group.TypeRule{c.rule}}, w.Table)}

@@ -28,9 +28,12 @@ type Detector struct {
 // New returns a Detector for groups, which must not have expectations yet.
 func New(groups *group.Grouper) *Detector {
 	return &Detector{
-		Groups: groups, changes: make(map[*group.Group]*changeDetector),
-		chronic: make(map[analysis.Hash]bool), judged: make(map[*group.Group]*judgement), chronicTypes: make(map[*group.Group]*chronicType),
-		resting: make(map[*group.Group]*resting),
+		Groups:       groups,
+		changes:      make(map[*group.Group]*changeDetector),
+		chronic:      make(map[analysis.Hash]bool),
+		judged:       make(map[*group.Group]*judgement),
+		chronicTypes: make(map[*group.Group]*chronicType),
+		resting:      make(map[*group.Group]*resting),
 	}
 }
 

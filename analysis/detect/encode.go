@@ -138,7 +138,9 @@ func readWatch(r *codec.Reader, g *group.Group) *changeDetector {
 			return c
 		}
 	}
-	e.Healthy, c.rising, c.judged, c.idle = int(r.Below(maxInt)), int(r.Below(maxInt)), int(r.Below(maxInt)), int(r.Below(maxInt))
+	for _, count := range []*int{&e.Healthy, &c.rising, &c.judged, &c.idle} {
+		*count = int(r.Below(maxInt))
+	}
 	c.evidence = r.Float()
 	c.since = r.Time()
 	if r.Bool() {
@@ -268,7 +270,12 @@ func DecodeRefinement(b []byte) (*Refinement, []byte, error) {
 	for i := range d.Count(5*8 + 6*blocks) {
 		at := place{trace.Edge(d.Word()), trace.Context(d.Word())}
 		d.Ascending(i, at.compare(before) > 0)
-		p := &placed{parent: trace.Context(d.Word()), step: trace.Op(d.Word()), tracepoint: trace.Symbol(d.Word()), hits: d.Uvarint()}
+		p := &placed{
+			parent:     trace.Context(d.Word()),
+			step:       trace.Op(d.Word()),
+			tracepoint: trace.Symbol(d.Word()),
+			hits:       d.Uvarint(),
+		}
 		p.inclusive, p.exclusive = *readSums(d), *readSums(d)
 		if d.Bad() {
 			break

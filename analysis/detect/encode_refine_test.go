@@ -32,7 +32,8 @@ func TestRefinementRestarts(t *testing.T) {
 				again = decoded
 			}
 		}
-		if diff := cmp.Diff(plain.Shares(), again.Shares(), cmpopts.EquateNaNs()); diff != "" || !bytes.Equal(plain.AppendBinary(nil), again.AppendBinary(nil)) {
+		if diff := cmp.Diff(plain.Shares(), again.Shares(), cmpopts.EquateNaNs()); diff != "" ||
+			!bytes.Equal(plain.AppendBinary(nil), again.AppendBinary(nil)) {
 			t.Error(diff)
 		}
 	}

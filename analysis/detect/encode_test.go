@@ -52,7 +52,10 @@ func variedTraffic(t testing.TB, restart func(epoch int) bool) (log string, stat
 		case epoch < 50:
 			return []string{"group=a n=30 a=9ms b=2ms d=1ms e=1ms f=2ms g=1ms", "group=b n=20 a=9ms"}
 		case epoch < 90:
-			return []string{"group=a n=30 failed=9 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms", fmt.Sprintf("group=%c n=2 a=5ms", 'c'+rune(epoch%9))}
+			return []string{
+				"group=a n=30 failed=9 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms",
+				fmt.Sprintf("group=%c n=2 a=5ms", 'c'+rune(epoch%9)),
+			}
 		}
 		return []string{"group=a n=30 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms"}
 	}
@@ -97,7 +100,8 @@ func TestDetectorRestarts(t *testing.T) {
 		"amid":  func(epoch int) bool { return epoch == -45 || epoch == -95 },
 	} {
 		if log, state := variedTraffic(t, restart); log != wantLog || !bytes.Equal(state, want) {
-			t.Errorf("%s: state of %d and %d bytes;\n%s\nwithout a restart:\n%s", name, len(state), len(want), log, wantLog)
+			t.Errorf("%s: state of %d and %d bytes;\n%s\nwithout a restart:\n%s",
+				name, len(state), len(want), log, wantLog)
 		}
 	}
 }

@@ -143,12 +143,22 @@ func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 		cov, key = size.CoV, g.SizeKey()
 	}
 	p := Problem{
-		ID:   problemID(kind, g),
-		Kind: kind, Onset: Chronic, Level: g.Level,
-		Group: g.ID, RequestType: g.RequestType, Entry: g.Entry,
-		Requests: w.Total.N, Rate: w.Rate(), Mean: time.Duration(w.Total.Mean()),
-		Size: size, SizeKey: key, CoV: cov, CoVLow: math.NaN(), CoVHigh: math.NaN(),
-		Edges: g.ExactShares(table),
+		ID:          problemID(kind, g),
+		Kind:        kind,
+		Onset:       Chronic,
+		Level:       g.Level,
+		Group:       g.ID,
+		RequestType: g.RequestType,
+		Entry:       g.Entry,
+		Requests:    w.Total.N,
+		Rate:        w.Rate(),
+		Mean:        time.Duration(w.Total.Mean()),
+		Size:        size,
+		SizeKey:     key,
+		CoV:         cov,
+		CoVLow:      math.NaN(),
+		CoVHigh:     math.NaN(),
+		Edges:       g.ExactShares(table),
 	}
 	if w.Latency.Count() > 0 {
 		p.P50, p.P99 = time.Duration(w.Latency.Quantile(0.5)), time.Duration(w.Latency.Quantile(0.99))

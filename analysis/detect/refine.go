@@ -48,8 +48,11 @@ type placed struct {
 // NewRefinement returns a Refinement for requests of the named arm. on holds the tracepoints that the arm has on.
 func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
 	return &Refinement{
-		arm: arm, on: on,
-		edges: make(map[trace.Edge]*[blocks]stats.CoMoments), places: make(map[place]*placed), sums: make(map[place]int64),
+		arm:    arm,
+		on:     on,
+		edges:  make(map[trace.Edge]*[blocks]stats.CoMoments),
+		places: make(map[place]*placed),
+		sums:   make(map[place]int64),
 	}
 }
 
@@ -96,21 +99,20 @@ func (r *Refinement) observeEdges(o *observation.Observation, block uint64, coar
 
 // contextEdgeOf returns the [trace.ContextEdge] of the context of the baseline edge e, or 0 if o does not have e.
 func contextEdgeOf(o *observation.Observation, e trace.Edge) trace.Edge {
-	i, found := slices.BinarySearchFunc(o.Edges, e, func(x observation.EdgeTime, e trace.Edge) int { return cmp.Compare(x.Edge, e) })
-	if !found {
+	x := o.Edge(e)
+	if x == nil {
 		return 0
 	}
-	return trace.ContextEdge(o.Edges[i].Context)
+	return trace.ContextEdge(x.Context)
 }
 
 // addInclusive adds nanos to context and to all switched-on contexts above it, within the edge within.
 func (r *Refinement) addInclusive(o *observation.Observation, within trace.Edge, context trace.Context, nanos int64) {
 	for {
-		i, found := slices.BinarySearchFunc(o.Contexts, context, func(c observation.ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
-		if !found || o.Contexts[i].Tracepoint == 0 {
+		c := o.Context(context)
+		if c == nil || c.Tracepoint == 0 {
 			return
 		}
-		c := &o.Contexts[i]
 		at := place{within, context}
 		p := r.places[at]
 		if p == nil {
@@ -171,9 +173,22 @@ func (r *Refinement) share(at place, p *placed) RefinedShare {
 	x := except(&p.inclusive, none, (*stats.CoMoments).Merge)
 	self := except(&p.exclusive, none, (*stats.CoMoments).Merge)
 	s := RefinedShare{
-		Within: at.within, Context: at.context, Parent: p.parent, Op: p.step, Tracepoint: p.tracepoint, Arm: r.arm,
-		N: t.N, Hits: p.hits, Mean: x.Moments(t.N).Mean(), Exclusive: self.Moments(t.N).Mean(),
-		Share: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), Self: math.NaN(), ShareMean: math.NaN(), Excess: math.NaN(),
+		Within:     at.within,
+		Context:    at.context,
+		Parent:     p.parent,
+		Op:         p.step,
+		Tracepoint: p.tracepoint,
+		Arm:        r.arm,
+		N:          t.N,
+		Hits:       p.hits,
+		Mean:       x.Moments(t.N).Mean(),
+		Exclusive:  self.Moments(t.N).Mean(),
+		Share:      math.NaN(),
+		ShareLow:   math.NaN(),
+		ShareHigh:  math.NaN(),
+		Self:       math.NaN(),
+		ShareMean:  math.NaN(),
+		Excess:     math.NaN(),
 	}
 	edge := r.edges[at.within]
 	if edge == nil {

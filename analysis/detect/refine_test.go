@@ -34,14 +34,25 @@ var (
 // refinedRequest returns a request with the given own times in ns of the entry, of f and of g.
 func refinedRequest(n uint64, self, f, g int64) *observation.Observation {
 	o := &observation.Observation{
-		Trace: trace.ID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, Root: 1, Duration: time.Duration(self + f + g), Entry: entryOp,
+		Trace:    trace.ID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1},
+		Root:     1,
+		Duration: time.Duration(self + f + g),
+		Entry:    entryOp,
 		Contexts: []observation.ContextCount{{Context: entryContext, Op: entryOp, Count: 1, Exclusive: self + f + g}},
 		Edges:    []observation.EdgeTime{{Edge: onlyEdge, Context: entryContext, Nanos: self + f + g}},
 		Refined:  []observation.EdgeTime{{Edge: onlyEdge, Context: entryContext, Within: onlyEdge, Nanos: self}},
 	}
 	add := func(ctx, parent trace.Context, op trace.Op, tp trace.Symbol, ns int64) {
-		o.Contexts = append(o.Contexts, observation.ContextCount{Context: ctx, Parent: parent, Op: op, Tracepoint: tp, Count: 2, Exclusive: ns})
-		o.Refined = append(o.Refined, observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Within: onlyEdge, Nanos: ns})
+		o.Contexts = append(o.Contexts, observation.ContextCount{
+			Context:    ctx,
+			Parent:     parent,
+			Op:         op,
+			Tracepoint: tp,
+			Count:      2,
+			Exclusive:  ns,
+		})
+		o.Refined = append(o.Refined,
+			observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Within: onlyEdge, Nanos: ns})
 	}
 	if f+g > 0 {
 		add(fContext, entryContext, fOp, fPoint, f)
@@ -95,14 +106,18 @@ func TestRefinement(t *testing.T) {
 		}
 		for ctx, want := range map[trace.Context]stats.CoMoments{fContext: f, gContext: g} {
 			s := byContext(shares, ctx)
-			if s.Within != within || s.N != n || s.Mean != want.Moments(n).Mean() || s.Share != want.Cov(total)/edge.Cov(total) {
+			if s.Within != within || s.N != n || s.Mean != want.Moments(n).Mean() ||
+				s.Share != want.Cov(total)/edge.Cov(total) {
 				t.Errorf("coarse %v: %+v", coarse, s)
 			}
-			if !(s.ShareLow <= s.Share && s.Share <= s.ShareHigh) || s.ShareHigh-s.ShareLow > 0.2 || s.ShareMean <= 0 || s.ShareMean > 1 {
-				t.Errorf("coarse %v: share %v in [%v, %v], of the mean %v", coarse, s.Share, s.ShareLow, s.ShareHigh, s.ShareMean)
+			if !(s.ShareLow <= s.Share && s.Share <= s.ShareHigh) || s.ShareHigh-s.ShareLow > 0.2 || s.ShareMean <= 0 ||
+				s.ShareMean > 1 {
+				t.Errorf("coarse %v: share %v in [%v, %v], of the mean %v",
+					coarse, s.Share, s.ShareLow, s.ShareHigh, s.ShareMean)
 			}
 		}
-		if s := byContext(shares, fContext); s.Parent != entryContext || s.Tracepoint != fPoint || math.Abs(s.Share-s.Self-byContext(shares, gContext).Share) > 1e-9 {
+		if s := byContext(shares, fContext); s.Parent != entryContext || s.Tracepoint != fPoint ||
+			math.Abs(s.Share-s.Self-byContext(shares, gContext).Share) > 1e-9 {
 			t.Errorf("the share of f is not the sum of its own and that of g: %+v", s)
 		}
 		if s := byContext(shares, gContext); s.Hits != n/4*2 {
@@ -119,7 +134,10 @@ func TestRefinementOfFewRequests(t *testing.T) {
 			r.Observe(refinedRequest(i, 10, 5, 0), false) // all alike
 		}
 		for _, s := range r.Shares() {
-			for _, x := range []float64{s.Mean, s.Exclusive, s.Share, s.ShareLow, s.ShareHigh, s.Self, s.ShareMean, s.Excess} {
+			for _, x := range []float64{
+				s.Mean, s.Exclusive, s.Share, s.ShareLow, s.ShareHigh, s.Self, s.ShareMean,
+				s.Excess,
+			} {
 				if math.IsInf(x, 0) {
 					t.Errorf("%d requests: %+v", n, s)
 				}

@@ -17,20 +17,25 @@ func TestSizes(t *testing.T) {
 	delayed := requests.Network()
 	delayed.Delayed, delayed.TimedOut = 0.08, 0.02
 	withSize := group.Rules{Size: requests.BodySize, Timeout: delayed.Timeout}
-	ofType := group.Rules{Types: []group.TypeRule{{Entry: requests.SizedEntry, Size: requests.BodySize, Timeout: delayed.Timeout}}}
+	ofType := group.Rules{
+		Types: []group.TypeRule{{Entry: requests.SizedEntry, Size: requests.BodySize, Timeout: delayed.Timeout}},
+	}
 	for name, c := range map[string]struct {
 		network transfergen.Options
 		rules   group.Rules
 		cov     float64 // threshold
 		problem bool
 	}{
-		"no rule":                 {requests.Network(), group.Rules{}, 0.15, true},
-		"other attribute":         {requests.Network(), group.Rules{Size: "none"}, 0.15, true},
-		"well":                    {requests.Network(), withSize, 0.15, false},
-		"well, by type":           {requests.Network(), ofType, 0.15, false},
-		"delayed":                 {delayed, withSize, 0.15, true},
-		"delayed, CoV let be":     {delayed, withSize, 99, true},
-		"delayed, accepted level": {delayed, group.Rules{Size: requests.BodySize, Types: []group.TypeRule{{Entry: requests.SizedEntry, Accepted: group.AcceptedLevel{CoV: 99, Delayed: 0.5}}}}, 0.15, false},
+		"no rule":             {requests.Network(), group.Rules{}, 0.15, true},
+		"other attribute":     {requests.Network(), group.Rules{Size: "none"}, 0.15, true},
+		"well":                {requests.Network(), withSize, 0.15, false},
+		"well, by type":       {requests.Network(), ofType, 0.15, false},
+		"delayed":             {delayed, withSize, 0.15, true},
+		"delayed, CoV let be": {delayed, withSize, 99, true},
+		"delayed, accepted level": {delayed, group.Rules{
+			Size:  requests.BodySize,
+			Types: []group.TypeRule{{Entry: requests.SizedEntry, Accepted: group.AcceptedLevel{CoV: 99, Delayed: 0.5}}},
+		}, 0.15, false},
 	} {
 		g := sizeGrouper(c.rules)
 		for i, x := range transfergen.Generate(7, 600, c.network) {

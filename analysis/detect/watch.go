@@ -45,7 +45,13 @@ const (
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
 	tests.Margin, tests.Rho, tests.Alpha = 0.05, 0.005, 1e-2
-	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Renew: 360, Silence: 60}
+	return WatchOptions{
+		Tests:          tests,
+		FalseDiscovery: 0.05,
+		MinSamples:     50,
+		Renew:          360,
+		Silence:        60,
+	}
 }
 
 // chronic returns the thresholds of chronic problems.
@@ -70,7 +76,13 @@ func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	for i := range tests {
 		evalues[i] = tests[i].evalue
 	}
-	e := epoch{detector: d, options: &o, now: now, alarms: make(map[*group.Group]testResult), shifts: make(map[*group.Group]bool)}
+	e := epoch{
+		detector: d,
+		options:  &o,
+		now:      now,
+		alarms:   make(map[*group.Group]testResult),
+		shifts:   make(map[*group.Group]bool),
+	}
 	for _, i := range stats.EBH(evalues, o.FalseDiscovery) {
 		t := tests[i]
 		if known, ok := e.alarms[t.group]; t.kind == KindShifted {
@@ -162,7 +174,8 @@ func (e *epoch) rest(requestType *group.Group, groups []*group.Group) {
 		}
 		c := e.detector.changeDetectorOf(g)
 		strongest := c.strongest()
-		if g.Current.Total.N > 0 || c.evidence != strongest || strongest >= healthyEvidence || strongest*e.options.FalseDiscovery >= 1 {
+		if g.Current.Total.N > 0 || c.evidence != strongest || strongest >= healthyEvidence ||
+			strongest*e.options.FalseDiscovery >= 1 {
 			return
 		}
 		tests += 2
@@ -216,7 +229,8 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 			g = groups[i-1]
 		}
 		alarm, alarmed := e.alarms[g]
-		reported := i > 0 && requestType.OpenProblem && !e.detector.isShifted(requestType) // as part of the problem of its type
+		// as part of the problem of its type
+		reported := i > 0 && requestType.OpenProblem && !e.detector.isShifted(requestType)
 		switch shifted := i == 0 && e.detector.isShifted(g); {
 		case g.OpenProblem && !shifted:
 			e.maybeClose(g)
@@ -240,7 +254,8 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 		requestType.AnyOpenProblem = requestType.AnyOpenProblem || g.OpenProblem
 		e.updateReference(g)
 	}
-	if before && !requestType.AnyOpenProblem { // evidence that other groups gathered during the problem is not used against them
+	// evidence that other groups gathered during the problem is not used against them
+	if before && !requestType.AnyOpenProblem {
 		e.reset(requestType)
 		for _, g := range groups {
 			e.reset(g)
@@ -258,7 +273,8 @@ const slowPart = 0.5
 func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	now, before := g.Current.Total, g.Reference.Total
 	slower, wider := now.Mean()-before.Mean(), now.StdDev()-before.StdDev()
-	if strongest == KindVariable && slower > 0 && (slower >= slowPart*wider || now.CoV() <= before.CoV()*(1+e.options.Tests.Margin)) {
+	if strongest == KindVariable && slower > 0 &&
+		(slower >= slowPart*wider || now.CoV() <= before.CoV()*(1+e.options.Tests.Margin)) {
 		return KindSlow
 	}
 	return strongest

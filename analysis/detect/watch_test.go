@@ -86,8 +86,11 @@ func (s *harness) request(r traffic) *observation.Observation {
 	s.number++
 	root := trace.Context(0).Child(entry)
 	o := &observation.Observation{
-		Trace: trace.ID{0: byte(s.number), 1: byte(s.number >> 8), 2: byte(s.number >> 16), 15: 1}, Root: 1,
-		Start: s.now.Add(time.Duration(s.random.Int64N(int64(epoch)))), Entry: entry, Skeleton: analysis.Hash{Hi: 1, Lo: uint64(nameOp(r.group))},
+		Trace:    trace.ID{0: byte(s.number), 1: byte(s.number >> 8), 2: byte(s.number >> 16), 15: 1},
+		Root:     1,
+		Start:    s.now.Add(time.Duration(s.random.Int64N(int64(epoch)))),
+		Entry:    entry,
+		Skeleton: analysis.Hash{Hi: 1, Lo: uint64(nameOp(r.group))},
 		Contexts: []observation.ContextCount{{Context: root, Op: entry, Count: 1}},
 	}
 	times := make(map[trace.Edge]observation.EdgeTime)
@@ -96,7 +99,15 @@ func (s *harness) request(r traffic) *observation.Observation {
 		ns := int64(float64(r.means[i]) * math.Exp(0.2*s.random.NormFloat64()-0.02))
 		e := trace.EdgeOf(ctx, 0, 0)
 		times[e] = observation.EdgeTime{Edge: e, Context: ctx, Nanos: ns}
-		o.Contexts = append(o.Contexts, observation.ContextCount{Context: ctx, Parent: root, Op: nameOp(name), Count: 1, Exclusive: ns, Self: ns, Total: ns})
+		o.Contexts = append(o.Contexts, observation.ContextCount{
+			Context:   ctx,
+			Parent:    root,
+			Op:        nameOp(name),
+			Count:     1,
+			Exclusive: ns,
+			Self:      ns,
+			Total:     ns,
+		})
 		o.Duration += time.Duration(ns)
 	}
 	for _, e := range times {
@@ -203,7 +214,9 @@ func check(out *bytes.Buffer, p *detect.Problem) {
 	if math.Abs(sum-1) > 1e-9 {
 		fmt.Fprintf(out, "shares add up to %v\n", sum)
 	}
-	if lost := p.Rate * max(0, float64(p.Mean-p.Expected)); p.Onset == detect.Changed && math.Abs(p.Impact-lost) > 2*p.Rate { // means are cut to ns
+	// means are cut to ns
+	if lost := p.Rate * max(0, float64(p.Mean-p.Expected)); p.Onset == detect.Changed &&
+		math.Abs(p.Impact-lost) > 2*p.Rate {
 		fmt.Fprintf(out, "impact %v, although the rate × the excess is %v\n", p.Impact, lost)
 	}
 }
@@ -257,7 +270,8 @@ func TestWatchedGroup(t *testing.T) {
 	was := []traffic{parseTraffic(t, "group=a n=60 e=5ms f=5ms g=5ms h=5ms i=5ms j=5ms")}
 	is := []traffic{parseTraffic(t, "group=a n=60 h=10ms i=5ms j=5ms k=25ms l=5ms")}
 	s.play(was, 30, true)
-	if got := s.play(is, 10, false); !strings.Contains(got, "opened request_type slow") || strings.Contains(got, "add up") {
+	if got := s.play(is, 10, false); !strings.Contains(got, "opened request_type slow") ||
+		strings.Contains(got, "add up") {
 		t.Fatal(got)
 	}
 	p := s.d.Watch(s.now, s.options)[0]
@@ -288,7 +302,8 @@ func TestWatchedGroup(t *testing.T) {
 func TestEdgesAppearDuringAProblem(t *testing.T) {
 	s := newHarness()
 	s.use(newGrouper(group.Options{Edges: 3}))
-	known := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=100us")} // so far apart that a time identifies its edge
+	// so far apart that a time identifies its edge
+	known := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=100us")}
 	slow := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=1ms")}
 	other := []traffic{parseTraffic(t, "group=g n=60 c=1ms d=10ms e=100ms f=1s")}
 	means := make(map[string]time.Duration)

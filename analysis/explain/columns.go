@@ -105,7 +105,8 @@ func (s *study) collect() {
 	}
 	raw := s.raw()
 	slices.SortFunc(raw, func(a, b *rawColumn) int {
-		return cmp.Or(cmp.Compare(a.id.kind, b.id.kind), cmp.Compare(a.depth, b.depth), cmp.Compare(s.name(a.id), s.name(b.id)),
+		return cmp.Or(cmp.Compare(a.id.kind, b.id.kind), cmp.Compare(a.depth, b.depth),
+			cmp.Compare(s.name(a.id), s.name(b.id)),
 			cmp.Compare(a.id.context, b.id.context), cmp.Compare(a.id.key, b.id.key))
 	})
 	first := make(map[analysis.Hash]int)
@@ -151,16 +152,30 @@ func (c *collector) column(id columnID) *rawColumn {
 
 // raw returns the columns of all variables, in no particular order.
 func (s *study) raw() []*rawColumn {
-	c := collector{n: len(s.requests), columns: make(map[columnID]*rawColumn), contexts: make(map[trace.Context]*contextTally)}
+	c := collector{
+		n:        len(s.requests),
+		columns:  make(map[columnID]*rawColumn),
+		contexts: make(map[trace.Context]*contextTally),
+	}
 	for i, o := range s.requests {
 		c.count(i, o)
 		for _, v := range o.Variables {
-			c.column(columnID{v.Context, v.Key, attribute}).cells[i] = cell{some: true, numeric: v.Numeric, number: v.Number, text: v.Text}
+			c.column(columnID{v.Context, v.Key, attribute}).cells[i] = cell{
+				some:    true,
+				numeric: v.Numeric,
+				number:  v.Number,
+				text:    v.Text,
+			}
 		}
 		c.column(columnID{kind: structure}).cells[i] = cell{some: true, text: trace.Symbol(o.Skeleton.Lo)}
 		if s.options.Concurrency != nil {
 			x := s.options.Concurrency(o)
-			c.column(columnID{kind: concurrency}).cells[i] = cell{some: x == x, unknown: x != x, numeric: true, number: x}
+			c.column(columnID{kind: concurrency}).cells[i] = cell{
+				some:    x == x,
+				unknown: x != x,
+				numeric: true,
+				number:  x,
+			}
 		}
 	}
 	c.derive()
@@ -268,7 +283,8 @@ func (s *study) isConstant(r *rawColumn) bool {
 
 // hasVariables reports whether the critical path of o has a span of context with attributes.
 func hasVariables(o *observation.Observation, context trace.Context) bool {
-	_, found := slices.BinarySearchFunc(o.Variables, context, func(v observation.Variable, x trace.Context) int { return cmp.Compare(v.Context, x) })
+	_, found := slices.BinarySearchFunc(o.Variables, context,
+		func(v observation.Variable, x trace.Context) int { return cmp.Compare(v.Context, x) })
 	return found
 }
 
@@ -404,7 +420,8 @@ func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
 		order[i] = int32(i)
 	}
 	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(categories[b].count, categories[a].count), compareCells(categories[a].cell, categories[b].cell))
+		return cmp.Or(cmp.Compare(categories[b].count, categories[a].count),
+			compareCells(categories[a].cell, categories[b].cell))
 	})
 	least, most := s.minCount(), max(2, min(maxCategories, len(r.cells)/8))
 	codes := make([]int32, len(categories))

@@ -244,7 +244,8 @@ func correlate(series []EdgeSeries, waves []wave, o CommonOptions) []commonPair 
 		if level > o.Alpha {
 			break
 		}
-		if standsOut(waves[p.a].values, waves[p.b].values, p.correlation) && stepTogether(waves[p.a].values, waves[p.b].values) {
+		if standsOut(waves[p.a].values, waves[p.b].values, p.correlation) &&
+			stepTogether(waves[p.a].values, waves[p.b].values) {
 			p.pValue = level
 			kept = append(kept, p)
 		}

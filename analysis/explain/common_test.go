@@ -41,7 +41,11 @@ func (x processes) series() []EdgeSeries {
 			counts[i] = uint64(load[i] * (0.8 + 0.4*x.rng.Float64()))
 		}
 		for e := range x.edges {
-			s := EdgeSeries{RequestType: analysis.Hash{Hi: 1, Lo: uint64(t)}, Edge: trace.Edge(t*100 + e), Counts: counts}
+			s := EdgeSeries{
+				RequestType: analysis.Hash{Hi: 1, Lo: uint64(t)},
+				Edge:        trace.Edge(t*100 + e),
+				Counts:      counts,
+			}
 			state := 0.0
 			for i := range x.windows {
 				state = x.memory*state + 0.3*x.rng.NormFloat64()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -44,7 +45,9 @@ type Difference struct {
 // The requests must be a uniform sample, in any order. The tests are the same as in [Associate], on the logarithm of
 // times. They use the whole sample without confirmation, because the caller selects the attribute. Contrast returns nil
 // if too few requests have the attribute.
-func Contrast(p *detect.Problem, requests []*observation.Observation, by ContrastBy, table *trace.Table, o Options) []Contrasted {
+func Contrast(
+	p *detect.Problem, requests []*observation.Observation, by ContrastBy, table *trace.Table, o Options,
+) []Contrasted {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
 	s := newStudy(o, table, requests)
@@ -95,7 +98,10 @@ func (by ContrastBy) cell(o *observation.Observation) cell {
 
 // contrastColumn returns the column of the attribute, or nil if it does not vary.
 func (s *study) contrastColumn(by ContrastBy) *column {
-	r := &rawColumn{id: columnID{context: by.Context, key: by.Key, kind: attribute}, cells: make([]cell, len(s.requests))}
+	r := &rawColumn{
+		id:    columnID{context: by.Context, key: by.Key, kind: attribute},
+		cells: make([]cell, len(s.requests)),
+	}
 	for i, o := range s.requests {
 		r.cells[i] = by.cell(o)
 	}
@@ -165,7 +171,8 @@ func (s *study) contrast(one *column) (Contrasted, bool) {
 		}
 		slow = slow || slower
 	}
-	slices.SortStableFunc(x.Edges, func(a, b Difference) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.Edge, b.Edge)) })
+	slices.SortStableFunc(x.Edges,
+		func(a, b Difference) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.Edge, b.Edge)) })
 	return x, slow
 }
 
@@ -188,8 +195,15 @@ func difference(t *target, codes []int32) Difference {
 	freedom := max(1, int(total*total/(square(variance[0])/(n[0]-1)+square(variance[1])/(n[1]-1))))
 	half := 0.0
 	if total > 0 {
-		half = studentsT(freedom) * math.Sqrt(total)
+		half = stats.StudentsT(freedom) * math.Sqrt(total)
 	}
 	d := mean[1] - mean[0]
-	return Difference{Edge: t.edge, Mean: mean[1], Rest: mean[0], Value: d, Low: d - half, High: d + half}
+	return Difference{
+		Edge:  t.edge,
+		Mean:  mean[1],
+		Rest:  mean[0],
+		Value: d,
+		Low:   d - half,
+		High:  d + half,
+	}
 }

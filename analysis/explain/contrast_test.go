@@ -46,7 +46,8 @@ func TestContrast(t *testing.T) {
 			}
 		}
 		if found < want || covered < found*8/10 {
-			t.Errorf("%d requests: found in %d of 20 samples, want %d; %d intervals cover the difference", n, found, want, covered)
+			t.Errorf("%d requests: found in %d of 20 samples, want %d; %d intervals cover the difference",
+				n, found, want, covered)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
 // explanation returns the explanation of t by c.
@@ -145,7 +146,7 @@ func effectInterval(effect float64, left []float64) (low, high float64) {
 		left[i] = fisher(left[i])
 	}
 	n := len(left)
-	half := studentsT(n-1) * math.Sqrt(float64(n-1)) * stat.PopStdDev(left, nil)
+	half := stats.StudentsT(n-1) * math.Sqrt(float64(n-1)) * stat.PopStdDev(left, nil)
 	z := fisher(effect)
 	return square(math.Tanh(max(0, z-half))), square(math.Tanh(z + half))
 }
@@ -164,7 +165,9 @@ func (c *column) remains(nanos []float64) float64 {
 			absent = append(absent, nanos[i])
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(c.values[a], c.values[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(c.values[a], c.values[b]), cmp.Compare(a, b))
+	})
 	var sum float64
 	for k := 1; k < len(order)-1; k++ {
 		below, at, above := order[k-1], order[k], order[k+1]

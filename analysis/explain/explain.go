@@ -118,7 +118,8 @@ func sortedRequests(requests []*observation.Observation) []*observation.Observat
 	slices.SortFunc(out, func(a, b *observation.Observation) int {
 		return cmp.Or(cmp.Compare(a.Key(), b.Key()), a.Trace.Compare(b.Trace), cmp.Compare(a.Root, b.Root))
 	})
-	return slices.CompactFunc(out, func(a, b *observation.Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
+	return slices.CompactFunc(out,
+		func(a, b *observation.Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
 }
 
 // sortExplanations sorts the explanations of the duration before explanations of edges, then by the share of the
@@ -210,7 +211,8 @@ func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) i
 	var sum int64
 	for i := range o.Edges {
 		e := &o.Edges[i]
-		if level == group.LevelGroup && e.Edge == edge || level == group.LevelRequestType && trace.ContextEdge(e.Context) == edge {
+		if level == group.LevelGroup && e.Edge == edge ||
+			level == group.LevelRequestType && trace.ContextEdge(e.Context) == edge {
 			sum += e.Nanos
 		}
 	}
@@ -244,7 +246,8 @@ func (s *study) explain(t *target) []detect.Explanation {
 			continue // edges take longer for larger requests, as expected
 		}
 		x := s.explanation(t, &s.columns[c.column], c.level)
-		reported := slices.ContainsFunc(out, func(y detect.Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
+		reported := slices.ContainsFunc(out,
+			func(y detect.Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
 		if x.Effect >= minEffect && !reported {
 			out = append(out, x)
 		}
@@ -369,7 +372,8 @@ func (s *study) permutationP(f *fit, t *target, p float64) float64 {
 	}
 	extreme := 1
 	for k := range orders {
-		if slices.ContainsFunc(lowest, func(of []float64) bool { return of[k] <= p*(1+1e-6) }) { // the order changes the last bits
+		// the order changes the last bits
+		if slices.ContainsFunc(lowest, func(of []float64) bool { return of[k] <= p*(1+1e-6) }) {
 			extreme++
 		}
 	}
@@ -411,7 +415,8 @@ func (s *study) joint() float64 {
 	}
 	limit := len(s.requests) / 8 // more columns would correlate with anything
 	for k := range s.columns {
-		if c := &s.columns[k]; c.codes == nil && len(xs) < limit && slices.ContainsFunc(s.targets, func(t target) bool { return t.first[k] <= screened }) {
+		if c := &s.columns[k]; c.codes == nil && len(xs) < limit &&
+			slices.ContainsFunc(s.targets, func(t target) bool { return t.first[k] <= screened }) {
 			xs = append(xs, c.ranks)
 		}
 	}

@@ -38,7 +38,8 @@ func newWorld(seed uint64) *world {
 	op := func(service, name string, kind trace.Kind) trace.Op {
 		return w.table.Op(w.table.Symbol(service), w.table.Symbol(name), kind)
 	}
-	w.getOp, w.dbOp, w.cacheOp = op("shop", "GET", trace.Server), op("db", "select", trace.Client), op("cache", "read", trace.Client)
+	w.getOp, w.dbOp, w.cacheOp = op("shop", "GET", trace.Server), op("db", "select", trace.Client),
+		op("cache", "read", trace.Client)
 	w.get = w.table.Child(0, w.getOp)
 	w.db, w.cache = w.table.Child(w.get, w.dbOp), w.table.Child(w.get, w.cacheOp)
 	w.edgeGet, w.edgeDB, w.edgeC = trace.EdgeOf(w.get, 0, w.dbOp), trace.EdgeOf(w.db, 0, 0), trace.EdgeOf(w.cache, 0, 0)
@@ -48,13 +49,25 @@ func newWorld(seed uint64) *world {
 // request adds a request that spends the given times in ms in GET, db and cache. 0 means not executed.
 func (w *world) request(get, db, cache float64) *observation.Observation {
 	ns := func(ms float64) int64 { return int64(ms * 1e6) }
-	o := &observation.Observation{Root: trace.SpanID(w.Uint64() | 1), Start: trace.Nanos(len(w.requests)) * 1e8, Entry: w.getOp}
+	o := &observation.Observation{
+		Root:  trace.SpanID(w.Uint64() | 1),
+		Start: trace.Nanos(len(w.requests)) * 1e8,
+		Entry: w.getOp,
+	}
 	for i := range o.Trace {
 		o.Trace[i] = byte(w.Uint32())
 	}
 	add := func(c, parent trace.Context, op trace.Op, e trace.Edge, nanos int64) {
 		if nanos > 0 {
-			o.Contexts = append(o.Contexts, observation.ContextCount{Context: c, Parent: parent, Op: op, Count: 1, Exclusive: nanos, Self: nanos, Total: nanos})
+			o.Contexts = append(o.Contexts, observation.ContextCount{
+				Context:   c,
+				Parent:    parent,
+				Op:        op,
+				Count:     1,
+				Exclusive: nanos,
+				Self:      nanos,
+				Total:     nanos,
+			})
 			o.Edges = append(o.Edges, observation.EdgeTime{Edge: e, Context: c, Nanos: nanos})
 			o.Duration += time.Duration(nanos)
 		}
@@ -70,11 +83,13 @@ func (w *world) request(get, db, cache float64) *observation.Observation {
 }
 
 func (w *world) text(o *observation.Observation, c trace.Context, key, value string) {
-	o.Variables = append(o.Variables, observation.Variable{Context: c, Key: w.table.Symbol(key), Text: w.table.Symbol(value)})
+	o.Variables = append(o.Variables,
+		observation.Variable{Context: c, Key: w.table.Symbol(key), Text: w.table.Symbol(value)})
 }
 
 func (w *world) number(o *observation.Observation, c trace.Context, key string, value float64) {
-	o.Variables = append(o.Variables, observation.Variable{Context: c, Key: w.table.Symbol(key), Number: value, Numeric: true})
+	o.Variables = append(o.Variables,
+		observation.Variable{Context: c, Key: w.table.Symbol(key), Number: value, Numeric: true})
 }
 
 // either returns yes if cond holds, and no otherwise.
@@ -111,7 +126,9 @@ func (w *world) noise(o *observation.Observation, count int) {
 // problem returns a problem with the leading edges db, GET and cache.
 func (w *world) problem() *detect.Problem {
 	return &detect.Problem{Level: group.LevelGroup, Edges: []group.EdgeShare{
-		{Edge: w.edgeDB, Context: w.db, Score: 0.7}, {Edge: w.edgeGet, Context: w.get, Score: 0.2}, {Edge: w.edgeC, Context: w.cache, Score: 0.1},
+		{Edge: w.edgeDB, Context: w.db, Score: 0.7},
+		{Edge: w.edgeGet, Context: w.get, Score: 0.2},
+		{Edge: w.edgeC, Context: w.cache, Score: 0.1},
 	}}
 }
 
@@ -127,7 +144,8 @@ func (w *world) format(all []detect.Explanation) string {
 		if x.Target != 0 {
 			target = map[trace.Edge]string{
 				w.edgeDB: "db", w.edgeGet: "GET", w.edgeC: "cache",
-				trace.ContextEdge(w.db): "all of db", trace.ContextEdge(w.get): "all of GET", trace.ContextEdge(w.cache): "all of cache",
+				trace.ContextEdge(w.db): "all of db", trace.ContextEdge(w.get): "all of GET",
+				trace.ContextEdge(w.cache): "all of cache",
 			}[x.Target]
 		}
 		at := ""
@@ -250,7 +268,8 @@ var scenarios = map[string]func(w *world){
 	"elapsed": func(w *world) { // attributes that repeat the duration
 		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.5), 0)
 		w.number(o, w.get, "elapsed_ms", math.Floor(float64(o.Duration)/1e6))
-		w.number(o, w.db, "db.seconds", 0.99*float64(o.Edges[slices.IndexFunc(o.Edges, func(e observation.EdgeTime) bool { return e.Context == w.db })].Nanos)/1e9)
+		w.number(o, w.db, "db.seconds", 0.99*float64(o.Edges[slices.IndexFunc(o.Edges,
+			func(e observation.EdgeTime) bool { return e.Context == w.db })].Nanos)/1e9)
 	},
 	"fallback": func(w *world) { // another context is executed
 		w.request(5*w.heavy(0.2), 10*w.heavy(0.2), either(w.IntN(4) == 0, 60.0, 0.0)*w.heavy(0.2))
@@ -258,12 +277,14 @@ var scenarios = map[string]func(w *world){
 	"errors": func(w *world) { // failures are slow
 		failed := w.IntN(6) == 0
 		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*either(failed, 5.0, 1.0), 0)
-		o.Contexts[slices.IndexFunc(o.Contexts, func(c observation.ContextCount) bool { return c.Context == w.db })].Errors = either[int32](failed, 1, 0)
+		o.Contexts[slices.IndexFunc(o.Contexts,
+			func(c observation.ContextCount) bool { return c.Context == w.db })].Errors = either[int32](failed, 1, 0)
 	},
 	"retries": func(w *world) { // as often as it is repeated
 		n := 1 + w.IntN(4)
 		o := w.request(5*w.heavy(0.2), float64(n)*10*w.heavy(0.2), 0)
-		o.Contexts[slices.IndexFunc(o.Contexts, func(c observation.ContextCount) bool { return c.Context == w.db })].Count = int32(n)
+		o.Contexts[slices.IndexFunc(o.Contexts,
+			func(c observation.ContextCount) bool { return c.Context == w.db })].Count = int32(n)
 	},
 	"rare": func(w *world) { // 3 % are ten times slower
 		rare := w.IntN(33) == 0
@@ -372,7 +393,8 @@ func TestExplainTracepoint(t *testing.T) {
 					o.Plan = int64(1 + plan)
 					if c := o.Context(w.cache); c != nil {
 						c.Tracepoint = 7 // so it is in no baseline edge, nor in the skeleton
-						o.Edges = slices.DeleteFunc(o.Edges, func(e observation.EdgeTime) bool { return e.Context == w.cache })
+						o.Edges = slices.DeleteFunc(o.Edges,
+							func(e observation.EdgeTime) bool { return e.Context == w.cache })
 						o.Skeleton = w.requests[0].Skeleton
 						w.text(o, w.cache, "wait", "futex")
 					}
@@ -415,7 +437,8 @@ func TestExplainScale(t *testing.T) {
 				o.Edges[i].Nanos *= 1024
 			}
 		}
-		if diff := gocmp.Diff(want, associate(w, false), cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+		diff := gocmp.Diff(want, associate(w, false), cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0))
+		if diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -501,10 +524,16 @@ func BenchmarkExplainContexts(b *testing.B) {
 		for i := range 1000 {
 			if w.IntN(2) == 0 {
 				c := w.get.Child(trace.Op(i + 1))
-				o.Contexts = append(o.Contexts, observation.ContextCount{Context: c, Parent: w.get, Op: trace.Op(i + 1), Count: int32(1 + w.IntN(3))})
+				o.Contexts = append(o.Contexts, observation.ContextCount{
+					Context: c,
+					Parent:  w.get,
+					Op:      trace.Op(i + 1),
+					Count:   int32(1 + w.IntN(3)),
+				})
 			}
 		}
-		slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
+		slices.SortFunc(o.Contexts,
+			func(a, b observation.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -575,9 +604,13 @@ func TestEqualSize(t *testing.T) {
 	if all, effect := reported(); !slices.Contains(all, "bytes") || !(effect < 0.3) {
 		t.Errorf("reported %v, effect of the tenant %v, want bytes, less than 0.3", all, effect)
 	}
-	p.Size = &group.SizeModel{SizeModel: stats.SizeModel{Base: 8e6, PerByte: perByte, Segment: 1448}, MeanExpected: 8e6 + 250_000*perByte}
+	p.Size = &group.SizeModel{
+		SizeModel:    stats.SizeModel{Base: 8e6, PerByte: perByte, Segment: 1448},
+		MeanExpected: 8e6 + 250_000*perByte,
+	}
 	p.SizeKey = w.table.Symbol("bytes")
-	if all, effect := reported(); len(all) == 0 || slices.ContainsFunc(all, func(v string) bool { return v != "tenant" }) || !(effect > 0.9) {
+	if all, effect := reported(); len(all) == 0 ||
+		slices.ContainsFunc(all, func(v string) bool { return v != "tenant" }) || !(effect > 0.9) {
 		t.Errorf("reported %v at equal size, effect of the tenant %v, want the tenant only, more than 0.9", all, effect)
 	}
 	p.Kind = detect.KindSlow // refers to durations

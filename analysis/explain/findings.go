@@ -47,8 +47,11 @@ func (s *Sample) Explain(p *detect.Problem, table *trace.Table, o Options) Findi
 	requests := s.Requests()
 	a := Associate(p, requests, table, o)
 	f := Findings{
-		Requests: len(requests), Explanations: a.Explanations, Joint: a.Joint, Unrelated: a.Unrelated,
-		Contrasts: contrasts(p, requests, table, o),
+		Requests:     len(requests),
+		Explanations: a.Explanations,
+		Joint:        a.Joint,
+		Unrelated:    a.Unrelated,
+		Contrasts:    contrasts(p, requests, table, o),
 	}
 	if levels := ReferenceLevels(p, requests); len(levels) > 0 {
 		f.Recoveries = s.recoveries(p, levels[:min(len(levels), maxRecoveries)])

@@ -7,7 +7,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
@@ -188,8 +187,12 @@ type whitened struct {
 func (f *fit) whiten(c *column) *whitened {
 	k := len(c.labels)
 	w := &whitened{
-		codes: c.codes, parts: partsOf(c.codes, k), size: k,
-		lower: make([]float64, k*k), kept: make([]bool, k), scratch: make([]float64, k),
+		codes:   c.codes,
+		parts:   partsOf(c.codes, k),
+		size:    k,
+		lower:   make([]float64, k*k),
+		kept:    make([]bool, k),
+		scratch: make([]float64, k),
 	}
 	counts := make([]float64, k)
 	unknown := 0.0
@@ -271,9 +274,4 @@ func (w *whitened) explained(values []float64) float64 {
 func upperBound(part float64, n int) float64 {
 	z := math.Tanh(math.Atanh(math.Sqrt(part)) + stats.Normal95/math.Sqrt(float64(n-3)))
 	return z * z
-}
-
-// studentsT returns the two-sided 95 % quantile of Student's t.
-func studentsT(freedom int) float64 {
-	return distuv.StudentsT{Sigma: 1, Nu: float64(freedom)}.Quantile(0.975)
 }

@@ -120,7 +120,9 @@ func TestSquaredCorrelation(t *testing.T) {
 			x = c.ranks
 		}
 		effect, low, high := squaredCorrelation(&c, times)
-		e, l, h := leaveOut(n, func(rows []int) float64 { return square(stat.Correlation(pick(x, rows), pick(times, rows), nil)) })
+		e, l, h := leaveOut(n, func(rows []int) float64 {
+			return square(stat.Correlation(pick(x, rows), pick(times, rows), nil))
+		})
 		if !near(effect, e) || !near(low, l) || !near(high, h) {
 			t.Fatalf("%v (%v..%v), want %v (%v..%v)", effect, low, high, e, l, h)
 		}

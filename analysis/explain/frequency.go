@@ -61,7 +61,8 @@ const leastOfSide = 5
 
 // callerPorts are attributes with the port of a caller.
 var callerPorts = map[string]bool{
-	"client.port": true, "network.peer.port": true, "net.peer.port": true, "net.sock.peer.port": true, "source.port": true,
+	"client.port": true, "network.peer.port": true, "net.peer.port": true,
+	"net.sock.peer.port": true, "source.port": true,
 }
 
 // oncePerValue keeps the first of the frequencies of each value of an attribute, whatever their places.

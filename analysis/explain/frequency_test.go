@@ -29,7 +29,8 @@ func tenants(seed uint64, n int, slow string) *world {
 
 // slowest divides requests into the slowest tenth and the others.
 func slowest(requests []*observation.Observation) (slow, rest []*observation.Observation) {
-	sorted := slices.SortedFunc(slices.Values(requests), func(a, b *observation.Observation) int { return int(b.Duration - a.Duration) })
+	sorted := slices.SortedFunc(slices.Values(requests),
+		func(a, b *observation.Observation) int { return int(b.Duration - a.Duration) })
 	n := len(sorted) / 10
 	return sorted[:n], sorted[n:]
 }
@@ -49,7 +50,8 @@ func TestFrequencies(t *testing.T) {
 			continue
 		}
 		found++
-		if f.OfA != len(slow) || f.OfB != len(rest) || f.A < f.OfA/2 || f.Duration.Low < 0 || f.Duration.Mean < f.Duration.Rest {
+		if f.OfA != len(slow) || f.OfB != len(rest) || f.A < f.OfA/2 || f.Duration.Low < 0 ||
+			f.Duration.Mean < f.Duration.Rest {
 			t.Errorf("seed %d: %+v, want all requests and a slow tenant", seed, *f)
 		}
 	}
@@ -76,7 +78,8 @@ func TestFrequenciesFalse(t *testing.T) {
 func TestFrequenciesOfFew(t *testing.T) {
 	w := tenants(1, 128, "")
 	for name, x := range map[string][2][]*observation.Observation{
-		"none against all": {nil, w.requests}, "all against none": {w.requests, nil}, "few": {w.requests[:3], w.requests[3:8]},
+		"none against all": {nil, w.requests}, "all against none": {w.requests, nil},
+		"few": {w.requests[:3], w.requests[3:8]},
 	} {
 		if got := Frequencies(x[0], x[1], w.table, Options{}); got != nil {
 			t.Errorf("%s: %v, want nil", name, got)

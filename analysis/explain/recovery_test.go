@@ -27,7 +27,8 @@ func TestRecoveries(t *testing.T) {
 		if rng.IntN(10) == 0 {
 			db = 110 // slow: the other branch ends at 60
 		}
-		text := fmt.Sprintf("a shop GET server 0..%d\n  b shop db client 5..%d\n  c shop cache client 5..60\n", max(60, 5+db)+5, 5+db)
+		text := fmt.Sprintf("a shop GET server 0..%d\n  b shop db client 5..%d\n  c shop cache client 5..60\n",
+			max(60, 5+db)+5, 5+db)
 		tr, err := tracetext.Parse(text, table)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +63,12 @@ func TestReferenceLevels(t *testing.T) {
 		{Edge: 7, Mean: 4, Excess: -1},
 		{Edge: 8, Mean: 4, Excess: 5},
 	}}
-	want := []observation.EdgeNanos{{Edge: w.edgeGet, Nanos: 5e6}, {Edge: w.edgeDB, Nanos: 15e6}, {Edge: w.edgeC}, {Edge: 8}}
+	want := []observation.EdgeNanos{
+		{Edge: w.edgeGet, Nanos: 5e6},
+		{Edge: w.edgeDB, Nanos: 15e6},
+		{Edge: w.edgeC},
+		{Edge: 8},
+	}
 	if got := ReferenceLevels(p, w.requests); !slices.Equal(got, want) {
 		t.Errorf("ReferenceLevels() = %v, want %v", got, want)
 	}

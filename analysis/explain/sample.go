@@ -218,7 +218,8 @@ func DecodeSample(b []byte) (*Sample, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sampleVersion)
 	s := &Sample{seen: d.Uvarint(), spans: int(d.Below(math.MaxInt32)), simulate: d.Word()}
-	s.requests = codec.Read(d, func(b []byte) (stats.Sample[*Sampled], []byte, error) { return stats.DecodeSample(b, decodeSampled) })
+	s.requests = codec.Read(d,
+		func(b []byte) (stats.Sample[*Sampled], []byte, error) { return stats.DecodeSample(b, decodeSampled) })
 	if d.Bad() {
 		return nil, nil, fmt.Errorf("%w: sampled requests", codec.ErrCorrupt)
 	}

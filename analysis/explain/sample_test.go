@@ -49,7 +49,8 @@ func stream(t testing.TB, table *trace.Table, n int, rate float64) []served {
 		if host == "b" {
 			db += 60
 		}
-		text := fmt.Sprintf("a shop GET server 0..%d\n  b shop db client 5..%d\n  c shop cache client 5..40\n", int(db)+10, int(db)+5)
+		text := fmt.Sprintf("a shop GET server 0..%d\n  b shop db client 5..%d\n  c shop cache client 5..40\n",
+			int(db)+10, int(db)+5)
 		tr, err := tracetext.Parse(text, table)
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +59,8 @@ func stream(t testing.TB, table *trace.Table, n int, rate float64) []served {
 		for k := range tr.Spans {
 			s := &tr.Spans[k]
 			s.Start, s.End = start+s.Start*1e6, start+s.End*1e6
-			tr.Attrs = append(tr.Attrs, trace.Attr{Key: table.Symbol("host.name"), Text: table.Symbol(host), Span: int32(k)})
+			tr.Attrs = append(tr.Attrs,
+				trace.Attr{Key: table.Symbol("host.name"), Text: table.Symbol(host), Span: int32(k)})
 		}
 		ends = append(ends, tr.Spans[0].End)
 		p := x.Extract(tr)
@@ -168,7 +170,13 @@ func edgeShares(s *Sample) []group.EdgeShare {
 	var edges []group.EdgeShare
 	for e, sum := range sums {
 		mean := float64(sum) / float64(len(requests))
-		edges = append(edges, group.EdgeShare{Edge: e, Context: contexts[e], Mean: mean, Score: mean, Excess: math.NaN()})
+		edges = append(edges, group.EdgeShare{
+			Edge:    e,
+			Context: contexts[e],
+			Mean:    mean,
+			Score:   mean,
+			Excess:  math.NaN(),
+		})
 	}
 	slices.SortFunc(edges, func(a, b group.EdgeShare) int { return int(b.Mean - a.Mean) })
 	return edges
@@ -180,7 +188,8 @@ func TestSampleOrder(t *testing.T) {
 	all := stream(t, table, 600, 10)
 	a, la := observeLive(t, all, 0, rand.New(rand.NewPCG(1, 1)))
 	b, lb := observeLive(t, all, 0, rand.New(rand.NewPCG(2, 2)))
-	if !bytes.Equal(a.AppendBinary(nil), b.AppendBinary(nil)) || !bytes.Equal(la.AppendBinary(nil), lb.AppendBinary(nil)) {
+	if !bytes.Equal(a.AppendBinary(nil), b.AppendBinary(nil)) ||
+		!bytes.Equal(la.AppendBinary(nil), lb.AppendBinary(nil)) {
 		t.Error("the sample or the load depends on the order of the requests")
 	}
 }
@@ -206,7 +215,11 @@ func TestThinnedLoad(t *testing.T) {
 	l := &RecentLoad{}
 	const n = 40 * epochRequests
 	for i := range n { // 10 are in service at any time
-		o := &observation.Observation{Trace: trace.ID{1, byte(i >> 16), byte(i >> 8), byte(i)}, Start: trace.Nanos(i * 10), Duration: 100}
+		o := &observation.Observation{
+			Trace:    trace.ID{1, byte(i >> 16), byte(i >> 8), byte(i)},
+			Start:    trace.Nanos(i * 10),
+			Duration: 100,
+		}
 		l.Observe(o)
 		if len(l.open) > epochRequests {
 			t.Fatalf("%d requests kept, want at most %d", len(l.open), epochRequests)

@@ -20,7 +20,9 @@ const (
 
 // LearnSplits learns splits from requests in two passes: first it finds the groups with a CoV above cov, then it
 // samples those with the most requests, in all bins. It returns the first error of requests.
-func LearnSplits(requests iter.Seq2[*observation.Observation, error], grouper *group.Grouper, cov float64) (*Splits, error) {
+func LearnSplits(
+	requests iter.Seq2[*observation.Observation, error], grouper *group.Grouper, cov float64,
+) (*Splits, error) {
 	durations := make(map[analysis.Hash]*stats.Moments)
 	each := func(observe func(id analysis.Hash, o *observation.Observation)) error {
 		for o, err := range requests {

@@ -113,7 +113,8 @@ func TestSplitDeterminism(t *testing.T) {
 		b.Learn(group, shuffled, w.table)
 		for _, o := range w.requests {
 			if a.Bin(o, group) != b.Bin(o, group) {
-				t.Fatalf("%s: a request is in bin %x or %x, depending on the order", name, a.Bin(o, group), b.Bin(o, group))
+				t.Fatalf("%s: a request is in bin %x or %x, depending on the order",
+					name, a.Bin(o, group), b.Bin(o, group))
 			}
 		}
 	}

@@ -210,7 +210,8 @@ func (x *alias) add(v *votes) {
 	for x.answered+x.unanswered > oldVotes {
 		x.agree, x.answered, x.unanswered = x.agree/2, x.answered/2, x.unanswered/2
 	}
-	x.settled = x.answered >= minAnswered && 100*x.agree >= agreePercent*x.answered && (x.settled || x.unanswered <= x.answered)
+	x.settled = x.answered >= minAnswered && 100*x.agree >= agreePercent*x.answered &&
+		(x.settled || x.unanswered <= x.answered)
 }
 
 // settled returns the callee of calls with the given key, or 0 if they have no alias.
@@ -288,7 +289,14 @@ func readAliases(d *codec.Reader) (a Aliases) {
 		key := d.Word()
 		d.Ascending(i, i > 0 && key > before)
 		before = key
-		x := alias{to: d.Word(), agree: d.Uvarint(), answered: d.Uvarint(), unanswered: d.Uvarint(), settled: d.Bool(), seen: d.Time()}
+		x := alias{
+			to:         d.Word(),
+			agree:      d.Uvarint(),
+			answered:   d.Uvarint(),
+			unanswered: d.Uvarint(),
+			settled:    d.Bool(),
+			seen:       d.Time(),
+		}
 		if d.Bad() || x.agree > x.answered || x.answered+x.unanswered > oldVotes || x.unanswered > oldVotes {
 			d.Fail()
 			return Aliases{}

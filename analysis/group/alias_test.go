@@ -39,7 +39,14 @@ func (m *mesh) span(t *trace.Trace, op int, parent trace.SpanID, start, end trac
 	add := func(name string, kind trace.Kind, parent trace.SpanID, start, end trace.Nanos, peer trace.Op) trace.SpanID {
 		id := trace.SpanID(len(t.Spans) + 1)
 		t.Spans = append(t.Spans, trace.Span{
-			ID: id, Parent: parent, Start: start, End: end, Service: service, Kind: kind, Op: m.table.Op(service, m.table.Symbol(name), kind), Peer: peer,
+			ID:      id,
+			Parent:  parent,
+			Start:   start,
+			End:     end,
+			Service: service,
+			Kind:    kind,
+			Op:      m.table.Op(service, m.table.Symbol(name), kind),
+			Peer:    peer,
 		})
 		return id
 	}
@@ -82,7 +89,8 @@ func drawMesh(t *rapid.T) *mesh {
 func (m *mesh) callContexts(o *observation.Observation, service string) map[trace.Context]int32 {
 	calls := make(map[trace.Context]int32)
 	for _, c := range o.Contexts {
-		if m.table.OpName(c.Op) == "GET" && (m.table.ServiceName(c.Target) == service || m.table.ServiceName(c.Target) == service+".example") {
+		if m.table.OpName(c.Op) == "GET" &&
+			(m.table.ServiceName(c.Target) == service || m.table.ServiceName(c.Target) == service+".example") {
 			calls[c.Context] += c.Count
 		}
 	}
@@ -135,7 +143,8 @@ func consistent(t *rapid.T, o *observation.Observation) {
 	sum := int64(0)
 	for i, e := range o.Edges {
 		sum += e.Nanos
-		if o.Context(e.Context) == nil || e.Edge != trace.EdgeOf(e.Context, e.Before, e.After) || i > 0 && e.Edge <= o.Edges[i-1].Edge {
+		if o.Context(e.Context) == nil || e.Edge != trace.EdgeOf(e.Context, e.Before, e.After) ||
+			i > 0 && e.Edge <= o.Edges[i-1].Edge {
 			t.Errorf("edge %+v", e)
 		}
 	}
@@ -162,11 +171,16 @@ func cmp1(a, b trace.Context) int {
 
 // An unanswered leaf call gives the same observation as an answered one.
 func TestRetargetEqualsAnswer(t *testing.T) {
-	m := &mesh{table: &trace.Table{}, calls: [][2]int{{2, 4}, {0, 0}, {0, 0}, {0, 0}, {0, 0}}, peer: func(int) string { return "{ip}" }}
+	m := &mesh{
+		table: &trace.Table{},
+		calls: [][2]int{{2, 4}, {0, 0}, {0, 0}, {0, 0}, {0, 0}},
+		peer:  func(int) string { return "{ip}" },
+	}
 	answered := requests.Observe(m.trace(1, -1))[0]
 	lost := requests.Observe(m.trace(1, 1))[0]
 	target := m.table.Op(m.table.Symbol("s1"), m.table.Symbol("GET /op2"), trace.Server)
-	i := slices.IndexFunc(lost.Contexts, func(c observation.ContextCount) bool { return c.Unanswered > 0 && m.table.OpName(c.Op) == "GET" })
+	i := slices.IndexFunc(lost.Contexts,
+		func(c observation.ContextCount) bool { return c.Unanswered > 0 && m.table.OpName(c.Op) == "GET" })
 	if !lost.Retarget(i, target) {
 		t.Fatal("not retargeted")
 	}
@@ -174,7 +188,8 @@ func TestRetargetEqualsAnswer(t *testing.T) {
 		t.Error(diff)
 	}
 	call := slices.IndexFunc(answered.Contexts, func(c observation.ContextCount) bool { return c.Target == target })
-	if c := lost.Context(answered.Contexts[call].Context); c == nil || c.Unanswered != 1 || c.Total != answered.Contexts[call].Total {
+	if c := lost.Context(answered.Contexts[call].Context); c == nil || c.Unanswered != 1 ||
+		c.Total != answered.Contexts[call].Total {
 		t.Errorf("the call is not in the context of answered ones: %+v", c)
 	}
 	if lost.Skeleton != lost.Path.Skeleton() {
@@ -206,7 +221,8 @@ func TestAliasesAreSaved(t *testing.T) {
 		if !bytes.Equal(want, state(shuffled)) {
 			t.Error("the state depends on the order of requests")
 		}
-		g, rest, err := group.DecodeGrouper(want, types, m.table, group.Options{}, func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
+		g, rest, err := group.DecodeGrouper(want, types, m.table, group.Options{},
+			func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
 		if err != nil || len(rest) > 0 {
 			t.Fatalf("%d bytes are left, error %v", len(rest), err)
 		}
@@ -227,7 +243,14 @@ func TestThirdPartiesHaveNoAlias(t *testing.T) {
 	peer := table.Op(table.Symbol("{ip}"), 0, trace.External)
 	cart := table.Op(table.Symbol("cart"), table.Symbol("GET /cart"), trace.Server)
 	call := func(target trace.Op, calls int32) *observation.Observation {
-		c := observation.ContextCount{Context: 9, Parent: 8, Op: get, Target: target, Peer: peer, Count: calls}
+		c := observation.ContextCount{
+			Context: 9,
+			Parent:  8,
+			Op:      get,
+			Target:  target,
+			Peer:    peer,
+			Count:   calls,
+		}
 		if target == peer {
 			c.Unanswered = calls
 		}
@@ -245,7 +268,14 @@ func TestThirdPartiesHaveNoAlias(t *testing.T) {
 	a.Close(2)
 	o = call(peer, 1)
 	a.Apply(o, table)
-	want := observation.ContextCount{Parent: 8, Op: get, Target: cart, Peer: peer, Count: 1, Unanswered: 1}
+	want := observation.ContextCount{
+		Parent:     8,
+		Op:         get,
+		Target:     cart,
+		Peer:       peer,
+		Count:      1,
+		Unanswered: 1,
+	}
 	if diff := cmp.Diff(want, o.Contexts[0], cmpopts.IgnoreFields(observation.ContextCount{}, "Context")); diff != "" {
 		t.Error(diff)
 	}
@@ -268,7 +298,8 @@ func TestExternalTargetsAge(t *testing.T) {
 		m.peer = func(int) string { return host }
 		o := requests.Observe(m.trace(1, 1))[0]
 		g.Observe(o)
-		return slices.ContainsFunc(o.Contexts, func(c observation.ContextCount) bool { return m.table.OpName(c.Op) == "GET" && c.Target != 0 })
+		return slices.ContainsFunc(o.Contexts,
+			func(c observation.ContextCount) bool { return m.table.OpName(c.Op) == "GET" && c.Target != 0 })
 	}
 	count := func(name string) (kept int) {
 		for n := range 200 {
@@ -298,7 +329,8 @@ func TestExternalTargetsAge(t *testing.T) {
 		}
 		state := g.AppendBinary(nil, nothing)
 		var err error
-		g, _, err = group.DecodeGrouper(state, types, m.table, group.Options{}, func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
+		g, _, err = group.DecodeGrouper(state, types, m.table, group.Options{},
+			func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
 		if err != nil || !bytes.Equal(state, g.AppendBinary(nil, nothing)) {
 			t.Fatalf("the restored state differs, error %v", err)
 		}
@@ -333,7 +365,8 @@ func TestExternalTargetsAreBounded(t *testing.T) {
 		m.peer = func(int) string { return fmt.Sprintf("host%d", n) }
 		o := requests.Observe(m.trace(n, 1))[0]
 		g.Observe(o)
-		if slices.ContainsFunc(o.Contexts, func(c observation.ContextCount) bool { return m.table.OpName(c.Op) == "GET" && c.Target != 0 }) {
+		if slices.ContainsFunc(o.Contexts,
+			func(c observation.ContextCount) bool { return m.table.OpName(c.Op) == "GET" && c.Target != 0 }) {
 			again++
 		}
 	}
@@ -341,7 +374,8 @@ func TestExternalTargetsAreBounded(t *testing.T) {
 		t.Errorf("%d targets, want 64", again)
 	}
 	state := g.AppendBinary(nil, nothing)
-	restored, _, err := group.DecodeGrouper(state, types, m.table, group.Options{}, func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
+	restored, _, err := group.DecodeGrouper(state, types, m.table, group.Options{},
+		func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
 	if err != nil || restored.Bare != g.Bare || !bytes.Equal(state, restored.AppendBinary(nil, nothing)) {
 		t.Errorf("the restored state differs, error %v", err)
 	}

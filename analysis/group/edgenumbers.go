@@ -19,7 +19,8 @@ type edgeNumbers struct {
 
 // find returns the position of the number of edge e in n.ascending, and whether e has a number.
 func (n *edgeNumbers) find(e trace.Edge) (int, bool) {
-	return slices.BinarySearchFunc(n.ascending, e, func(i int32, e trace.Edge) int { return cmp.Compare(n.edges[i], e) })
+	return slices.BinarySearchFunc(n.ascending, e,
+		func(i int32, e trace.Edge) int { return cmp.Compare(n.edges[i], e) })
 }
 
 // of returns the number of e. It returns -1 if e has no number, or would not have one if the same requests had come in

@@ -26,7 +26,11 @@ func writeTally(e *codec.Writer, t *Tally) {
 func readTally(d *codec.Reader) (t Tally) {
 	t.Total = codec.Decode(d, stats.DecodeMoments)
 	for i := range d.Count(12) {
-		x := EdgeTally{Edge: trace.Edge(d.Word()), Requests: d.Uvarint(), CoMoments: codec.Decode(d, stats.DecodeCoMoments)}
+		x := EdgeTally{
+			Edge:      trace.Edge(d.Word()),
+			Requests:  d.Uvarint(),
+			CoMoments: codec.Decode(d, stats.DecodeCoMoments),
+		}
 		d.Ascending(i, i > 0 && x.Edge > t.Edges[max(0, i-1)].Edge)
 		if d.Bad() {
 			break
@@ -66,7 +70,8 @@ func readWindow(d *codec.Reader, edges int) (w Window) {
 	w.Latency = codec.Decode(d, stats.DecodeSketch)
 	w.Sample = codec.Decode(d,
 		func(b []byte) (stats.Sample[stats.Row], []byte, error) { return stats.DecodeSample(b, stats.DecodeRow) })
-	w.Transfers = codec.Decode(d, func(b []byte) (stats.Sample[Transfer], []byte, error) { return stats.DecodeSample(b, decodeTransfer) })
+	w.Transfers = codec.Decode(d,
+		func(b []byte) (stats.Sample[Transfer], []byte, error) { return stats.DecodeSample(b, decodeTransfer) })
 	w.Failed, w.First, w.Last = d.Uvarint(), d.Time(), d.Time()
 	for _, row := range w.Sample.All() {
 		for n := range row.Edges() {
@@ -118,7 +123,8 @@ func AppendSizeModel(b []byte, m *SizeModel) []byte {
 	}
 	w.Floats(m.Base, m.PerByte, m.PerSegment, m.Noise, m.Relative, m.SizeModel.Timeout)
 	w.Uvarints(uint64(m.Segment), m.Requests)
-	w.Floats(m.Delayed, m.TimedOut, m.BadLow, m.BadHigh, m.MeanExpected, m.Typical, m.CoV, m.CoVLow, m.CoVHigh, m.CoVTotal)
+	w.Floats(m.Delayed, m.TimedOut, m.BadLow, m.BadHigh, m.MeanExpected, m.Typical, m.CoV, m.CoVLow, m.CoVHigh,
+		m.CoVTotal)
 	return w.B
 }
 
@@ -190,7 +196,11 @@ func writeMixCounts(w *codec.Writer, c *MixCounts) {
 }
 
 func readMixCounts(d *codec.Reader) MixCounts {
-	c := MixCounts{Epochs: int(d.Below(math.MaxInt32)), Failed: d.Below(stats.MaxCount), Groups: make(map[analysis.Hash]uint64)}
+	c := MixCounts{
+		Epochs: int(d.Below(math.MaxInt32)),
+		Failed: d.Below(stats.MaxCount),
+		Groups: make(map[analysis.Hash]uint64),
+	}
 	var before analysis.Hash
 	for i := range d.Count(17) {
 		id := d.Hash()
@@ -259,7 +269,8 @@ func readGroup(d *codec.Reader) *Group {
 		n.edges, n.ascending = append(n.edges, x), append(n.ascending, int32(i))
 	}
 	for range d.Count(10) {
-		group.values = append(group.values, VariableBin{Variable: d.Text(), Value: d.Text(), Where: trace.Context(d.Word())})
+		group.values = append(group.values,
+			VariableBin{Variable: d.Text(), Value: d.Text(), Where: trace.Context(d.Word())})
 	}
 	window := func() Window { return readWindow(d, len(n.edges)) }
 	group.Open, group.Current, group.Reference, group.nextReference = window(), window(), window(), window()
@@ -288,7 +299,8 @@ func readGroup(d *codec.Reader) *Group {
 // AppendBinary's more appended, and returns the bytes after them. Errors wrap [codec.ErrCorrupt]. DecodeGrouper does
 // not retain b.
 func DecodeGrouper(
-	b []byte, types *RequestTypes, table *trace.Table, options Options, more func(b []byte, group *Group) ([]byte, error),
+	b []byte, types *RequestTypes, table *trace.Table, options Options,
+	more func(b []byte, group *Group) ([]byte, error),
 ) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := codec.NewReader(b)

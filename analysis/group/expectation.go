@@ -15,12 +15,13 @@ import (
 type Expectation struct {
 	Learned   bool
 	Reference stats.Reference
-	Size      *SizeModel      // of the requests of Reference, which then describes durations adjusted for size; nil if not judged by size
-	Counts    stats.Counts    // of the open epoch
-	Blocks    []stats.Moments // logarithms of the durations of the next reference, by epoch
-	Healthy   int             // epochs in the next reference
-	Mix       *Mix            // of a request type; nil until it is learned
-	Number    int             // of a group: its number in the Mix of its type
+	// of the requests of Reference, which then describes durations adjusted for size; nil if not judged by size
+	Size    *SizeModel
+	Counts  stats.Counts    // of the open epoch
+	Blocks  []stats.Moments // logarithms of the durations of the next reference, by epoch
+	Healthy int             // epochs in the next reference
+	Mix     *Mix            // of a request type; nil until it is learned
+	Number  int             // of a group: its number in the Mix of its type
 }
 
 // Mix is the expected mix of the groups of a request type, with the counts of the open epoch. A number stands for one
@@ -184,7 +185,9 @@ func (group *Group) Unlearn(since trace.Nanos) {
 // UpdateReference restarts the current window of a healthy group. Once the requests of that window are proven, they
 // become part of the reference and of the next one. The next reference becomes the expectation after renew epochs with
 // at least minSamples requests, and UpdateReference returns true.
-func (group *Group) UpdateReference(now trace.Nanos, renew int, minSamples uint64, tests stats.TestOptions) (renewed bool) {
+func (group *Group) UpdateReference(
+	now trace.Nanos, renew int, minSamples uint64, tests stats.TestOptions,
+) (renewed bool) {
 	e := &group.Expectation
 	if group.Current.Total.N == 0 {
 		return false

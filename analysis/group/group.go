@@ -38,9 +38,10 @@ type Group struct {
 	Seen      trace.Nanos    // end of the last epoch with a request
 	revision  uint64
 
-	Expectation    Expectation
-	OpenProblem    bool // set by package detect: the group has an open problem, so that Current is judged
-	AnyOpenProblem bool // set by package detect: a request type or one of its groups has an open problem, so that all its groups are kept
+	Expectation Expectation
+	OpenProblem bool // set by package detect: the group has an open problem, so that Current is judged
+	// set by package detect: a request type or one of its groups has an open problem, so that all its groups are kept
+	AnyOpenProblem bool
 }
 
 // Parent returns the request type of a group. A request type is its own parent.
@@ -197,7 +198,10 @@ func (group *Group) EnlargeSample(large bool) {
 
 // reset empties all windows.
 func (group *Group) reset() {
-	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference, &group.nextReference, &group.unproven[0], &group.unproven[1]} {
+	for _, w := range []*Window{
+		&group.Open, &group.Current, &group.Reference, &group.nextReference, &group.unproven[0],
+		&group.unproven[1],
+	} {
 		w.Reset(group.options.Sample)
 	}
 }

@@ -31,7 +31,10 @@ func sums(w *group.Window) any {
 	for _, row := range w.Sample.All() {
 		rows = append(rows, row)
 	}
-	return []any{w.Total, slices.Clone(w.Tally.Edges), w.Latency.AppendBinary(nil), w.Failed, w.First, w.Last, len(rows)}
+	return []any{
+		w.Total, slices.Clone(w.Tally.Edges), w.Latency.AppendBinary(nil), w.Failed, w.First, w.Last,
+		len(rows),
+	}
 }
 
 // Enabling tracepoints changes neither the group of a request nor the statistics.
@@ -47,7 +50,8 @@ func TestSwitchingChangesNoGroup(t *testing.T) {
 			var got []any
 			for _, o := range requests.Observe(variant) {
 				requestType, grp := g.Observe(o)
-				got = append(got, requestType.ID, grp.ID, requestType.Edges(), grp.Edges(), sums(&requestType.Open), sums(&grp.Open))
+				got = append(got, requestType.ID, grp.ID, requestType.Edges(), grp.Edges(), sums(&requestType.Open),
+					sums(&grp.Open))
 			}
 			if want == nil {
 				want = got
@@ -101,7 +105,8 @@ func TestGroupsOrder(t *testing.T) {
 			return s
 		}
 		want := summaries(all)
-		if diff := cmp.Diff(want, summaries(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs()); diff != "" {
+		diff := cmp.Diff(want, summaries(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs())
+		if diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -129,7 +134,8 @@ func TestSharesAddUp(t *testing.T) {
 				}
 			}
 			if math.Abs(mean-1) > 1e-12 || math.Abs(variance-1) > 1e-9 {
-				t.Errorf("%d edges: shares add up to %v of the mean and %v of the variance", len(s.Edges), mean, variance)
+				t.Errorf("%d edges: shares add up to %v of the mean and %v of the variance",
+					len(s.Edges), mean, variance)
 			}
 			if !(s.CoVLow <= s.CoV && s.CoV <= s.CoVHigh) {
 				t.Errorf("CoV %v not in [%v, %v]", s.CoV, s.CoVLow, s.CoVHigh)
@@ -137,7 +143,8 @@ func TestSharesAddUp(t *testing.T) {
 			if n := sumBins(s.Latency); n != s.Count {
 				t.Errorf("the histogram holds %d durations, want %d", n, s.Count)
 			}
-			if between := s.Between; math.IsNaN(between) == (s.Level == group.LevelRequestType) || between < 0 || between > 1 {
+			if between := s.Between; math.IsNaN(between) == (s.Level == group.LevelRequestType) || between < 0 ||
+				between > 1 {
 				t.Errorf("between %v at level %v", between, s.Level)
 			}
 		}
@@ -276,7 +283,8 @@ func TestManyEdgesOrder(t *testing.T) {
 			for range 1 + r.IntN(4) {
 				ctx := root.Child(trace.Op(r.IntN(30)))
 				ns := 1 + r.Int64N(1e6)
-				o.Edges = append(o.Edges, observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, After: op, Nanos: ns})
+				o.Edges = append(o.Edges,
+					observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, After: op, Nanos: ns})
 			}
 			requests.Sort(o)
 			o.Edges = slices.CompactFunc(o.Edges, func(a, b observation.EdgeTime) bool { return a.Edge == b.Edge })
@@ -300,7 +308,8 @@ func TestManyEdgesOrder(t *testing.T) {
 			}
 			return s
 		}
-		if diff := cmp.Diff(summaries(all), summaries(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs()); diff != "" {
+		diff := cmp.Diff(summaries(all), summaries(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs())
+		if diff != "" {
 			t.Error(diff)
 		}
 	})

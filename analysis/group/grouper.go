@@ -43,10 +43,11 @@ type Grouper struct {
 	Refused uint64  // requests of groups beyond the bound
 	Evicted uint64  // groups evicted
 
-	options    Options
-	targets    externalTargets
-	groups     map[analysis.Hash]*Group
-	ordered    []*Group    // request types, each followed by its groups, except the groups in created; nil: to be rebuilt
+	options Options
+	targets externalTargets
+	groups  map[analysis.Hash]*Group
+	// request types, each followed by its groups, except the groups in created; nil: to be rebuilt
+	ordered    []*Group
 	created    []*Group    // since ordered was last used
 	added      uint64      // number of groups ever added, for their revisions
 	deletions  uint64      // number of times that groups were deleted
@@ -65,7 +66,13 @@ func NewGrouper(types *RequestTypes, table *trace.Table, options Options) *Group
 	options.LargeSample = max(options.Sample, cmp.Or(options.LargeSample, DefaultLargeSample))
 	options.Groups = cmp.Or(options.Groups, DefaultGroups)
 	options.Targets = cmp.Or(options.Targets, DefaultTargets)
-	g := &Grouper{Types: types, Table: table, Keys: Keys{Types: types, Table: table}, options: options, groups: make(map[analysis.Hash]*Group)}
+	g := &Grouper{
+		Types:   types,
+		Table:   table,
+		Keys:    Keys{Types: types, Table: table},
+		options: options,
+		groups:  make(map[analysis.Hash]*Group),
+	}
 	g.dictionary.table = table
 	return g
 }
@@ -90,8 +97,13 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 	key, whole := g.Keys.Of(id, o)
 	if group = g.groups[key]; group == nil {
 		group = g.create(Group{
-			ID: key, RequestType: id, Skeleton: g.Keys.skeleton(id, o), Whole: whole, Level: LevelGroup, Entry: o.Entry,
-			values: g.Keys.values(id, o),
+			ID:          key,
+			RequestType: id,
+			Skeleton:    g.Keys.skeleton(id, o),
+			Whole:       whole,
+			Level:       LevelGroup,
+			Entry:       o.Entry,
+			values:      g.Keys.values(id, o),
 		}, requestType)
 	}
 	g.backlog.add(o, g.closed)
@@ -204,7 +216,8 @@ func (g *Grouper) evict() {
 func (g *Grouper) Forget(before trace.Nanos) {
 	n := len(g.groups)
 	for _, group := range g.all() {
-		if group.Seen > 0 && group.Seen < before && !group.parent.AnyOpenProblem { // a request type is seen whenever one of its groups is
+		// a request type is seen whenever one of its groups is
+		if group.Seen > 0 && group.Seen < before && !group.parent.AnyOpenProblem {
 			delete(g.groups, group.ID)
 		}
 	}

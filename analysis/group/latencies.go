@@ -102,7 +102,8 @@ func readLatencies(d *codec.Reader) (l Latencies) {
 		l.counts = append(l.counts, d.Uvarint())
 	}
 	n := len(l.counts)
-	if d.Bad() || first+uint64(n) > latencyBins || n == 0 && first != 0 || n > 0 && (l.counts[0] == 0 || l.counts[n-1] == 0) {
+	if d.Bad() || first+uint64(n) > latencyBins || n == 0 && first != 0 ||
+		n > 0 && (l.counts[0] == 0 || l.counts[n-1] == 0) {
 		d.Fail()
 		return Latencies{}
 	}

@@ -24,7 +24,10 @@ func pastOf(t *rapid.T) (p group.Past) {
 	for range rapid.IntRange(0, 5).Draw(t, "requests") {
 		one := group.Past{Failed: uint64(rapid.IntRange(0, 1).Draw(t, "failed"))}
 		for i := range rapid.IntRange(0, 50).Draw(t, "edges") {
-			one.Edges = append(one.Edges, group.PastEdge{Edge: trace.Edge(1 + i*rapid.IntRange(1, 3).Draw(t, "step")), Nanos: rapid.Uint64Range(0, 1<<50).Draw(t, "nanos")})
+			one.Edges = append(one.Edges, group.PastEdge{
+				Edge:  trace.Edge(1 + i*rapid.IntRange(1, 3).Draw(t, "step")),
+				Nanos: rapid.Uint64Range(0, 1<<50).Draw(t, "nanos"),
+			})
 			if n := len(one.Edges); n > 1 && one.Edges[n-1].Edge <= one.Edges[n-2].Edge {
 				one.Edges = one.Edges[:n-1]
 			}
@@ -121,7 +124,8 @@ func TestWindowsOverTime(t *testing.T) {
 		if i > 0 && w.From != windows[i-1].To || w.Failed*4 != w.Total.N {
 			t.Errorf("window %+v after %+v", w, windows[max(0, i-1)])
 		}
-		if len(w.Edges) != 1 || w.Edges[0].Edge != grp.Edges()[0] || math.Abs(w.Mean(w.Edges[0])-w.Total.Mean()) > 1e-6 {
+		if len(w.Edges) != 1 || w.Edges[0].Edge != grp.Edges()[0] ||
+			math.Abs(w.Mean(w.Edges[0])-w.Total.Mean()) > 1e-6 {
 			t.Errorf("edges %+v of %v", w.Edges, w.Total.Mean())
 		}
 	}
@@ -162,7 +166,8 @@ func TestLatencies(t *testing.T) {
 func restartedGroups(t rapid.TB, g *group.Grouper, options group.Options) *group.Grouper {
 	t.Helper()
 	b := g.AppendBinary(nil, func(b []byte, _ *group.Group) []byte { return b })
-	again, rest, err := group.DecodeGrouper(b, g.Types, g.Table, options, func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
+	again, rest, err := group.DecodeGrouper(b, g.Types, g.Table, options,
+		func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
 	if err != nil || len(rest) > 0 {
 		t.Fatalf("decoding leaves %d bytes, error %v", len(rest), err)
 	}
@@ -208,7 +213,8 @@ func TestSampledTimeStamps(t *testing.T) {
 				left -= n
 			}
 			if grp.Current.Sample.Len() != all || left < 0 {
-				t.Fatalf("%d requests sampled, want %d; %d before the first window", grp.Current.Sample.Len(), all, left)
+				t.Fatalf("%d requests sampled, want %d; %d before the first window",
+					grp.Current.Sample.Len(), all, left)
 			}
 		}
 	})
@@ -251,13 +257,15 @@ func TestRequestsSince(t *testing.T) {
 	}
 	requestType := firstType(g)
 	for _, ago := range []time.Duration{10 * time.Second, 90 * time.Second, 6 * time.Minute} {
-		if s := requestType.RequestsSince(at.Add(-ago), at); s.Until.Sub(s.From) != ago || float64(s.Total.N) != ago.Seconds() || s.Failed != s.Total.N/10 {
+		if s := requestType.RequestsSince(at.Add(-ago), at); s.Until.Sub(s.From) != ago ||
+			float64(s.Total.N) != ago.Seconds() || s.Failed != s.Total.N/10 {
 			t.Errorf("%v ago: %d requests in %v, want one a second", ago, s.Total.N, s.Until.Sub(s.From))
 		}
 	}
 	for _, ago := range []time.Duration{10 * time.Minute, time.Hour, 10 * time.Hour} {
 		s := requestType.RequestsSince(at.Add(-ago), at)
-		if span := s.Until.Sub(s.From); span > ago || span < min(ago, 2*time.Hour)/3 || math.Abs(float64(s.Total.N)-span.Seconds()) > 0.01*span.Seconds() {
+		if span := s.Until.Sub(s.From); span > ago || span < min(ago, 2*time.Hour)/3 ||
+			math.Abs(float64(s.Total.N)-span.Seconds()) > 0.01*span.Seconds() {
 			t.Errorf("%v ago: %d requests in %v, want one a second", ago, s.Total.N, span)
 		}
 	}
@@ -267,7 +275,8 @@ func TestRequestsSince(t *testing.T) {
 	}
 	state := since.AppendBinary(nil)
 	decoded, err := group.DecodeSince(state)
-	if err != nil || !bytes.Equal(decoded.AppendBinary(nil), state) || decoded.Total != since.Total || decoded.Until != since.Until {
+	if err != nil || !bytes.Equal(decoded.AppendBinary(nil), state) || decoded.Total != since.Total ||
+		decoded.Until != since.Until {
 		t.Errorf("decoded %+v with error %v, want %+v", decoded, err, since)
 	}
 	for n := range state {
@@ -308,13 +317,15 @@ func TestReferenceIsProven(t *testing.T) {
 		for grp := range g.Each() {
 			learned[grp.ID] = grp.Expectation
 		}
-		restored, _, err := group.DecodeGrouper(state, g.Types, g.Table, group.Options{}, func(b []byte, grp *group.Group) ([]byte, error) {
-			if grp != nil {
-				grp.Expectation = learned[grp.ID]
-			}
-			return b, nil
-		})
-		if err != nil || !bytes.Equal(restored.AppendBinary(nil, func(b []byte, _ *group.Group) []byte { return b }), state) {
+		restored, _, err := group.DecodeGrouper(state, g.Types, g.Table, group.Options{},
+			func(b []byte, grp *group.Group) ([]byte, error) {
+				if grp != nil {
+					grp.Expectation = learned[grp.ID]
+				}
+				return b, nil
+			})
+		if err != nil ||
+			!bytes.Equal(restored.AppendBinary(nil, func(b []byte, _ *group.Group) []byte { return b }), state) {
 			t.Fatalf("decoding: error %v", err)
 		}
 		g = restored

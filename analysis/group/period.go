@@ -51,8 +51,14 @@ type Numbers struct {
 // Numbers returns the statistics of p, whose requests arrived in [from, to). p must not be empty.
 func (p *Past) Numbers(from, to trace.Nanos) Numbers {
 	return Numbers{
-		From: from, To: to, Count: p.Total.N, Failed: p.Failed, Mean: p.Total.Mean(), CoV: p.Total.CoV(),
-		P50: p.Latency.Quantile(0.5), P99: p.Latency.Quantile(0.99),
+		From:   from,
+		To:     to,
+		Count:  p.Total.N,
+		Failed: p.Failed,
+		Mean:   p.Total.Mean(),
+		CoV:    p.Total.CoV(),
+		P50:    p.Latency.Quantile(0.5),
+		P99:    p.Latency.Quantile(0.99),
 	}
 }
 

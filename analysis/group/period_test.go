@@ -122,10 +122,19 @@ func TestQuantiles(t *testing.T) {
 
 func FuzzDecodeDay(f *testing.F) {
 	day := trace.Nanos(20_000 * group.Day)
-	f.Add(group.AppendDay(nil, []group.Numbers{{From: day, To: day.Add(group.LongPeriod), Count: 3, Mean: 1, CoV: math.NaN(), P50: 1, P99: 2}}))
+	f.Add(group.AppendDay(nil, []group.Numbers{{
+		From:  day,
+		To:    day.Add(group.LongPeriod),
+		Count: 3,
+		Mean:  1,
+		CoV:   math.NaN(),
+		P50:   1,
+		P99:   2,
+	}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all, err := group.DecodeDay(b, day)
-		if (err != nil) != (all == nil && !slices.Equal(b, group.AppendDay(nil, nil))) || err != nil && !errors.Is(err, codec.ErrCorrupt) {
+		if (err != nil) != (all == nil && !slices.Equal(b, group.AppendDay(nil, nil))) ||
+			err != nil && !errors.Is(err, codec.ErrCorrupt) {
 			t.Errorf("%v with error %v", all, err)
 		}
 	})

@@ -22,8 +22,9 @@ type RequestTypes struct {
 	Rules     *RuleSet                 // take precedence over learned types; may be nil
 	Truncated uint64                   // requests with too many children, some of them ignored
 	entries   map[trace.Op]*entryTypes // fewer than 2·maxEntries
-	beyond    trace.Op                 // greater entry operations are not refined because there were too many; 0: no limit yet
-	frozen    bool
+	// greater entry operations are not refined because there were too many; 0: no limit yet
+	beyond trace.Op
+	frozen bool
 }
 
 // Limits on learning. If there are too many values, those with the smallest identities or hashes are kept.
@@ -163,7 +164,8 @@ func (e *entryTypes) freeze(entry trace.Op) {
 		i := e.nearest(s.ops)
 		if i < 0 && len(e.types) < maxTypesOfEntry {
 			i = len(e.types)
-			e.types = append(e.types, RequestType{ID: analysis.HashOf(uint64(entry), id.Hi^id.Lo), Entry: entry, Children: s.ops})
+			e.types = append(e.types,
+				RequestType{ID: analysis.HashOf(uint64(entry), id.Hi^id.Lo), Entry: entry, Children: s.ops})
 		}
 		if i < 0 {
 			e.known[id] = e.rest

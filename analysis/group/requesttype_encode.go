@@ -72,7 +72,13 @@ func readOps(d *codec.Reader) (ops []trace.Op) {
 func DecodeRequestTypes(b []byte, rules *RuleSet) (*RequestTypes, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(requestTypesVersion)
-	r := &RequestTypes{Rules: rules, entries: make(map[trace.Op]*entryTypes), frozen: d.Bool(), Truncated: d.Uvarint(), beyond: trace.Op(d.Word())}
+	r := &RequestTypes{
+		Rules:     rules,
+		entries:   make(map[trace.Op]*entryTypes),
+		frozen:    d.Bool(),
+		Truncated: d.Uvarint(),
+		beyond:    trace.Op(d.Word()),
+	}
 	var before trace.Op
 	for i := range d.Below(2 * maxEntries) {
 		op := trace.Op(d.Word())

@@ -41,8 +41,8 @@ func TestRequestTypes(t *testing.T) {
 				types.Freeze()
 				for _, entry := range names {
 					for _, s := range types.Siblings(names.op(entry)) {
-						fmt.Fprintf(&out, "%s: %d requests like {%s}, told apart by {%s}\n", entry, s.Count, names.text(s.Children),
-							names.text(types.Distinct(s.Entry, s.ID, 2)))
+						fmt.Fprintf(&out, "%s: %d requests like {%s}, told apart by {%s}\n",
+							entry, s.Count, names.text(s.Children), names.text(types.Distinct(s.Entry, s.ID, 2)))
 					}
 				}
 			}
@@ -146,7 +146,10 @@ func TestRequestTypesOrder(t *testing.T) {
 func TestRequestTypesBounds(t *testing.T) {
 	const sets = 10_000
 	request := func(i int) *observation.Observation {
-		return &observation.Observation{Entry: 1, Children: []trace.Op{trace.Op(10 + 3*i), trace.Op(11 + 3*i), trace.Op(12 + 3*i)}}
+		return &observation.Observation{
+			Entry:    1,
+			Children: []trace.Op{trace.Op(10 + 3*i), trace.Op(11 + 3*i), trace.Op(12 + 3*i)},
+		}
 	}
 	var up, down group.RequestTypes
 	for i := range sets {
@@ -169,7 +172,8 @@ func TestRequestTypesBounds(t *testing.T) {
 // An entry that was not learned is one type, as is every entry before Freeze.
 func TestRequestTypeOfUnknownEntry(t *testing.T) {
 	var types group.RequestTypes
-	a, b := &observation.Observation{Entry: 5, Children: []trace.Op{1}}, &observation.Observation{Entry: 5, Children: []trace.Op{2}}
+	a, b := &observation.Observation{Entry: 5, Children: []trace.Op{1}},
+		&observation.Observation{Entry: 5, Children: []trace.Op{2}}
 	if types.Of(a) != types.Of(b) {
 		t.Error("an entry has several types before Freeze")
 	}

@@ -15,9 +15,10 @@ import (
 
 // Rules configure the grouping of requests. They take precedence over learned types. The zero value has no effect.
 type Rules struct {
-	Types   []TypeRule    // the first rule that matches a request applies
-	GroupBy []string      // attributes that divide every request type into groups by their values, which should be few
-	Size    string        // attribute with the size of a request in bytes; requests are then judged relative to their size
+	Types   []TypeRule // the first rule that matches a request applies
+	GroupBy []string   // attributes that divide every request type into groups by their values, which should be few
+	// attribute with the size of a request in bytes; requests are then judged relative to their size
+	Size    string
 	Timeout time.Duration // of requests with a size; 0 if unknown
 }
 
@@ -45,7 +46,8 @@ func (r *Rules) Check() error {
 		case t.Entry == "" && t.Attribute == "":
 			wrong = append(wrong, fmt.Errorf("rule %d: name an entry or an attribute that its requests have", i+1))
 		case t.Attribute != "" && t.Name == "":
-			wrong = append(wrong, fmt.Errorf("rule %d: requests told apart by an attribute need the name of a request type", i+1))
+			wrong = append(wrong,
+				fmt.Errorf("rule %d: requests told apart by an attribute need the name of a request type", i+1))
 		case t.Value != "" && t.Attribute == "":
 			wrong = append(wrong, fmt.Errorf("rule %d: a value without an attribute", i+1))
 		case t.Timeout < 0 || t.Timeout > 0 && t.Size == "" && r.Size == "":
@@ -73,8 +75,12 @@ type RuleSet struct {
 // NewRuleSet returns the set of rules, which must pass [Rules.Check], for operations in table.
 func NewRuleSet(rules Rules, table *trace.Table) *RuleSet {
 	s := &RuleSet{
-		rules: rules.Types, groupBy: symbolsOf(rules.GroupBy), named: make(map[analysis.Hash]int), table: table,
-		entries: make(map[trace.Op][]int), size: sizeRule{trace.SymbolOf([]byte(rules.Size)), rules.Timeout},
+		rules:   rules.Types,
+		groupBy: symbolsOf(rules.GroupBy),
+		named:   make(map[analysis.Hash]int),
+		table:   table,
+		entries: make(map[trace.Op][]int),
+		size:    sizeRule{trace.SymbolOf([]byte(rules.Size)), rules.Timeout},
 	}
 	for i := range rules.Types {
 		t := &rules.Types[i]

@@ -51,7 +51,10 @@ func TestRules(t *testing.T) {
 		},
 		"named by an attribute": {
 			Rules{Types: []TypeRule{{Attribute: "tier", Value: "team", Name: "teams", Merge: true}}},
-			map[string]int{"request_type 120 ": 1, "group 80 ": 1, "group 40 ": 1, "request_type 120 teams": 1, "group 120 teams": 1},
+			map[string]int{
+				"request_type 120 ": 1, "group 80 ": 1, "group 40 ": 1,
+				"request_type 120 teams": 1, "group 120 teams": 1,
+			},
 		},
 		"the first that matches holds": {
 			Rules{Types: []TypeRule{{Entry: "shop GET", Name: "all", Merge: true}, {Attribute: "tier", Name: "tiers"}}},

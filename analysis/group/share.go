@@ -108,11 +108,17 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	info := table.EdgeInfo(e.Edge)
 	return EdgeShare{
-		Edge: e.Edge, Context: info.Context, Before: info.Before, After: info.After,
+		Edge:          e.Edge,
+		Context:       info.Context,
+		Before:        info.Before,
+		After:         info.After,
 		Mean:          e.CoMoments.Moments(total.N).Mean(),
 		ShareMean:     e.MeanShare(total),
 		ShareVariance: e.Share(total),
-		ShareLow:      math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(), Affected: math.NaN(),
+		ShareLow:      math.NaN(),
+		ShareHigh:     math.NaN(),
+		TailLift:      math.NaN(),
+		Affected:      math.NaN(),
 	}
 }
 

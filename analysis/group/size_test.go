@@ -64,7 +64,8 @@ func TestSizeSummary(t *testing.T) {
 // Size models do not depend on the order of requests.
 func TestSizesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		transfers := transfergen.Generate(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 400).Draw(t, "requests"), requests.Network())
+		transfers := transfergen.Generate(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 400).Draw(t, "requests"),
+			requests.Network())
 		var all []*observation.Observation
 		for i, x := range transfers {
 			all = append(all, requests.Sized(i, trace.Nanos(i), x))
@@ -84,7 +85,8 @@ func TestSizesOrder(t *testing.T) {
 			return s
 		}
 		want := summarize(all)
-		if diff := cmp.Diff(want, summarize(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs()); diff != "" {
+		diff := cmp.Diff(want, summarize(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs())
+		if diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -132,11 +134,17 @@ func TestWhichSize(t *testing.T) {
 		for i := range trace.Op(3) {
 			ctx := places[0].Child(100 + i)
 			places = append(places, ctx)
-			o.Contexts = append(o.Contexts, observation.ContextCount{Context: ctx, Parent: places[0], Op: 100 + i, Count: 1})
+			o.Contexts = append(o.Contexts,
+				observation.ContextCount{Context: ctx, Parent: places[0], Op: 100 + i, Count: 1})
 		}
 		o.Contexts[3].Tracepoint = 7
 		for _, x := range c.sizes {
-			o.Variables = append(o.Variables, observation.Variable{Context: places[x.place], Key: trace.SymbolOf([]byte(requests.BodySize)), Number: x.number, Numeric: true})
+			o.Variables = append(o.Variables, observation.Variable{
+				Context: places[x.place],
+				Key:     trace.SymbolOf([]byte(requests.BodySize)),
+				Number:  x.number,
+				Numeric: true,
+			})
 		}
 		requests.Sort(o)
 		g := sizeGrouper(group.Rules{Size: requests.BodySize})

@@ -52,20 +52,29 @@ func (g *Grouper) Summarize(group *Group) Summary {
 	w, size := group.Judged(), group.JudgedSize()
 	cov := w.CoV(size)
 	s := Summary{
-		ID: group.ID, Level: group.Level, RequestType: group.RequestType, Entry: group.Entry, Name: g.Types.Name(group.RequestType),
-		Distinct: g.Types.Distinct(group.Entry, group.RequestType, distinctOps),
-		Count:    w.Total.N, Failed: w.Failed,
-		Mean: time.Duration(w.Total.Mean()),
-		P50:  time.Duration(w.Latency.Quantile(0.5)), P99: time.Duration(w.Latency.Quantile(0.99)),
-		CoV: cov.Value, CoVLow: cov.Low, CoVHigh: cov.High,
-		Between: g.between(group),
-		Edges:   group.Shares(g.Table),
-		Bins:    g.Keys.bins(group),
-		Size:    size,
-		Latency: bins(&w.Latency),
+		ID:          group.ID,
+		Level:       group.Level,
+		RequestType: group.RequestType,
+		Entry:       group.Entry,
+		Name:        g.Types.Name(group.RequestType),
+		Distinct:    g.Types.Distinct(group.Entry, group.RequestType, distinctOps),
+		Count:       w.Total.N,
+		Failed:      w.Failed,
+		Mean:        time.Duration(w.Total.Mean()),
+		P50:         time.Duration(w.Latency.Quantile(0.5)),
+		P99:         time.Duration(w.Latency.Quantile(0.99)),
+		CoV:         cov.Value,
+		CoVLow:      cov.Low,
+		CoVHigh:     cov.High,
+		Between:     g.between(group),
+		Edges:       group.Shares(g.Table),
+		Bins:        g.Keys.bins(group),
+		Size:        size,
+		Latency:     bins(&w.Latency),
 	}
 	slices.SortStableFunc(s.Edges, func(a, b EdgeShare) int {
-		return cmp.Or(trace.CompareBools(a.Edge == 0, b.Edge == 0), cmp.Compare(b.ShareMean, a.ShareMean), cmp.Compare(a.Edge, b.Edge))
+		return cmp.Or(trace.CompareBools(a.Edge == 0, b.Edge == 0), cmp.Compare(b.ShareMean, a.ShareMean),
+			cmp.Compare(a.Edge, b.Edge))
 	})
 	return s
 }

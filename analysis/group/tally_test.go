@@ -82,7 +82,8 @@ func TestTallyAddsUp(t *testing.T) {
 			}
 		}
 		if sum != tally.Total.Sum || products != tally.Total.Sum2 {
-			t.Errorf("edges add up to %v and %v, durations to %v and %v", sum, products, tally.Total.Sum, tally.Total.Sum2)
+			t.Errorf("edges add up to %v and %v, durations to %v and %v",
+				sum, products, tally.Total.Sum, tally.Total.Sum2)
 		}
 		kept := slices.DeleteFunc(slices.Clone(tally.Edges), func(e group.EdgeTally) bool { return e.Edge == 0 })
 		if len(kept) > limit {
@@ -107,7 +108,11 @@ func TestTallyKeepsEdgesExact(t *testing.T) {
 func TestTallyCountsNewEdges(t *testing.T) {
 	var tally group.Tally
 	for i, want := range []int{2, 0, 1} {
-		r := []request{{{Edge: 1, Nanos: 5}, {Edge: 2, Nanos: 5}}, {{Edge: 2, Nanos: 5}}, {{Edge: 1, Nanos: 1}, {Edge: 3, Nanos: 1}}}[i]
+		r := []request{
+			{{Edge: 1, Nanos: 5}, {Edge: 2, Nanos: 5}},
+			{{Edge: 2, Nanos: 5}},
+			{{Edge: 1, Nanos: 1}, {Edge: 3, Nanos: 1}},
+		}[i]
 		if got := tally.Add(r.duration(), r, 10); got != want {
 			t.Errorf("request %d: %d new edges, want %d", i, got, want)
 		}

@@ -11,13 +11,14 @@ import (
 // Window holds the statistics of the requests of a group over a period. Windows of the same group merge.
 type Window struct {
 	Tally
-	Latency   stats.Sketch            // of the durations
-	Sample    stats.Sample[stats.Row] // uniform; rows number edges as Group.Edges does, and have a time stamp once their epoch has ended
-	Transfers stats.Sample[Transfer]  // uniform sample of the requests with a size; empty if sizes don't matter
-	fitted    *SizeModel              // to Transfers; nil if not yet fitted
-	Failed    uint64                  // requests whose root has an error
-	First     trace.Nanos             // start of the earliest request or of its epoch; undefined for an empty window
-	Last      trace.Nanos             // start of the latest request or end of its epoch
+	Latency stats.Sketch // of the durations
+	// uniform; rows number edges as Group.Edges does, and have a time stamp once their epoch has ended
+	Sample    stats.Sample[stats.Row]
+	Transfers stats.Sample[Transfer] // uniform sample of the requests with a size; empty if sizes don't matter
+	fitted    *SizeModel             // to Transfers; nil if not yet fitted
+	Failed    uint64                 // requests whose root has an error
+	First     trace.Nanos            // start of the earliest request or of its epoch; undefined for an empty window
+	Last      trace.Nanos            // start of the latest request or end of its epoch
 }
 
 // Merge adds the requests of u, which it doesn't change, and keeps at most limit edges separate.

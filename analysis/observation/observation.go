@@ -129,6 +129,16 @@ func (o *Observation) Context(context trace.Context) *ContextCount {
 	return &o.Contexts[i]
 }
 
+// Edge returns the time of edge, or nil if it is not on o's critical path.
+func (o *Observation) Edge(edge trace.Edge) *EdgeTime {
+	i, found := slices.BinarySearchFunc(o.Edges, edge,
+		func(x EdgeTime, e trace.Edge) int { return cmp.Compare(x.Edge, e) })
+	if !found {
+		return nil
+	}
+	return &o.Edges[i]
+}
+
 // Variable returns the variable of o with the given context and key, or nil if o doesn't have it.
 func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variable {
 	i, found := slices.BinarySearchFunc(o.Variables, context, func(v Variable, x trace.Context) int {

@@ -107,8 +107,8 @@ func newJackknife(total []float64) *jackknife {
 		dt: slices.Clone(total), order: make([]int32, n), loo: make([]float64, n), dx: make([]float64, n),
 	}
 	if n >= 3 {
-		j.quantile = studentsT(n - 1)
-		j.inTail = studentsT(max(1, j.tail-1))
+		j.quantile = StudentsT(n - 1)
+		j.inTail = StudentsT(max(1, j.tail-1))
 	}
 	floats.AddConst(-j.mean, j.dt)
 	j.stt = floats.Dot(j.dt, j.dt)
@@ -127,9 +127,9 @@ var fewFreedom = [...]float64{
 	2.262157163, 2.228138852,
 }
 
-// studentsT returns the 97.5 % quantile of Student's t to five digits. It avoids an exact computation because it is
+// StudentsT returns the 97.5 % quantile of Student's t to five digits. It avoids an exact computation because it is
 // called very often. Source: Abramowitz and Stegun 26.7.5.
-func studentsT(freedom int) float64 {
+func StudentsT(freedom int) float64 {
 	if freedom <= len(fewFreedom) {
 		return fewFreedom[freedom-1]
 	}

@@ -125,7 +125,7 @@ func (s *Sketch) CoV() Interval {
 		influence := (x-mean)*(x-mean)/(2*variance) - 0.5 - (x-mean)/mean // on the logarithm of the CoV
 		squares += influence * influence * count
 	})
-	half := studentsT(int(min(s.total-1, math.MaxInt32))) * math.Sqrt(squares) / n
+	half := StudentsT(int(min(s.total-1, math.MaxInt32))) * math.Sqrt(squares) / n
 	return Interval{cov, cov * math.Exp(-half), cov * math.Exp(half)}
 }
 

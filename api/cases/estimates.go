@@ -1,7 +1,6 @@
 package cases
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -51,10 +50,9 @@ func timesOf(edges []trace.Edge, requests []*observation.Observation) stats.Tabl
 	for _, o := range requests {
 		t.Total = append(t.Total, float64(o.Duration))
 		for _, e := range edges {
-			at, found := slices.BinarySearchFunc(o.Edges, e, func(x observation.EdgeTime, e trace.Edge) int { return cmp.Compare(x.Edge, e) })
 			nanos := 0.0
-			if found {
-				nanos = float64(o.Edges[at].Nanos)
+			if x := o.Edge(e); x != nil {
+				nanos = float64(x.Nanos)
 			}
 			t.Cells = append(t.Cells, nanos)
 		}

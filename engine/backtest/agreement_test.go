@@ -24,7 +24,13 @@ import (
 // The engine is in the same state as the engine of a service that received each trace when it ended.
 func TestAgreesWithService(t *testing.T) {
 	const from = trace.Nanos(1_700_000_000_000_000_000)
-	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})
+	app := sim.New(sim.Config{
+		Seed:        3,
+		Fault:       sim.SlowPath,
+		Tracepoints: 100,
+		Rate:        30,
+		Messages:    -1,
+	})
 	app.Inject(from.Add(70 * time.Second))
 	var traces []*trace.Trace
 	for x := range app.Requests(from, from.Add(3*time.Minute), nil) {
@@ -78,7 +84,8 @@ func TestAgreesWithService(t *testing.T) {
 			t.Errorf("the service has %d problems, want some", len(want.Problems.Open()))
 		}
 		if want.Ended != got.View().Ended || len(want.Problems.Open()) != len(got.View().Problems.Open()) {
-			t.Errorf("epochs ended at %d and %d, %d and %d problems", want.Ended, got.View().Ended, len(want.Problems.Open()), len(got.View().Problems.Open()))
+			t.Errorf("epochs ended at %d and %d, %d and %d problems",
+				want.Ended, got.View().Ended, len(want.Problems.Open()), len(got.View().Problems.Open()))
 		}
 	})
 	if err != nil {

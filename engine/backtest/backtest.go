@@ -39,7 +39,9 @@ type Result struct {
 //
 // Traces far from the others have a wrong clock ([assemble.Calendar]). They aren't played because the engine's clock
 // would follow them.
-func Files(ctx context.Context, paths []string, labels []Label, input file.Options, options Options) (result *Result, err error) {
+func Files(
+	ctx context.Context, paths []string, labels []Label, input file.Options, options Options,
+) (result *Result, err error) {
 	if input.Memory <= 0 {
 		input.Memory = assemble.DefaultMemory
 	}

@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -24,7 +23,8 @@ func recorded(hosts int, length time.Duration, shift func(host int, at time.Dura
 		for host := range hosts {
 			end := (1_790_000_000 * second).Add(at + shift(host, at))
 			n := len(b.Spans) + 1
-			b.Spans = append(b.Spans, trace.Span{ID: trace.SpanID(n), Start: end - second/10, End: end, Host: trace.Symbol(host + 1)})
+			b.Spans = append(b.Spans,
+				trace.Span{ID: trace.SpanID(n), Start: end - second/10, End: end, Host: trace.Symbol(host + 1)})
 			b.Traces = append(b.Traces, trace.ID{13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)})
 		}
 	}
@@ -50,17 +50,37 @@ func TestFastClocks(t *testing.T) {
 		shift func(host int, at time.Duration) time.Duration
 		want  int
 	}{
-		"all are right":        {hosts: 6, shift: of()},
-		"one of three":         {hosts: 3, shift: of(1), want: int(length/2) / 1e9},
-		"two of six":           {hosts: 6, shift: of(1, 2), want: 2 * int(length/2) / 1e9},
-		"one of two":           {hosts: 2, shift: of(1)}, // no majority
-		"all: a pause":         {hosts: 3, shift: of(0, 1, 2)},
-		"one is slow":          {hosts: 3, shift: func(host int, _ time.Duration) time.Duration { return -time.Duration(host/2) * time.Hour }},
-		"one is minutes fast":  {hosts: 3, shift: func(host int, _ time.Duration) time.Duration { return time.Duration(host/2) * 5 * time.Minute }},
-		"in no order":          {hosts: 6, shift: func(int, time.Duration) time.Duration { return time.Duration(random.Int64N(int64(48 * time.Hour))) }},
-		"the last is right":    {hosts: 3, shift: func(_ int, at time.Duration) time.Duration { return length - 2*at }},
-		"a few are very late":  {hosts: 3, shift: func(int, time.Duration) time.Duration { return -time.Duration(random.Int64N(10)/9) * 30 * time.Minute }},
-		"one has a wrong year": {hosts: 3, shift: func(host int, _ time.Duration) time.Duration { return time.Duration(host/2) * 9000 * time.Hour }, want: int(length) / 1e9},
+		"all are right": {hosts: 6, shift: of()},
+		"one of three":  {hosts: 3, shift: of(1), want: int(length/2) / 1e9},
+		"two of six":    {hosts: 6, shift: of(1, 2), want: 2 * int(length/2) / 1e9},
+		"one of two":    {hosts: 2, shift: of(1)}, // no majority
+		"all: a pause":  {hosts: 3, shift: of(0, 1, 2)},
+		"one is slow": {
+			hosts: 3,
+			shift: func(host int, _ time.Duration) time.Duration { return -time.Duration(host/2) * time.Hour },
+		},
+		"one is minutes fast": {
+			hosts: 3,
+			shift: func(host int, _ time.Duration) time.Duration { return time.Duration(host/2) * 5 * time.Minute },
+		},
+		"in no order": {
+			hosts: 6,
+			shift: func(int, time.Duration) time.Duration {
+				return time.Duration(random.Int64N(int64(48 * time.Hour)))
+			},
+		},
+		"the last is right": {hosts: 3, shift: func(_ int, at time.Duration) time.Duration { return length - 2*at }},
+		"a few are very late": {
+			hosts: 3,
+			shift: func(int, time.Duration) time.Duration {
+				return -time.Duration(random.Int64N(10)/9) * 30 * time.Minute
+			},
+		},
+		"one has a wrong year": {
+			hosts: 3,
+			shift: func(host int, _ time.Duration) time.Duration { return time.Duration(host/2) * 9000 * time.Hour },
+			want:  int(length) / 1e9,
+		},
 		"at the end of the file": {hosts: 3, shift: func(host int, at time.Duration) time.Duration {
 			return max(0, time.Duration(host/2)*(at-length+3*time.Second)) * 3600
 		}, want: 2},
@@ -77,7 +97,8 @@ func TestFastClocks(t *testing.T) {
 		}
 		for i := range b.Spans {
 			at, found := a.fast[b.Traces[i]]
-			if real := (1_790_000_000 * second).Add(time.Duration(i/c.hosts) * time.Second); found && (at.Sub(real) < -clockTolerance || at.Sub(real) > clockTolerance) {
+			if real := (1_790_000_000 * second).Add(time.Duration(i/c.hosts) * time.Second); found &&
+				(at.Sub(real) < -clockTolerance || at.Sub(real) > clockTolerance) {
 				t.Fatalf("%s: a span that arrived at %d is dated %d", name, real, at)
 			}
 		}
@@ -97,8 +118,10 @@ func TestPauseInBatches(t *testing.T) {
 			for host := range 20 {
 				for range batch {
 					n := len(b.Spans) + 1
-					b.Spans = append(b.Spans, trace.Span{ID: trace.SpanID(n), Start: now - second/10, End: now, Host: trace.Symbol(host + 1)})
-					b.Traces = append(b.Traces, trace.ID{12: byte(n >> 24), 13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)})
+					b.Spans = append(b.Spans,
+						trace.Span{ID: trace.SpanID(n), Start: now - second/10, End: now, Host: trace.Symbol(host + 1)})
+					b.Traces = append(b.Traces,
+						trace.ID{12: byte(n >> 24), 13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)})
 				}
 			}
 			now = now.Add(time.Second)
@@ -125,20 +148,21 @@ func TestPlayFastClock(t *testing.T) {
 			if service == "stock" && i%2 == 0 {
 				id += count // the only span of its trace
 			}
-			fmt.Fprintf(&lines, `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"%s"}}]},`+
-				`"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":"%016x","name":"GET","startTimeUnixNano":"%d000000000","endTimeUnixNano":"%[4]d000000001"}]}]}]}`+"\n",
-				service, id+1, k+1, at)
+			lines.WriteString(oneSpan(service, id+1, k+1, at))
 		}
 	}
 	path := filepath.Join(t.TempDir(), "traces.jsonl")
 	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Files(t.Context(), []string{path}, nil, file.Options{}, Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	r, err := Files(t.Context(), []string{path}, nil, file.Options{},
+		Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (now+2*(count-1))*second + 1; r.Traces != count+count/2 || r.Misdated != 0 || r.From != now*second || r.To != want {
-		t.Errorf("%d traces and %d misdated until %d, want %d and 0 until %d", r.Traces, r.Misdated, r.To, count+count/2, want)
+	if want := (now+2*(count-1))*second + 1; r.Traces != count+count/2 || r.Misdated != 0 || r.From != now*second ||
+		r.To != want {
+		t.Errorf("%d traces and %d misdated until %d, want %d and 0 until %d",
+			r.Traces, r.Misdated, r.To, count+count/2, want)
 	}
 }

@@ -44,7 +44,8 @@ func TestCoverageAddsUp(t *testing.T) {
 		r := p.Finish()
 		total := r.Coverage.Total()
 		if all := total.Received(); all.Spans != spans || all.Nanos != nanos || total.Long.Nanos != long {
-			t.Fatalf("coverage %+v adds up to %+v, want %d spans of %d ns, and %d ns of long ones", total, all, spans, nanos, long)
+			t.Fatalf("coverage %+v adds up to %+v, want %d spans of %d ns, and %d ns of long ones",
+				total, all, spans, nanos, long)
 		}
 	})
 }
@@ -101,7 +102,13 @@ func inOrder(parts []*trace.Trace) []arrival {
 
 // simulate returns the requests of a simulated application, divided into parts by cut, and adds their names to table.
 func simulate(table *trace.Table, cut func(*trace.Trace) []*trace.Trace) []arrival {
-	app := sim.New(sim.Config{Seed: 5, Tracepoints: 100, Rate: 15, Messages: 0.3, Skew: 2 * time.Second})
+	app := sim.New(sim.Config{
+		Seed:        5,
+		Tracepoints: 100,
+		Rate:        15,
+		Messages:    0.3,
+		Skew:        2 * time.Second,
+	})
 	var parts []*trace.Trace
 	for x := range app.Requests(begun, begun.Add(time.Minute), nil) {
 		copied := &trace.Trace{ID: x.ID}

@@ -110,8 +110,11 @@ func TestDeployHidesNothing(t *testing.T) {
 		want := test.slow + test.failing
 		t.Run(want, func(t *testing.T) {
 			d := &deployed{
-				untidy: newUntidy(), slow: test.slow, failing: test.failing,
-				newCalls: test.newCalls, newInside: test.newInside,
+				untidy:    newUntidy(),
+				slow:      test.slow,
+				failing:   test.failing,
+				newCalls:  test.newCalls,
+				newInside: test.newInside,
 			}
 			r := d.play(d.request)
 			var found bool

@@ -91,7 +91,8 @@ func during(labels []Label, recorded history.Interval) (within []Label, outside 
 		w := l.Window
 		switch {
 		case w.From < recorded.From/2:
-			return nil, nil, fmt.Errorf("fault %q begins at %s UTC, and the traces at %s: want nanoseconds since 1970", l.Name, date(w.From), date(recorded.From))
+			return nil, nil, fmt.Errorf("fault %q begins at %s UTC, and the traces at %s: want nanoseconds since 1970",
+				l.Name, date(w.From), date(recorded.From))
 		case w.To < recorded.From || w.From > recorded.To:
 			outside = append(outside, l.Name)
 		default:
@@ -99,8 +100,9 @@ func during(labels []Label, recorded history.Interval) (within []Label, outside 
 		}
 	}
 	if len(within) == 0 && len(outside) > 0 {
-		return nil, nil, fmt.Errorf("no known fault lies in the time of the traces, from %s to %s UTC; the first begins at %s",
-			date(recorded.From), date(recorded.To), date(labels[0].Window.From))
+		return nil, nil,
+			fmt.Errorf("no known fault lies in the time of the traces, from %s to %s UTC; the first begins at %s",
+				date(recorded.From), date(recorded.To), date(labels[0].Window.From))
 	}
 	return within, outside, nil
 }

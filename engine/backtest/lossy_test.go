@@ -39,7 +39,9 @@ type part func(parent trace.SpanID, at trace.Nanos) (end trace.Nanos, failed boo
 const lossyRate = 10
 
 // emit adds a span unless it gets lost.
-func (l *lossy) emit(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos, failed bool) *trace.Span {
+func (l *lossy) emit(
+	id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos, failed bool,
+) *trace.Span {
 	if l.loss > 0 && l.at >= l.after && l.rng.Float64() < l.loss || l.hit && l.mute == service {
 		return &trace.Span{}
 	}
@@ -123,7 +125,8 @@ func (l *lossy) request(at trace.Nanos) {
 		l.serve("frontend", "GET /catalog", l.call("frontend", "catalog", "GET /items", l.db("catalog"))),
 		l.serve("frontend", "GET /orders", l.call("frontend", "orders", "GET /orders", l.db("orders"))),
 		l.serve("frontend", "POST /order", l.call("frontend", "orders", "POST /orders",
-			l.call("orders", "stock", "POST /reserve", l.db("stock")), l.call("orders", "payment", "POST /pay"), l.db("orders"))),
+			l.call("orders", "stock", "POST /reserve", l.db("stock")), l.call("orders", "payment", "POST /pay"),
+			l.db("orders"))),
 	}
 	requests[l.rng.IntN(len(requests))](0, at)
 }
@@ -192,7 +195,8 @@ func TestLossy(t *testing.T) {
 				if l.mute != "" {
 					return
 				}
-				if want := []string{"frontend → orders"}; l.hop != (len(hops) > 0) || l.hop && !slices.Equal(hops, want) {
+				if want := []string{"frontend → orders"}; l.hop != (len(hops) > 0) ||
+					l.hop && !slices.Equal(hops, want) {
 					t.Errorf("hops without spans: %s", strings.Join(hops, ", "))
 				}
 				lost := float64(r.Coverage.Lost(l.table)) / float64(r.Coverage.Traces)

@@ -82,9 +82,14 @@ func NewPlayer(labels []Label, options Options) *Player {
 
 func newPlayer(c core, labels []Label, options Options) *Player {
 	p := &Player{
-		core: c, open: assemble.NewOnline(options.Assembly), options: options, result: Result{Table: options.Table},
-		incidents: make(map[uint64]engine.Incident), runs: make([][]assemble.Run, 1),
-		versions: make(map[ingest.ServiceVersion]engine.VersionSeen), version: trace.SymbolOf([]byte(versionKey)),
+		core:      c,
+		open:      assemble.NewOnline(options.Assembly),
+		options:   options,
+		result:    Result{Table: options.Table},
+		incidents: make(map[uint64]engine.Incident),
+		runs:      make([][]assemble.Run, 1),
+		versions:  make(map[ingest.ServiceVersion]engine.VersionSeen),
+		version:   trace.SymbolOf([]byte(versionKey)),
 	}
 	if labels != nil {
 		p.scorer = newScorer(labels, options.Table)
@@ -183,7 +188,9 @@ func (p *Player) Incidents() map[uint64]engine.Incident { return p.incidents }
 // add adds the spans of t to the open traces.
 func (p *Player) add(t *trace.Trace) {
 	p.batch.Reset()
-	p.batch.Spans, p.batch.Attrs, p.batch.Joins = append(p.batch.Spans, t.Spans...), append(p.batch.Attrs, t.Attrs...), append(p.batch.Joins, t.Joins...)
+	p.batch.Spans = append(p.batch.Spans, t.Spans...)
+	p.batch.Attrs = append(p.batch.Attrs, t.Attrs...)
+	p.batch.Joins = append(p.batch.Joins, t.Joins...)
 	for range t.Spans {
 		p.batch.Traces = append(p.batch.Traces, t.ID)
 	}

@@ -66,7 +66,8 @@ func (c *fakeCore) player(labels []Label) *Player {
 	if c.table == nil {
 		c.table = &trace.Table{}
 	}
-	return newPlayer(c, labels, Options{Table: c.table, Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	return newPlayer(c, labels,
+		Options{Table: c.table, Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
 }
 
 // request returns a trace of one span. Its ID consists of its times.
@@ -86,13 +87,17 @@ func TestEpochs(t *testing.T) {
 	p.Play(request(103*second, 105*second))
 	p.Play(request(104*second, 142*second))
 	r := p.Finish()
-	if diff := cmp.Diff([]trace.Nanos{110 * second, 120 * second, 130 * second, 140 * second, 150 * second, 160 * second}, c.epochs); diff != "" {
+	if diff := cmp.Diff([]trace.Nanos{
+		110 * second, 120 * second, 130 * second, 140 * second, 150 * second,
+		160 * second,
+	}, c.epochs); diff != "" {
 		t.Errorf("epochs (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]trace.Nanos{101 * second, 103 * second, 104 * second}, c.ingested); diff != "" {
 		t.Errorf("traces (-want +got):\n%s", diff)
 	}
-	if r.Traces != 3 || r.From != 101*second || r.To != 142*second || r.Learned != 110*second || r.Incidents == nil || r.Score != nil {
+	if r.Traces != 3 || r.From != 101*second || r.To != 142*second || r.Learned != 110*second || r.Incidents == nil ||
+		r.Score != nil {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -121,7 +126,13 @@ func TestLongGap(t *testing.T) {
 // A player leaves out the search, which has no effect on incidents.
 func TestWithoutSearch(t *testing.T) {
 	const from = trace.Nanos(1_700_000_000_000_000_000)
-	app := sim.New(sim.Config{Seed: 3, Fault: sim.CPU, Tracepoints: 60, Rate: 5, Messages: -1})
+	app := sim.New(sim.Config{
+		Seed:        3,
+		Fault:       sim.CPU,
+		Tracepoints: 60,
+		Rate:        5,
+		Messages:    -1,
+	})
 	o := Options{Table: app.Table(), Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()}
 	fast, whole := NewPlayer(nil, o), newPlayer(engineCore{engine.NewCore(app.Table(), o.Core)}, nil, o)
 	play := func(from, to trace.Nanos) {
@@ -174,7 +185,8 @@ func TestVersions(t *testing.T) {
 		p.Play(x)
 	}
 	p.Finish()
-	if len(c.versions) != 2 || c.versions[0].First != 101*second || c.versions[0].Last != 103*second || c.versions[1].First != 111*second {
+	if len(c.versions) != 2 || c.versions[0].First != 101*second || c.versions[0].Last != 103*second ||
+		c.versions[1].First != 111*second {
 		t.Errorf("got %+v, want the version in two epochs", c.versions)
 	}
 }
@@ -239,20 +251,46 @@ type opening struct {
 func TestScore(t *testing.T) {
 	c := &fakeCore{}
 	c.open(
-		opening{from: 100, to: 250, suspects: []string{"cart"}},                                                    // before the window of cart
-		opening{from: 300, to: 600, suspects: []string{"a", "cart"}, changes: 460, later: []string{"x", "y", "z"}}, // judged at 460
-		opening{from: 320, to: 330, suspects: []string{"cart"}},                                                    // the window has already been raised
-		opening{from: 760, to: 900, suspects: []string{"ship"}},                                                    // in the minute after the window
+		opening{from: 100, to: 250, suspects: []string{"cart"}}, // before the window of cart
+		opening{
+			from:     300,
+			to:       600,
+			suspects: []string{"a", "cart"},
+			changes:  460,
+			later:    []string{"x", "y", "z"},
+		}, // judged at 460
+		opening{from: 320, to: 330, suspects: []string{"cart"}}, // the window has already been raised
+		opening{from: 760, to: 900, suspects: []string{"ship"}}, // in the minute after the window
 		opening{from: 1000, to: 1100, suspects: []string{"ad"}, merged: true},
 	)
-	r := c.play([]Label{label("early", -30, -1), label("cart", 200, 400), label("ship", 600, 700), label("pay", 1200, 1300)}, 1400)
+	r := c.play([]Label{
+		label("early", -30, -1), label("cart", 200, 400), label("ship", 600, 700),
+		label("pay", 1200, 1300),
+	}, 1400)
 	want := &Score{
 		Cases: []Case{
-			{Name: "cart", Service: "cart", Fault: "cpu", Raised: true, SecondsToRaise: new(100.), RankService: new(2), Incident: 2},
-			{Name: "ship", Service: "ship", Fault: "cpu", Raised: true, SecondsToRaise: new(160.), RankService: new(1), Incident: 4},
+			{
+				Name:           "cart",
+				Service:        "cart",
+				Fault:          "cpu",
+				Raised:         true,
+				SecondsToRaise: new(100.),
+				RankService:    new(2),
+				Incident:       2,
+			},
+			{
+				Name:           "ship",
+				Service:        "ship",
+				Fault:          "cpu",
+				Raised:         true,
+				SecondsToRaise: new(160.),
+				RankService:    new(1),
+				Incident:       4,
+			},
 			{Name: "pay", Service: "pay", Fault: "cpu"},
 		},
-		All: Sum{3, 2. / 3, 1. / 3, 2. / 3}, ByFault: map[string]Sum{"cpu": {3, 2. / 3, 1. / 3, 2. / 3}},
+		All:          Sum{3, 2. / 3, 1. / 3, 2. / 3},
+		ByFault:      map[string]Sum{"cpu": {3, 2. / 3, 1. / 3, 2. / 3}},
 		False:        []uint64{1, 3, 5},
 		HealthyHours: (140 + 140 + 440 + 31) / 3600.,
 		Outside:      []string{"early"}, // it ends a minute before incidents are reported
@@ -288,32 +326,44 @@ func TestOverlappingWindows(t *testing.T) {
 	if s.All.Raised != 1 || s.All.Top1 != 0.5 || *s.Cases[0].RankService != 2 || len(s.False) != 0 {
 		t.Errorf("got %+v, want both windows raised by the only incident", s)
 	}
-	if want := (300 - 60 + 600 - 470 - 9) * time.Second; s.HealthyHours-want.Hours() > 1e-3 || want.Hours()-s.HealthyHours > 1e-3 {
+	if want := (300 - 60 + 600 - 470 - 9) * time.Second; s.HealthyHours-want.Hours() > 1e-3 ||
+		want.Hours()-s.HealthyHours > 1e-3 {
 		t.Errorf("got %g healthy hours, want %g", s.HealthyHours, want.Hours())
 	}
+}
+
+// oneSpan returns a line of OTLP with one span of 1 ns at the given second since 1970.
+func oneSpan(service string, traceID, id, second int) string {
+	return fmt.Sprintf(`{"resourceSpans":[{`+
+		`"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"%s"}}]},`+
+		`"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":"%016x","name":"GET",`+
+		`"startTimeUnixNano":"%d000000000","endTimeUnixNano":"%[4]d000000001"}]}]}]}`+"\n",
+		service, traceID, id, second)
 }
 
 // Labels that end before incidents are reported aren't cases. It is an error if no case is left.
 func TestEarlyLabels(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "traces.jsonl")
-	const span = `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1","spanId":"0000000000000001","name":"GET","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000001000000000"}]}]}]}`
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(span, `"1"`, `"`+strings.Repeat("01", 16)+`"`)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(oneSpan("cart", 1, 1, 1_790_000_000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Files(t.Context(), []string{path}, []Label{label("cart", 1790000000, 1790000001)}, file.Options{}, Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
-	if want := "need nine minutes of history, and the traces begin at 2026-09-21 14:13:20 UTC"; err == nil || !strings.Contains(err.Error(), want) {
+	_, err := Files(t.Context(), []string{path}, []Label{label("cart", 1790000000, 1790000001)}, file.Options{},
+		Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	if want := "need nine minutes of history, and the traces begin at 2026-09-21 14:13:20 UTC"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got error %v, want %q", err, want)
 	}
 }
 
 // TestUnreadRecords plays a file with lines that aren't traces. They are counted by reason.
 func TestUnreadRecords(t *testing.T) {
-	const span = `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"01010101010101010101010101010101","spanId":"0000000000000001","name":"GET","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000001000000000"}]}]}]}`
+	span := oneSpan("cart", 1, 1, 1_790_000_000)
 	path := filepath.Join(t.TempDir(), "traces.jsonl")
-	if err := os.WriteFile(path, []byte(span+"\nno JSON\n"+span[:100]+"\n"+span+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(span+"no JSON\n"+span[:100]+"\n"+span), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Files(t.Context(), []string{path}, nil, file.Options{}, Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	r, err := Files(t.Context(), []string{path}, nil, file.Options{},
+		Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,18 +378,19 @@ func TestMisdated(t *testing.T) {
 	const now = 1_790_000_000
 	var lines strings.Builder
 	for i, at := range []int{now, 5, now + 1, now - 2*365*24*3600, now + 2, 2 * now} {
-		fmt.Fprintf(&lines, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":"%016x","name":"GET","startTimeUnixNano":"%d000000000","endTimeUnixNano":"%[3]d000000001"}]}]}]}`+"\n",
-			i+1, i+1, at)
+		lines.WriteString(oneSpan("cart", i+1, i+1, at))
 	}
 	path := filepath.Join(t.TempDir(), "traces.jsonl")
 	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Files(t.Context(), []string{path}, nil, file.Options{}, Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	r, err := Files(t.Context(), []string{path}, nil, file.Options{},
+		Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Traces != 3 || r.Misdated != 3 || r.From != now*second || r.To != (now+2)*second+1 {
-		t.Errorf("%d traces and %d misdated from %d to %d, want 3 and 3 from %d to %d", r.Traces, r.Misdated, r.From, r.To, now*second, (now+2)*second+1)
+		t.Errorf("%d traces and %d misdated from %d to %d, want 3 and 3 from %d to %d",
+			r.Traces, r.Misdated, r.From, r.To, now*second, (now+2)*second+1)
 	}
 }

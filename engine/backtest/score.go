@@ -55,7 +55,10 @@ func (s *Score) MarshalJSON() ([]byte, error) {
 		HealthyHours   float64        `json:"healthy_hours"`
 		ByFault        map[string]Sum `json:"by_fault"`
 		Outside        []string       `json:"outside"`
-	}{cases, s.All.Raised, s.All.Top1, s.All.Top3, len(s.False), incidents, s.HealthyHours, s.ByFault, append([]string{}, s.Outside...)})
+	}{
+		cases, s.All.Raised, s.All.Top1, s.All.Top3, len(s.False), incidents, s.HealthyHours, s.ByFault,
+		append([]string{}, s.Outside...),
+	})
 }
 
 type jsonCase struct {
@@ -93,7 +96,8 @@ type Sum struct {
 type scorer struct {
 	labels []Label
 	table  *trace.Table
-	judged []map[uint64]engine.Incident // by label and ID: incidents that opened in the window, updated until the end of Grace
+	// by label and ID: incidents that opened in the window, updated until the end of Grace
+	judged []map[uint64]engine.Incident
 }
 
 func newScorer(labels []Label, table *trace.Table) *scorer {
@@ -139,7 +143,11 @@ func (s *scorer) rank(label int, id uint64) int {
 
 // score compares the incidents of r with the labels.
 func (s *scorer) score(r *Result) *Score {
-	score := &Score{Cases: make([]Case, 0, len(s.labels)), ByFault: make(map[string]Sum), HealthyHours: s.healthy(r).Hours()}
+	score := &Score{
+		Cases:        make([]Case, 0, len(s.labels)),
+		ByFault:      make(map[string]Sum),
+		HealthyHours: s.healthy(r).Hours(),
+	}
 	credited := s.credit(r.Incidents)
 	raised := make(map[uint64]bool)
 	for i := range s.labels {

@@ -60,7 +60,14 @@ func (u *untidy) span(id, parent trace.SpanID, service, name string, kind trace.
 		return
 	}
 	symbol := u.table.Symbol(service)
-	s := trace.Span{ID: id, Parent: parent, Start: from, End: to, Service: symbol, Kind: kind}
+	s := trace.Span{
+		ID:      id,
+		Parent:  parent,
+		Start:   from,
+		End:     to,
+		Service: symbol,
+		Kind:    kind,
+	}
 	s.Op = u.table.Op(symbol, u.table.Symbol(name), kind)
 	if kind == trace.Producer {
 		s.Peer = u.table.Op(u.table.Symbol("orders"), u.table.Symbol("orders"), trace.External)
@@ -261,9 +268,15 @@ func TestUntidy(t *testing.T) {
 		request func(u *untidy) func(at trace.Nanos)
 		first   string
 	}{
-		"tidy":                     {func(u *untidy) func(trace.Nanos) { return u.request }, "api"},
-		"few long streams":         {func(u *untidy) func(trace.Nanos) { return u.streams(28, 400*time.Second) }, "api"},
-		"many long streams":        {func(u *untidy) func(trace.Nanos) { return u.streams(223, 400*time.Second) }, "api"},
+		"tidy": {func(u *untidy) func(trace.Nanos) { return u.request }, "api"},
+		"few long streams": {
+			func(u *untidy) func(trace.Nanos) { return u.streams(28, 400*time.Second) },
+			"api",
+		},
+		"many long streams": {
+			func(u *untidy) func(trace.Nanos) { return u.streams(223, 400*time.Second) },
+			"api",
+		},
 		"shorter streams":          {func(u *untidy) func(trace.Nanos) { return u.streams(29, time.Minute) }, "api"},
 		"streams behind one name":  {func(u *untidy) func(trace.Nanos) { return u.behindIngress }, "api"},
 		"a hop without spans":      {func(u *untidy) func(trace.Nanos) { return u.gateway }, "api"},
@@ -289,7 +302,8 @@ func TestUntidy(t *testing.T) {
 			if queue := strings.HasPrefix(name, "messages "); queue && len(r.Incidents) == 1 && len(names) == 1 {
 				x := r.Incidents[0].Suspects[0].Queue()
 				if x == nil || u.table.OpName(x.Op) != "orders" || x.Excess < 20e9 || x.Usual > 100e6 {
-					t.Errorf("the operation is %+v, want the queue with its waits", r.Incidents[0].Suspects[0].Operations)
+					t.Errorf("the operation is %+v, want the queue with its waits",
+						r.Incidents[0].Suspects[0].Operations)
 				}
 			}
 			if len(r.Incidents) != 1 || len(names) != 1 || names[0] != test.first {

@@ -38,7 +38,8 @@ func (a *app) epoch(from trace.Nanos, fault bool) (traces []*trace.Trace) {
 		if fault && host == "b" {
 			db += 60
 		}
-		traces = append(traces, a.request("orders", host, at, db), a.request("stock", "s", at, 30*database*math.Exp(0.2*a.rng.NormFloat64())))
+		traces = append(traces, a.request("orders", host, at, db),
+			a.request("stock", "s", at, 30*database*math.Exp(0.2*a.rng.NormFloat64())))
 	}
 	return traces
 }
@@ -55,14 +56,35 @@ func (a *app) request(service, host string, start trace.Nanos, db float64) *trac
 	t := &trace.Trace{
 		ID: trace.ID{0: 1, 13: byte(a.sent >> 16), 14: byte(a.sent >> 8), 15: byte(a.sent)},
 		Spans: []trace.Span{
-			{ID: 1, Op: op("GET /", trace.Server), Kind: trace.Server, Start: start, End: ms(db + 5)},
-			{ID: 2, Parent: 1, Op: op("select", trace.Client), Kind: trace.Client, Start: ms(2), End: ms(2 + db)},
-			{ID: 3, Parent: 1, Op: op("read", trace.Client), Kind: trace.Client, Start: ms(2), End: ms(8)},
+			{
+				ID:    1,
+				Op:    op("GET /", trace.Server),
+				Kind:  trace.Server,
+				Start: start,
+				End:   ms(db + 5),
+			},
+			{
+				ID:     2,
+				Parent: 1,
+				Op:     op("select", trace.Client),
+				Kind:   trace.Client,
+				Start:  ms(2),
+				End:    ms(2 + db),
+			},
+			{
+				ID:     3,
+				Parent: 1,
+				Op:     op("read", trace.Client),
+				Kind:   trace.Client,
+				Start:  ms(2),
+				End:    ms(8),
+			},
 		},
 	}
 	for i := range t.Spans {
 		t.Spans[i].Service, t.Spans[i].Host = a.table.Symbol(service), a.table.Symbol(host)
-		t.Attrs = append(t.Attrs, trace.Attr{Key: a.table.Symbol("host.name"), Text: a.table.Symbol(host), Span: int32(i)})
+		t.Attrs = append(t.Attrs,
+			trace.Attr{Key: a.table.Symbol("host.name"), Text: a.table.Symbol(host), Span: int32(i)})
 	}
 	return t
 }
@@ -116,19 +138,24 @@ func TestLiveAgreesWithFile(t *testing.T) {
 	}
 
 	file := analyzeTraces(t, sampled, a.table)
-	i := slices.IndexFunc(file.Problems, func(p offline.Problem) bool { return file.Table.ServiceName(p.Entry) == "orders" })
+	i := slices.IndexFunc(file.Problems,
+		func(p offline.Problem) bool { return file.Table.ServiceName(p.Entry) == "orders" })
 	if i < 0 {
 		t.Fatal("the file has no such problem")
 	}
 	if want := written(&file.Problems[i].Findings, file.Table); live != want {
 		t.Errorf("live:\n%s\nfrom the file:\n%s", live, want)
 	}
-	for _, part := range []string{"host.name=b explains 98 % of the duration", "host.name=b takes 60 ms longer", "orders select"} {
+	for _, part := range []string{
+		"host.name=b explains 98 % of the duration", "host.name=b takes 60 ms longer",
+		"orders select",
+	} {
 		if !strings.Contains(live, part) {
 			t.Errorf("the findings lack %q:\n%s", part, live)
 		}
 	}
-	if got, want := common(core.View().Common, a.table), common(analyzeTraces(t, all, a.table).Common, a.table); got != want || got == "" {
+	got, want := common(core.View().Common, a.table), common(analyzeTraces(t, all, a.table).Common, a.table)
+	if got != want || got == "" {
 		t.Errorf("live, %q rise and fall together; in the file, %q", got, want)
 	}
 }
@@ -161,14 +188,16 @@ func written(f *explain.Findings, table *trace.Table) string {
 		fmt.Fprintf(&b, "%s=%s explains %.0f %% of %s\n", x.Variable, x.Value, 100*x.Effect, place(x.Target))
 	}
 	for _, x := range f.Contrasts {
-		fmt.Fprintf(&b, "%s=%s takes %.0f ms longer (%d and %d requests)", x.Key, x.Value, x.Duration.Value/1e6, x.Requests, x.Rest)
+		fmt.Fprintf(&b, "%s=%s takes %.0f ms longer (%d and %d requests)",
+			x.Key, x.Value, x.Duration.Value/1e6, x.Requests, x.Rest)
 		for _, e := range x.Edges {
 			fmt.Fprintf(&b, ", %.0f ms in %s", e.Value/1e6, place(e.Edge))
 		}
 		fmt.Fprintln(&b)
 	}
 	for _, x := range f.Recoveries {
-		fmt.Fprintf(&b, "%s: %.1f of the mean, %.1f of the p99 of %d requests\n", place(x.Edge), x.MeanPart, x.P99Part, x.Requests)
+		fmt.Fprintf(&b, "%s: %.1f of the mean, %.1f of the p99 of %d requests\n",
+			place(x.Edge), x.MeanPart, x.P99Part, x.Requests)
 	}
 	return b.String()
 }

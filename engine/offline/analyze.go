@@ -54,7 +54,8 @@ const (
 	sampleSize  = 256 // requests of a group, for intervals and explanations
 )
 
-var errOverlap = errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
+var errOverlap = errors.New(
+	"critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
 
 // spoolShare is the ratio of the memory for open traces to the memory for packed observations.
 const spoolShare = 4
@@ -88,9 +89,11 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 		return nil, err
 	}
 	a := &analyzer{
-		options: options, input: in,
-		report:   &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
-		requests: spool.New(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare)),
+		options: options,
+		input:   in,
+		report:  &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
+		requests: spool.New(options.Input.TempDir,
+			int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare)),
 		types:    &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, in.Table)},
 		trees:    make(map[analysis.Hash]*cct.Builder),
 		misdated: make(map[trace.ID]bool),
@@ -312,7 +315,8 @@ func (a *analyzer) objectives() (map[trace.Op]time.Duration, error) {
 	}
 	for name := range a.options.Objectives {
 		if !known[name] {
-			return nil, fmt.Errorf("objective for %q: no request enters there (write it as \"service operation\", as the report does)", name)
+			return nil, fmt.Errorf("objective for %q: no request enters there (write it as \"service operation\", "+
+				"as the report does)", name)
 		}
 	}
 	return byOp, nil
@@ -339,8 +343,14 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 			return nil, context.Cause(ctx)
 		}
 		_, decisions := search.Next(search.Input{
-			Now: problemsAt, Problems: []search.Problem{search.ProblemOf(&problems[i])}, Trees: trees, Rates: rates, Table: a.report.Table,
-			Budget: a.options.Budget, Strategy: strategy, Epoch: engine.DefaultOptions().Epoch,
+			Now:      problemsAt,
+			Problems: []search.Problem{search.ProblemOf(&problems[i])},
+			Trees:    trees,
+			Rates:    rates,
+			Table:    a.report.Table,
+			Budget:   a.options.Budget,
+			Strategy: strategy,
+			Epoch:    engine.DefaultOptions().Epoch,
 		})
 		for _, d := range decisions {
 			if d.Subject == search.OfProblem(problems[i].ID) {

@@ -39,8 +39,9 @@ type Comparison struct {
 
 // Side describes the window or the baseline of a [Comparison].
 type Side struct {
-	Interval history.Interval // open ends are replaced by the start of the first trace, or just after the start of the last one
-	Open     bool             // the range had no end
+	// open ends are replaced by the start of the first trace, or just after the start of the last one
+	Interval history.Interval
+	Open     bool // the range had no end
 	Traces   int
 }
 
@@ -83,7 +84,9 @@ const (
 // compares them with the traces before the window and, if there are few of these, after the window. It uses only Input,
 // Path and Rules of options. As with [Analyze], the result depends only on the set of spans. It returns an error if the
 // window has no trace or the baseline has fewer than 16, but an empty result if there are no traces at all.
-func CompareWindow(ctx context.Context, paths []string, window TimeRange, baseline *TimeRange, options Options) (c *Comparison, err error) {
+func CompareWindow(
+	ctx context.Context, paths []string, window TimeRange, baseline *TimeRange, options Options,
+) (c *Comparison, err error) {
 	x, err := newComparer(options)
 	if err != nil {
 		return nil, err
@@ -158,7 +161,8 @@ func newComparer(options Options) (*comparer, error) {
 		types: &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, table)},
 	}
 	for i := range c.requests {
-		c.requests[i] = spool.New(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare))
+		c.requests[i] = spool.New(options.Input.TempDir,
+			int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare))
 	}
 	return c, nil
 }
@@ -226,10 +230,12 @@ func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
 	switch {
 	case traces.Len() > 0:
 	case w.To <= first || w.From > last:
-		return fmt.Errorf("the window %s lies outside of the traces, which begin between %s and %s (UTC): choose a window between these times",
+		return fmt.Errorf("the window %s lies outside of the traces, which begin between %s and %s (UTC): "+
+			"choose a window between these times",
 			window.text, dateTime(first), dateTime(last))
 	default:
-		return fmt.Errorf("no trace begins in the window %s: choose a longer window; the traces begin between %s and %s (UTC)",
+		return fmt.Errorf(
+			"no trace begins in the window %s: choose a longer window; the traces begin between %s and %s (UTC)",
 			window.text, dateTime(first), dateTime(last))
 	}
 	c.result.Window = side(traces, w, window.to.kind == open)
@@ -250,7 +256,8 @@ func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
 		}
 	}
 	if c.result.Baseline.Traces < leastBaseline {
-		return fmt.Errorf("too few traces to compare with begin outside of the window: %d, want at least %d; choose a shorter window or add files with earlier traces",
+		return fmt.Errorf("too few traces to compare with begin outside of the window: %d, want at least %d; "+
+			"choose a shorter window or add files with earlier traces",
 			c.result.Baseline.Traces, leastBaseline)
 	}
 	return nil
@@ -263,12 +270,14 @@ func (c *comparer) selectBaseline(baseline TimeRange, w history.Interval, first,
 		return fmt.Errorf("baseline: %w", err)
 	}
 	if b.From < w.To && w.From < b.To {
-		return fmt.Errorf("the baseline %s overlaps with the window: choose a baseline that ends before the window begins, or begins after it", baseline.text)
+		return fmt.Errorf("the baseline %s overlaps with the window: choose a baseline that ends before the window "+
+			"begins, or begins after it", baseline.text)
 	}
 	c.baseline = within(b)
 	earlier := c.recording.Select(c.baseline)
 	if earlier.Len() < leastBaseline {
-		return fmt.Errorf("too few traces to compare with begin in the baseline %[2]s: %[1]d, want at least %[3]d; choose a longer baseline (the traces begin between %[4]s and %[5]s, UTC)",
+		return fmt.Errorf("too few traces to compare with begin in the baseline %[2]s: %[1]d, want at least %[3]d; "+
+			"choose a longer baseline (the traces begin between %[4]s and %[5]s, UTC)",
 			earlier.Len(), baseline.text, leastBaseline, dateTime(first), dateTime(last))
 	}
 	c.result.Baseline = side(earlier, b, baseline.to.kind == open)
@@ -281,7 +290,8 @@ func (c *comparer) selectSets() error {
 	before, after := c.recording.Of(beforeSet), c.recording.Of(afterSet)
 	switch {
 	case before.Len() < leastBaseline:
-		return fmt.Errorf("the files before hold too few traces to compare with: %d, want at least %d; add more of them", before.Len(), leastBaseline)
+		return fmt.Errorf("the files before hold too few traces to compare with: %d, want at least %d; "+
+			"add more of them", before.Len(), leastBaseline)
 	case after.Len() == 0:
 		return errors.New("the files after hold no trace that could be used: name files with traces")
 	}
@@ -358,7 +368,8 @@ func (c *comparer) typeChanges(ctx context.Context) ([]TypeChange, error) {
 		}
 	}
 	slices.SortFunc(changes, func(a, b TypeChange) int {
-		return cmp.Or(cmp.Compare(b.added(), a.added()), cmp.Compare(b.Type.Count, a.Type.Count), a.Type.ID.Compare(b.Type.ID))
+		return cmp.Or(cmp.Compare(b.added(), a.added()), cmp.Compare(b.Type.Count, a.Type.Count),
+			a.Type.ID.Compare(b.Type.ID))
 	})
 	return changes, nil
 }
@@ -399,9 +410,15 @@ func (c *comparer) typeChange(id analysis.Hash, r *typeRequests) TypeChange {
 	history, window := durations(r.baseline), durations(r.window)
 	return TypeChange{
 		Type: group.Summary{
-			ID: id, Level: group.LevelRequestType, RequestType: id, Entry: r.entry, Name: c.types.Name(id),
-			Distinct: c.types.Distinct(r.entry, id, distinctOps),
-			Count:    uint64(len(window)), Failed: r.failed, Mean: mean(window),
+			ID:          id,
+			Level:       group.LevelRequestType,
+			RequestType: id,
+			Entry:       r.entry,
+			Name:        c.types.Name(id),
+			Distinct:    c.types.Distinct(r.entry, id, distinctOps),
+			Count:       uint64(len(window)),
+			Failed:      r.failed,
+			Mean:        mean(window),
 		},
 		Baseline: uint64(len(history)), Expected: mean(history), Rise: compare.Rise(history, window),
 	}

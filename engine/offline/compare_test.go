@@ -37,7 +37,17 @@ type incident struct {
 }
 
 var simulated = sync.OnceValue(func() *incident {
-	app := sim.New(sim.Config{Seed: 23, Fault: sim.Steady, Strength: 3, Tracepoints: 250, Services: 9, Rate: 10, Optional: 0.05, Caches: -1, AllAttributes: true})
+	app := sim.New(sim.Config{
+		Seed:          23,
+		Fault:         sim.Steady,
+		Strength:      3,
+		Tracepoints:   250,
+		Services:      9,
+		Rate:          10,
+		Optional:      0.05,
+		Caches:        -1,
+		AllAttributes: true,
+	})
 	app.Inject(incidentOnset)
 	x := &incident{service: app.Table().ServiceName(app.Target().Operations[0])}
 	for t := range app.Requests(incidentFrom, incidentTo, nil) {
@@ -92,24 +102,28 @@ func compareWindow(t testing.TB, paths []string, window string, options offline.
 func TestCompareFindsTheFault(t *testing.T) {
 	x := simulated()
 	all := fileOf(t, x.all())
-	files, err := offline.CompareFiles(t.Context(), []string{fileOf(t, x.before)}, []string{fileOf(t, x.after)}, offline.DefaultOptions())
+	files, err := offline.CompareFiles(t.Context(), []string{fileOf(t, x.before)}, []string{fileOf(t, x.after)},
+		offline.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]*offline.Comparison{
-		"files":   files,
-		"clock":   compareWindow(t, []string{all}, "14:13:50..", offline.DefaultOptions()),
-		"dates":   compareWindow(t, []string{all}, "2026-09-21T14:13:50Z..2026-09-21T16:14:20+02:00", offline.DefaultOptions()),
+		"files": files,
+		"clock": compareWindow(t, []string{all}, "14:13:50..", offline.DefaultOptions()),
+		"dates": compareWindow(t, []string{all}, "2026-09-21T14:13:50Z..2026-09-21T16:14:20+02:00",
+			offline.DefaultOptions()),
 		"offsets": compareWindow(t, []string{all}, "+29.9s..+2m", offline.DefaultOptions()),
 	} {
 		if got := c.Table.Text(c.Suspects[0].Service); got != x.service {
 			t.Errorf("%s: the first suspect is %s, want %s", name, got, x.service)
 		}
-		if len(c.RequestTypes) == 0 || !c.RequestTypes[0].Slower() || c.RequestTypes[0].Expected >= c.RequestTypes[0].Type.Mean {
+		if len(c.RequestTypes) == 0 || !c.RequestTypes[0].Slower() ||
+			c.RequestTypes[0].Expected >= c.RequestTypes[0].Type.Mean {
 			t.Errorf("%s: request types %+v, want the first to be slower", name, c.RequestTypes)
 		}
 		if c.Window.Traces+c.Baseline.Traces != len(x.before)+len(x.after) || c.Around {
-			t.Errorf("%s: %d and %d traces, around %v, want all %d and none after", name, c.Window.Traces, c.Baseline.Traces, c.Around, len(x.before)+len(x.after))
+			t.Errorf("%s: %d and %d traces, around %v, want all %d and none after",
+				name, c.Window.Traces, c.Baseline.Traces, c.Around, len(x.before)+len(x.after))
 		}
 	}
 }
@@ -118,7 +132,8 @@ func TestCompareFindsTheFault(t *testing.T) {
 func TestCompareIgnoresOrder(t *testing.T) {
 	x := simulated()
 	want := compareWindow(t, []string{fileOf(t, x.all())}, "14:13:50..", offline.DefaultOptions())
-	wantFiles, err := offline.CompareFiles(t.Context(), []string{fileOf(t, x.before)}, []string{fileOf(t, x.after)}, offline.DefaultOptions())
+	wantFiles, err := offline.CompareFiles(t.Context(), []string{fileOf(t, x.before)}, []string{fileOf(t, x.after)},
+		offline.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +146,9 @@ func TestCompareIgnoresOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "seed"), 1))
 		options := offline.DefaultOptions()
 		options.Input = file.Options{
-			Workers: rapid.IntRange(1, 4).Draw(r, "workers"), Memory: rapid.Int64Range(0, 1).Draw(r, "memory"), TempDir: dir,
+			Workers: rapid.IntRange(1, 4).Draw(r, "workers"),
+			Memory:  rapid.Int64Range(0, 1).Draw(r, "memory"),
+			TempDir: dir,
 		}
 		n := rapid.IntRange(1, 4).Draw(r, "files")
 		scatter := func(name string, traces [][]byte) (paths []string) {
@@ -176,18 +193,22 @@ func TestCompareBaseline(t *testing.T) {
 	total := len(x.before) + len(x.after)
 	early := compareWindow(t, []string{all}, "+1s..+2s", offline.DefaultOptions())
 	if !early.Around || early.Window.Traces+early.Baseline.Traces != total {
-		t.Errorf("around %v, %d and %d traces, want all %d", early.Around, early.Window.Traces, early.Baseline.Traces, total)
+		t.Errorf("around %v, %d and %d traces, want all %d",
+			early.Around, early.Window.Traces, early.Baseline.Traces, total)
 	}
 	first := compareWindow(t, []string{all}, "..+2s", offline.DefaultOptions())
-	if first.Around || first.Baseline.Interval.From < incidentFrom+2e9 || first.Window.Traces+first.Baseline.Traces != total {
+	if first.Around || first.Baseline.Interval.From < incidentFrom+2e9 ||
+		first.Window.Traces+first.Baseline.Traces != total {
 		t.Errorf("around %v, baseline %+v, want all traces after the window", first.Around, first.Baseline)
 	}
 	baseline := timeRange(t, "+5s..+10s")
-	named, err := offline.CompareWindow(t.Context(), []string{all}, timeRange(t, "+40s.."), &baseline, offline.DefaultOptions())
+	named, err := offline.CompareWindow(t.Context(), []string{all}, timeRange(t, "+40s.."), &baseline,
+		offline.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := named.Baseline.Interval.To.Sub(named.Baseline.Interval.From); d != 5*time.Second || named.Baseline.Traces < 20 || named.Baseline.Traces > 80 {
+	if d := named.Baseline.Interval.To.Sub(named.Baseline.Interval.From); d != 5*time.Second ||
+		named.Baseline.Traces < 20 || named.Baseline.Traces > 80 {
 		t.Errorf("baseline of %v with %d traces, want 5 s with about 50", d, named.Baseline.Traces)
 	}
 }
@@ -210,20 +231,24 @@ func TestCompareErrors(t *testing.T) {
 			b := timeRange(t, c.baseline)
 			baseline = &b
 		}
-		_, err := offline.CompareWindow(t.Context(), []string{all}, timeRange(t, c.window), baseline, offline.DefaultOptions())
+		_, err := offline.CompareWindow(t.Context(), []string{all}, timeRange(t, c.window), baseline,
+			offline.DefaultOptions())
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("window %s, baseline %q: got error %v, want one with %q", c.window, c.baseline, err, c.want)
 		}
 	}
 	few := fileOf(t, x.before[:15])
-	if _, err := offline.CompareFiles(t.Context(), []string{few}, []string{all}, offline.DefaultOptions()); err == nil || !strings.Contains(err.Error(), "hold too few traces to compare with: 15, want") {
+	if _, err := offline.CompareFiles(t.Context(), []string{few}, []string{all}, offline.DefaultOptions()); err ==
+		nil || !strings.Contains(err.Error(), "hold too few traces to compare with: 15, want") {
 		t.Errorf("15 traces before: got error %v, want too few", err)
 	}
 	empty := fileOf(t, nil)
-	if _, err := offline.CompareFiles(t.Context(), []string{all}, []string{empty}, offline.DefaultOptions()); err == nil || !strings.Contains(err.Error(), "no trace that could be used") {
+	if _, err := offline.CompareFiles(t.Context(), []string{all}, []string{empty}, offline.DefaultOptions()); err ==
+		nil || !strings.Contains(err.Error(), "no trace that could be used") {
 		t.Errorf("no trace after: got error %v, want none to use", err)
 	}
-	if c, err := offline.CompareFiles(t.Context(), []string{empty}, []string{empty}, offline.DefaultOptions()); err != nil || c.Traces != 0 {
+	if c, err := offline.CompareFiles(t.Context(), []string{empty}, []string{empty}, offline.DefaultOptions()); err !=
+		nil || c.Traces != 0 {
 		t.Errorf("no trace: got %+v, %v, want an empty comparison", c, err)
 	}
 	if c := compareWindow(t, []string{empty}, "02:41..", offline.DefaultOptions()); c.Traces != 0 {
@@ -231,7 +256,8 @@ func TestCompareErrors(t *testing.T) {
 	}
 	options := offline.DefaultOptions()
 	options.Path.OverlapTolerance = 0.5
-	if _, err := offline.CompareFiles(t.Context(), []string{all}, []string{all}, options); err == nil || !strings.Contains(err.Error(), "overlap tolerance") {
+	if _, err := offline.CompareFiles(t.Context(), []string{all}, []string{all}, options); err == nil ||
+		!strings.Contains(err.Error(), "overlap tolerance") {
 		t.Errorf("overlap tolerance: got error %v, want one", err)
 	}
 }

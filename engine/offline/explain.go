@@ -71,8 +71,11 @@ func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {
 
 func newExplainer(a *analyzer, problems []detect.Problem) *explainer {
 	e := &explainer{
-		analyzer: a, samples: make(map[analysis.Hash]*explain.Sample), exemplars: make(map[analysis.Hash]*exemplars),
-		loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
+		analyzer:  a,
+		samples:   make(map[analysis.Hash]*explain.Sample),
+		exemplars: make(map[analysis.Hash]*exemplars),
+		loads:     make(map[analysis.Hash]*arrivals),
+		series:    newSeriesSet(a),
 	}
 	for i := range problems {
 		e.samples[problems[i].Group] = explain.NewSample(sampleSize, simulatedSpans)

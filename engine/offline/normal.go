@@ -35,7 +35,8 @@ func ReadNormal(ctx context.Context, paths []string,
 		profile.Add(extractor.Extract(t))
 	}
 	if profile.Traces() == 0 {
-		return nil, nil, errors.New("no trace has a root span, so there is nothing to compare with: name files with traces of healthy requests")
+		return nil, nil, errors.New(
+			"no trace has a root span, so there is nothing to compare with: name files with traces of healthy requests")
 	}
 	return profile, in.Table, nil
 }

@@ -62,7 +62,8 @@ func spansOf(t *testing.T, path string) (spans [][]byte) {
 		for _, rs := range r.ResourceSpans {
 			for _, ss := range rs.ScopeSpans {
 				for _, s := range ss.Spans {
-					one, err := json.Marshal(request{[]resource{{rs.Resource, []scope{{ss.Scope, []json.RawMessage{s}}}}}})
+					one, err := json.Marshal(
+						request{[]resource{{rs.Resource, []scope{{ss.Scope, []json.RawMessage{s}}}}}})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -167,7 +168,8 @@ func TestReport(t *testing.T) {
 		for _, e := range g.Edges {
 			mean += e.ShareMean
 			variance += e.ShareVariance
-			if path := r.Table.Path(e.Context); len(path) == 0 || path[0] != g.Entry || strings.Contains(r.Table.OpName(path[len(path)-1]), trace.Overflow) {
+			if path := r.Table.Path(e.Context); len(path) == 0 || path[0] != g.Entry ||
+				strings.Contains(r.Table.OpName(path[len(path)-1]), trace.Overflow) {
 				t.Errorf("the path of an edge of %v is %v", g.ID, path)
 			}
 		}
@@ -185,7 +187,8 @@ func TestReport(t *testing.T) {
 		}
 		slow, typical, fast := p.Exemplars.Slow, p.Exemplars.Typical, p.Exemplars.Fast
 		if len(slow) != 3 || len(typical) != 3 || len(fast) != 3 ||
-			slow[0].Duration < slow[2].Duration || slow[2].Duration < typical[2].Duration || typical[0].Duration < fast[2].Duration || slow[0].Duration < p.Mean {
+			slow[0].Duration < slow[2].Duration || slow[2].Duration < typical[2].Duration ||
+			typical[0].Duration < fast[2].Duration || slow[0].Duration < p.Mean {
 			t.Errorf("problem %d: exemplars %v", i, p.Exemplars)
 		}
 	}
@@ -236,7 +239,8 @@ func TestRecoveries(t *testing.T) {
 		for i, p := range analyze(t, []string{corpus}, options).Problems {
 			for _, r := range p.Findings.Recoveries {
 				if simulated++; uint64(r.Requests) < min(p.Requests, 64) || !(r.MeanPart >= 0 && r.MeanPart <= 1) {
-					t.Errorf("%s: problem %d: of %d requests %d were simulated, gaining %v of the mean", name, i, p.Requests, r.Requests, r.MeanPart)
+					t.Errorf("%s: problem %d: of %d requests %d were simulated, gaining %v of the mean",
+						name, i, p.Requests, r.Requests, r.MeanPart)
 				}
 			}
 		}
@@ -262,7 +266,8 @@ func TestObjectives(t *testing.T) {
 		t.Errorf("no problem for an objective of 1 ns for %q", name)
 	}
 	options.Objectives = map[string]time.Duration{"nobody knows": 1}
-	if _, err := offline.Analyze(t.Context(), []string{corpus}, options); err == nil || !strings.Contains(err.Error(), "nobody knows") {
+	if _, err := offline.Analyze(t.Context(), []string{corpus}, options); err == nil ||
+		!strings.Contains(err.Error(), "nobody knows") {
 		t.Errorf("objective of an unknown operation: error %v, want one with its name", err)
 	}
 }
@@ -271,8 +276,10 @@ func TestObjectives(t *testing.T) {
 // rates.
 func TestMisdated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wrong.jsonl")
-	line := `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"wrong"}}]},"scopeSpans":[{"spans":[` +
-		`{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%d}]}]}]}`
+	line := `{"resourceSpans":[{` +
+		`"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"wrong"}}]},` +
+		`"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708",` +
+		`"name":"GET","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%d}]}]}]}`
 	at := time.Now().Add(200 * 24 * time.Hour).UnixNano() // far from the corpus, no matter when that was recorded
 	if err := os.WriteFile(path, fmt.Appendf(nil, line, at, at+1000), 0o600); err != nil {
 		t.Fatal(err)
@@ -291,7 +298,8 @@ func TestMisdated(t *testing.T) {
 }
 
 func TestAnalyzeErrors(t *testing.T) {
-	if _, err := offline.Analyze(t.Context(), []string{"missing"}, offline.DefaultOptions()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := offline.Analyze(t.Context(), []string{"missing"}, offline.DefaultOptions()); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("missing file: error %v, want %v", err, os.ErrNotExist)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -307,8 +315,10 @@ func TestTimesFromZero(t *testing.T) {
 	var lines strings.Builder
 	for i := range 200 {
 		start := uint64(i) * uint64(time.Minute)
-		fmt.Fprintf(&lines, `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"z"}}]},"scopeSpans":[{"spans":[`+
-			`{"traceId":"%032x","spanId":"%016x","name":"e%d","kind":2,"startTimeUnixNano":"%d","endTimeUnixNano":"%d"}]}]}]}`+"\n",
+		fmt.Fprintf(&lines,
+			`{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"z"}}]},`+
+				`"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":"%016x","name":"e%d","kind":2,`+
+				`"startTimeUnixNano":"%d","endTimeUnixNano":"%d"}]}]}]}`+"\n",
 			i+1, i+1, i%2, start, start+1e6)
 	}
 	path := filepath.Join(t.TempDir(), "zero.jsonl")

@@ -80,7 +80,8 @@ func parsePoint(text string) (timePoint, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return timePoint{}, fmt.Errorf("%q: want a time like 02:41, 02:41:30 (UTC), 2006-01-02T02:41:00Z, or an offset from the first trace like +10m", text)
+		return timePoint{}, fmt.Errorf("%q: want a time like 02:41, 02:41:30 (UTC), 2006-01-02T02:41:00Z, "+
+			"or an offset from the first trace like +10m", text)
 	}
 	if t.Before(time.Unix(0, 0)) || t.After(time.Unix(0, int64(trace.MaxNanos))) {
 		return timePoint{}, fmt.Errorf("%q: want a date between 1970 and 2255", text)
@@ -133,7 +134,8 @@ func (p timePoint) resolve(first, last trace.Nanos) (trace.Nanos, error) {
 	earliest := next(first, p.since)
 	switch {
 	case earliest <= last && earliest.Add(day) <= last:
-		return 0, fmt.Errorf("%s occurs on more than one day of the traces, which begin between %s and %s: write date and time, like %s",
+		return 0, fmt.Errorf(
+			"%s occurs on more than one day of the traces, which begin between %s and %s: write date and time, like %s",
 			p.clock(), dateTime(first), dateTime(last), time.Unix(0, int64(earliest)).UTC().Format(time.RFC3339))
 	case earliest <= last:
 		return earliest, nil

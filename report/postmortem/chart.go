@@ -49,7 +49,10 @@ func newChart(r *Report) *chart {
 	}
 	x := func(t time.Time) float64 { return chartWidth * float64(t.Sub(from)) / float64(to.Sub(from)) }
 	y := func(ns float64) float64 { return chartHeight * (1 - ns/highest) }
-	c := &chart{label: "Mean and p99 of durations from " + clock(from) + " to " + clock(to) + ", at most " + units.Nanos(highest)}
+	c := &chart{
+		label: "Mean and p99 of durations from " + clock(from) + " to " + clock(to) + ", at most " +
+			units.Nanos(highest),
+	}
 	var mean, p99 polyline
 	for i, w := range r.Latency {
 		if i > 0 && w.From.After(r.Latency[i-1].To) {

@@ -37,7 +37,8 @@ func HTML(w io.Writer, r *Report) error {
 			h.StyleEl(g.Raw("\n"+style)),
 		),
 		h.Body(h.Main(
-			h.P(h.Class("severity "+string(d.severity)), h.Span(h.Aria("hidden", "true"), g.Text(signs[d.severity])), g.Text(" "+string(d.severity)+" incident")),
+			h.P(h.Class("severity "+string(d.severity)), h.Span(h.Aria("hidden", "true"), g.Text(signs[d.severity])),
+				g.Text(" "+string(d.severity)+" incident")),
 			h.H1(g.Text(d.title)),
 			h.Dl(g.Map(d.facts, fact.node)),
 			g.Map(d.sections, section.node),
@@ -88,7 +89,8 @@ func (s section) table() g.Node {
 		}
 		rows = append(rows, g.Raw("\n"), h.Tr(cells))
 	}
-	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("region"), h.Aria("label", s.title), h.Table(h.THead(h.Tr(head)), h.TBody(rows)))
+	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("region"), h.Aria("label", s.title),
+		h.Table(h.THead(h.Tr(head)), h.TBody(rows)))
 }
 
 func (q quote) node() g.Node {
@@ -100,7 +102,8 @@ const viewBox = "-80 -24 1000 256"
 
 func (c *chart) node() g.Node {
 	line := func(class string, x1, y1, x2, y2 float64) g.Node {
-		return g.El("line", h.Class(class), g.Attr("x1", fixed(x1)), g.Attr("y1", fixed(y1)), g.Attr("x2", fixed(x2)), g.Attr("y2", fixed(y2)))
+		return g.El("line", h.Class(class), g.Attr("x1", fixed(x1)), g.Attr("y1", fixed(y1)), g.Attr("x2", fixed(x2)),
+			g.Attr("y2", fixed(y2)))
 	}
 	label := func(x, y float64, anchor, text string) g.Node {
 		return g.El("text", g.Attr("x", fixed(x)), g.Attr("y", fixed(y)), g.Attr("text-anchor", anchor), g.Text(text))
@@ -123,7 +126,9 @@ func (c *chart) node() g.Node {
 	draw("p99", c.p99)
 	draw("mean", c.mean)
 	return g.Group{
-		g.El("svg", g.Attr("viewBox", viewBox), h.Role("img"), h.Aria("label", c.label), line("axis", 0, chartHeight, chartWidth, chartHeight), nodes),
-		h.P(h.Class("note"), h.Span(h.Class("key mean"), g.Text("mean")), g.Text(" "), h.Span(h.Class("key p99"), g.Text("p99"))),
+		g.El("svg", g.Attr("viewBox", viewBox), h.Role("img"), h.Aria("label", c.label),
+			line("axis", 0, chartHeight, chartWidth, chartHeight), nodes),
+		h.P(h.Class("note"), h.Span(h.Class("key mean"), g.Text("mean")), g.Text(" "),
+			h.Span(h.Class("key p99"), g.Text("p99"))),
 	}
 }

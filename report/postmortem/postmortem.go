@@ -82,7 +82,8 @@ func newDocument(r *Report) *document {
 	x := &r.Detail.Incident
 	d := &document{severity: x.Severity, title: x.Sentence, facts: r.facts()}
 	for _, s := range []section{
-		r.next(), r.suspects(), r.places(), r.requestTypes(), r.latency(), r.objectives(), r.deploys(), r.timeline(), r.comments(), r.samples(), r.earlier(),
+		r.next(), r.suspects(), r.places(), r.requestTypes(), r.latency(), r.objectives(), r.deploys(), r.timeline(),
+		r.comments(), r.samples(), r.earlier(),
 	} {
 		if s.note != "" || len(s.rows) > 0 || len(s.quotes) > 0 || s.chart != nil {
 			d.sections = append(d.sections, s)
@@ -123,7 +124,8 @@ func (r *Report) facts() []fact {
 		facts = append(facts, fact{"Came before", text(units.Rate(*x.StoppedPerSecond) + until)})
 	} else {
 		lost := cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little")
-		facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(lost)})
+		facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))},
+			fact{"Lost", text(lost)})
 	}
 	if x.Owner != nil {
 		facts = append(facts, fact{"Owner", text(owner(x.Owner))})
@@ -178,8 +180,9 @@ func (r *Report) suspects() section {
 	x := &r.Detail.Incident
 	s := section{
 		title: "Suspects",
-		note:  "Services that add time and failures to requests, the most likely cause first. 10 % is a tenth of the usual time of a request, or a failure in every tenth.",
-		head:  []column{{"Service", false}, {"Adds", true}, {"As", false}, {"Operations", false}, {"Mostly on", false}},
+		note: "Services that add time and failures to requests, the most likely cause first. " +
+			"10 % is a tenth of the usual time of a request, or a failure in every tenth.",
+		head: []column{{"Service", false}, {"Adds", true}, {"As", false}, {"Operations", false}, {"Mostly on", false}},
 	}
 	for i := range x.Suspects[:min(len(x.Suspects), maxSuspects)] {
 		suspect := &x.Suspects[i]
@@ -194,10 +197,12 @@ func (r *Report) suspects() section {
 			operations = append(operations, operation(&o))
 		}
 		for _, on := range suspect.Instances[:min(len(suspect.Instances), suspectDetails)] {
-			instances = append(instances, fmt.Sprintf("%s = %s (%s of the cost)", on.Key, on.Value, units.Percent(on.Part)))
+			instances = append(instances,
+				fmt.Sprintf("%s = %s (%s of the cost)", on.Key, on.Value, units.Percent(on.Part)))
 		}
 		s.rows = append(s.rows, []cell{
-			name(suspect.Service), text(units.Percent(suspect.Score)), text(strings.Join(parts, ", ")), name(strings.Join(operations, ", ")), name(strings.Join(instances, ", ")),
+			name(suspect.Service), text(units.Percent(suspect.Score)), text(strings.Join(parts, ", ")),
+			name(strings.Join(operations, ", ")), name(strings.Join(instances, ", ")),
 		})
 	}
 	if len(s.rows) == 0 {
@@ -288,13 +293,26 @@ func interval(x *contract.Interval) string {
 
 func (r *Report) requestTypes() section {
 	s := section{
-		title: "Affected request types", note: "Since the onset, and usually before it.",
-		head: []column{{"Request type", false}, {"Mean", true}, {"Usual mean", true}, {"P99", true}, {"Usual P99", true}, {"Failed", true}, {"Usually failed", true}, {"Requests", true}, {"In", true}},
+		title: "Affected request types",
+		note:  "Since the onset, and usually before it.",
+		head: []column{
+			{"Request type", false},
+			{"Mean", true},
+			{"Usual mean", true},
+			{"P99", true},
+			{"Usual P99", true},
+			{"Failed", true},
+			{"Usually failed", true},
+			{"Requests", true},
+			{"In", true},
+		},
 	}
 	all := r.Detail.Incident.RequestTypes
 	for _, t := range all[:min(len(all), maxTypes)] {
 		s.rows = append(s.rows, []cell{
-			name(t.Name), text(units.Nanos(t.MeanNs)), text(units.Nanos(t.UsualNs)), text(nanos(t.P99Ns)), text(nanos(t.UsualP99Ns)), text(units.Percent(t.Failed)), text(units.Percent(t.UsualFailed)), text(units.Count(int(t.Requests))), text(lasting(t.SpanNs)),
+			name(t.Name), text(units.Nanos(t.MeanNs)), text(units.Nanos(t.UsualNs)), text(nanos(t.P99Ns)),
+			text(nanos(t.UsualP99Ns)), text(units.Percent(t.Failed)), text(units.Percent(t.UsualFailed)),
+			text(units.Count(int(t.Requests))), text(lasting(t.SpanNs)),
 		})
 	}
 	if more := len(all) - maxTypes; more > 0 {
@@ -318,13 +336,19 @@ func (r *Report) latency() section {
 	}
 	c := newChart(r)
 	if c == nil {
-		return section{title: "Latency", note: "The durations of " + types[0].Name + " around the incident are not kept any more."}
+		return section{
+			title: "Latency",
+			note:  "The durations of " + types[0].Name + " around the incident are not kept any more.",
+		}
 	}
 	return section{title: "Latency", note: "Mean and p99 of " + types[0].Name + ".", chart: c}
 }
 
 func (r *Report) objectives() section {
-	s := section{title: "Missed objectives", head: []column{{"Objective", false}, {"Burn rate", true}, {"Until", false}}}
+	s := section{
+		title: "Missed objectives",
+		head:  []column{{"Objective", false}, {"Burn rate", true}, {"Until", false}},
+	}
 	for _, o := range r.Detail.Incident.Objectives {
 		s.rows = append(s.rows, []cell{text(o.Sentence), text(units.Ratio(o.BurnRate)), text(clock(o.At))})
 	}
@@ -332,7 +356,10 @@ func (r *Report) objectives() section {
 }
 
 func (r *Report) deploys() section {
-	s := section{title: "Deploys", head: []column{{"Time", false}, {"Service", false}, {"Version", false}, {"Before", false}}}
+	s := section{
+		title: "Deploys",
+		head:  []column{{"Time", false}, {"Service", false}, {"Version", false}, {"Before", false}},
+	}
 	for _, d := range r.Detail.Incident.Deploys {
 		s.rows = append(s.rows, []cell{text(clock(d.At)), name(d.Service), text(d.Version), text(d.Before)})
 	}
@@ -358,7 +385,10 @@ func (r *Report) comments() section {
 }
 
 func (r *Report) samples() section {
-	s := section{title: "Sample traces", head: []column{{"Trace", false}, {"Began", false}, {"Took", true}, {"Request type", false}, {"", false}}}
+	s := section{
+		title: "Sample traces",
+		head:  []column{{"Trace", false}, {"Began", false}, {"Took", true}, {"Request type", false}, {"", false}},
+	}
 	types := make(map[string]string)
 	for _, t := range r.Detail.Incident.RequestTypes {
 		types[t.ID] = t.Name
@@ -368,20 +398,27 @@ func (r *Report) samples() section {
 		if r.UI != "" {
 			trace.link = r.UI + "/traces/" + e.Trace + "?incident=" + r.Detail.Incident.ID
 		}
-		s.rows = append(s.rows, []cell{trace, text(clock(e.Start)), text(units.Nanos(float64(e.DurationNs))), name(types[e.Group]), text(string(e.Stratum))})
+		s.rows = append(s.rows, []cell{
+			trace, text(clock(e.Start)), text(units.Nanos(float64(e.DurationNs))),
+			name(types[e.Group]), text(string(e.Stratum)),
+		})
 	}
 	return s
 }
 
 func (r *Report) earlier() section {
 	x := &r.Detail.Incident
-	s := section{title: "Earlier incidents of the same service", head: []column{{"Began", false}, {"Lasted", true}, {"Severity", false}, {"Incident", false}}}
+	s := section{
+		title: "Earlier incidents of the same service",
+		head:  []column{{"Began", false}, {"Lasted", true}, {"Severity", false}, {"Incident", false}},
+	}
 	for _, e := range r.Detail.Earlier {
 		incident := text(e.Sentence)
 		if r.UI != "" {
 			incident.link = r.UI + "/incidents/" + e.ID
 		}
-		s.rows = append(s.rows, []cell{text(clock(e.Onset)), text(units.Span(e.Ended.Sub(e.Onset))), text(string(e.Severity)), incident})
+		s.rows = append(s.rows,
+			[]cell{text(clock(e.Onset)), text(units.Span(e.Ended.Sub(e.Onset))), text(string(e.Severity)), incident})
 	}
 	if n := int(x.Earlier); n > len(s.rows) {
 		s.note = "The last " + units.Count(len(s.rows)) + " of " + units.Count(n) + "."

@@ -33,7 +33,11 @@ func sample(t *testing.T) *Report {
 	r := &Report{Detail: d, UI: "https://sibyl.example", At: time.Date(2026, 3, 1, 5, 0, 0, 0, time.UTC)}
 	for i := range 12 {
 		mean, p99 := 20e6+float64(i/6)*60e6, 90e6+float64(i/6)*200e6
-		w := contract.PastWindow{From: d.Incident.Onset.Add(time.Duration(i-6) * 5 * time.Minute), MeanNs: &mean, P99Ns: &p99}
+		w := contract.PastWindow{
+			From:   d.Incident.Onset.Add(time.Duration(i-6) * 5 * time.Minute),
+			MeanNs: &mean,
+			P99Ns:  &p99,
+		}
 		if w.To = w.From.Add(5 * time.Minute); i == 3 {
 			w.MeanNs, w.P99Ns = nil, nil // no request came
 		}
@@ -73,7 +77,13 @@ func TestGolden(t *testing.T) {
 
 // An incident that has just opened has no evidence yet.
 func TestSparse(t *testing.T) {
-	x := contract.Incident{ID: "00000000000000aa", Severity: contract.SeverityMinor, Sentence: "More requests fail since 04:41.", Onset: time.Unix(0, 0), Opened: time.Unix(60, 0)}
+	x := contract.Incident{
+		ID:       "00000000000000aa",
+		Severity: contract.SeverityMinor,
+		Sentence: "More requests fail since 04:41.",
+		Onset:    time.Unix(0, 0),
+		Opened:   time.Unix(60, 0),
+	}
 	r := &Report{Detail: &contract.IncidentDetail{Incident: x, Next: "Wait."}, At: time.Unix(90, 0)}
 	for format := range formats {
 		got := render(t, format, r)
@@ -93,9 +103,12 @@ func TestLocatedPlaces(t *testing.T) {
 	r := sample(t)
 	value := 0.42
 	r.Detail.Investigation.Investigation = contract.Investigation{
-		State: contract.StateGone, Suspects: []contract.Suspect{{Operation: "cart measured-later", Share: contract.Interval{Value: &value}}},
+		State:    contract.StateGone,
+		Suspects: []contract.Suspect{{Operation: "cart measured-later", Share: contract.Interval{Value: &value}}},
 	}
-	r.Detail.Located = &contract.LocatedPlace{Frames: []contract.LocatedFrame{{Operation: "cart measured-then", Share: contract.Interval{Value: &value}}}}
+	r.Detail.Located = &contract.LocatedPlace{
+		Frames: []contract.LocatedFrame{{Operation: "cart measured-then", Share: contract.Interval{Value: &value}}},
+	}
 	for format := range formats {
 		got := render(t, format, r)
 		if !strings.Contains(got, "measured-then") || strings.Contains(got, "measured-later") {
@@ -153,7 +166,8 @@ func TestHostile(t *testing.T) {
 	}
 	markdown := render(t, "md", r)
 	for i := range len(markdown) {
-		if strings.ContainsRune("<>]`", rune(markdown[i])) && markdown[i-1] != '\\' && !strings.HasPrefix(markdown[i:], "](https://sibyl.example/") && (markdown[i] != '>' || markdown[i-1] != '\n') {
+		if strings.ContainsRune("<>]`", rune(markdown[i])) && markdown[i-1] != '\\' && !strings.HasPrefix(markdown[i:],
+			"](https://sibyl.example/") && (markdown[i] != '>' || markdown[i-1] != '\n') {
 			t.Fatalf("not escaped: %s", markdown[max(0, i-40):i+10])
 		}
 	}

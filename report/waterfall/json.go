@@ -71,8 +71,12 @@ func newJSONRoot(p *critpath.Path, number int) jsonRoot {
 	r := &p.Roots[number]
 	root := &p.Nodes[r.Node]
 	j := jsonRoot{
-		SpanID: root.ID.String(), DurationNS: int64(p.Duration(r)), Sections: jsonSections(p, root.Start, r.Sections),
-		ExclusiveNS: make(map[string]int64), Origin: r.Origin.String(), Refined: jsonSections(p, root.Start, r.Refined),
+		SpanID:      root.ID.String(),
+		DurationNS:  int64(p.Duration(r)),
+		Sections:    jsonSections(p, root.Start, r.Sections),
+		ExclusiveNS: make(map[string]int64),
+		Origin:      r.Origin.String(),
+		Refined:     jsonSections(p, root.Start, r.Refined),
 	}
 	if w, ok := p.Wait(number); ok {
 		j.CallerID, j.WaitNS = p.Trace.Spans[r.From].ID.String(), new(int64(w.Time))

@@ -70,7 +70,8 @@ func (d *drawing) title() {
 	}
 	d.printf("\n")
 	if names := p.Flags.Names(); len(names) > 0 {
-		d.printf("%s\n", style.Paint(terminal.Yellow, "flags: "+strings.ReplaceAll(strings.Join(names, ", "), "_", " ")))
+		d.printf("%s\n",
+			style.Paint(terminal.Yellow, "flags: "+strings.ReplaceAll(strings.Join(names, ", "), "_", " ")))
 	}
 }
 
@@ -197,15 +198,19 @@ type canvas struct {
 func (d *drawing) newCanvas(r *critpath.Root, sections []critpath.Section) *canvas {
 	n := &d.path.Nodes[r.Node]
 	c := &canvas{
-		start: n.Start, length: max(n.End-n.Start, 1), own: exclusive(r, sections),
-		critical: make(map[int32]bool), sections: make(map[int32][]critpath.Section),
+		start:    n.Start,
+		length:   max(n.End-n.Start, 1),
+		own:      exclusive(r, sections),
+		critical: make(map[int32]bool),
+		sections: make(map[int32][]critpath.Section),
 	}
 	for _, i := range r.Critical {
 		c.critical[i] = true
 	}
 	for _, s := range sections {
 		c.sections[s.Node] = append(c.sections[s.Node], s)
-		for i := s.Node; i >= 0 && !c.critical[i]; i = d.path.Nodes[i].Parent { // the spans between belong to tracepoints that only wait
+		// the spans between belong to tracepoints that only wait
+		for i := s.Node; i >= 0 && !c.critical[i]; i = d.path.Nodes[i].Parent {
 			c.critical[i] = true
 		}
 	}

@@ -37,7 +37,8 @@ func TestWaterfall(t *testing.T) {
 				d.MaybeScanArgs(t, "most", &most)
 				var suspects []string
 				d.MaybeScanArgs(t, "suspects", &suspects)
-				err = Text(&out, p, &table, Options{Style: terminal.Style{Width: width}, Most: most, Suspects: ranks(p, suspects)})
+				err = Text(&out, p, &table,
+					Options{Style: terminal.Style{Width: width}, Most: most, Suspects: ranks(p, suspects)})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -94,7 +95,8 @@ func TestLarge(t *testing.T) {
 // A coloured waterfall without its escape sequences equals a plain one.
 func TestColourOnlyAdds(t *testing.T) {
 	var table trace.Table
-	tr, err := tracetext.Parse("a shop cart server 0..100\n  b shop get client 10..50\n  c shop put client 60..70 error\n", &table)
+	tr, err := tracetext.Parse(
+		"a shop cart server 0..100\n  b shop get client 10..50\n  c shop put client 60..70 error\n", &table)
 	if err != nil {
 		t.Fatal(err)
 	}
