@@ -76,7 +76,9 @@ type harness struct {
 // newHarness starts a plane that runs until the test ends.
 func newHarness(t *testing.T, known ...string) *harness {
 	w := &harness{t: t, engine: &recorder{}}
-	w.plane = control.New(w.engine, control.Options{Lease: 90 * time.Second, MaxBuffered: 64 << 20, Log: slog.New(slog.DiscardHandler)})
+	w.plane = control.New(w.engine, control.Options{
+		Lease: 90 * time.Second, MaxBuffered: 64 << 20, Log: slog.New(slog.DiscardHandler),
+	})
 	w.http = w.plane.Handler(func(r *http.Request) (control.Identity, error) {
 		return control.Identity{Token: r.Header.Get("Authorization")}, nil
 	})
@@ -95,7 +97,9 @@ func newHarness(t *testing.T, known ...string) *harness {
 
 // on publishes a plan with the tracepoints ids in one arm, whose name isn't in the table.
 func (w *harness) on(ids ...string) {
-	w.plan = search.Plan{Version: w.plan.Version + 1, Arms: []search.Arm{{Name: trace.SymbolOf([]byte(search.ArmNames[0])), Share: 1}}}
+	w.plan = search.Plan{
+		Version: w.plan.Version + 1, Arms: []search.Arm{{Name: trace.SymbolOf([]byte(search.ArmNames[0])), Share: 1}},
+	}
 	for _, id := range ids {
 		w.plan.Leases = append(w.plan.Leases, search.Lease{Tracepoint: w.table.Symbol(id)})
 	}
@@ -108,7 +112,11 @@ func points(service string, n int) []protocol.Tracepoint {
 	for i := range list {
 		list[i] = protocol.Tracepoint{
 			ID: fmt.Sprintf("%s/%06d", service, i), Layer: protocol.App, Kind: protocol.SpanPoint, Service: service,
-			Operation: fmt.Sprintf("step %d", i), Owner: "GET /", OwnerKind: protocol.Server, CostNanos: 1000, Bytes: 200,
+			Operation: fmt.Sprintf("step %d", i),
+			Owner:     "GET /",
+			OwnerKind: protocol.Server,
+			CostNanos: 1000,
+			Bytes:     200,
 		}
 	}
 	return list
@@ -117,7 +125,8 @@ func points(service string, n int) []protocol.Tracepoint {
 func registration(service, session string, all []protocol.Tracepoint, page int) *protocol.Registration {
 	r := &protocol.Registration{
 		Protocol: protocol.Version, Session: session, Resource: map[string]string{"service.name": service},
-		Capabilities: []protocol.Capability{protocol.CanSpan}, Catalogue: protocol.Catalogue{Hash: protocol.HashCatalogue(all), Size: len(all)},
+		Capabilities: []protocol.Capability{protocol.CanSpan},
+		Catalogue:    protocol.Catalogue{Hash: protocol.HashCatalogue(all), Size: len(all)},
 	}
 	if page >= 0 {
 		from, to := r.Catalogue.Page(page)
@@ -150,7 +159,8 @@ func (w *harness) call(method, path string, body any, header ...string) *httptes
 // register registers the agent id with the catalogue all, which must fit into one page.
 func (w *harness) register(id, session, service string, all []protocol.Tracepoint) {
 	w.t.Helper()
-	if a := w.call(http.MethodPut, id, registration(service, session, all, 0)); a.Code != http.StatusOK || strings.Contains(a.Body.String(), "missing") {
+	a := w.call(http.MethodPut, id, registration(service, session, all, 0))
+	if a.Code != http.StatusOK || strings.Contains(a.Body.String(), "missing") {
 		w.t.Fatalf("registering %s: %d %s", id, a.Code, a.Body)
 	}
 }
@@ -206,13 +216,15 @@ func TestPlan(t *testing.T) {
 			t.Fatalf("first plan: status %d, %+v", code, empty)
 		}
 		began := time.Now()
-		if _, code := w.fetch("a", "wait=30s", empty.Hash); code != http.StatusNotModified || time.Since(began) < 27*time.Second || time.Since(began) > 30*time.Second {
+		if _, code := w.fetch("a", "wait=30s", empty.Hash); code != http.StatusNotModified ||
+			time.Since(began) < 27*time.Second || time.Since(began) > 30*time.Second {
 			t.Errorf("unchanged plan: status %d after %v", code, time.Since(began))
 		}
 		began = time.Now()
 		time.AfterFunc(time.Second, func() { w.on("shop/000001", "bank/000002", "other/1") })
 		plan, code := w.fetch("a", "wait=30s", empty.Hash)
-		if code != http.StatusOK || time.Since(began) != time.Second || !slices.Equal(ids(plan), []string{"shop/000001"}) || plan.Version != 1 || plan.LeaseSeconds != 90 {
+		if code != http.StatusOK || time.Since(began) != time.Second ||
+			!slices.Equal(ids(plan), []string{"shop/000001"}) || plan.Version != 1 || plan.LeaseSeconds != 90 {
 			t.Errorf("changed plan: status %d, %+v after %v", code, plan, time.Since(began))
 		}
 		if plan, _ := w.fetch("b", "", ""); !slices.Equal(ids(plan), []string{"bank/000002"}) || plan.Version != 1 {
@@ -220,7 +232,8 @@ func TestPlan(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, w.plane.Close)
 		began = time.Now()
-		if _, code := w.fetch("a", "wait=30s", plan.Hash); code != http.StatusNotModified || time.Since(began) != time.Second {
+		if _, code := w.fetch("a", "wait=30s", plan.Hash); code != http.StatusNotModified ||
+			time.Since(began) != time.Second {
 			t.Errorf("poll during Close: status %d after %v", code, time.Since(began))
 		}
 	})
@@ -255,7 +268,8 @@ func TestPages(t *testing.T) {
 			t.Errorf("plan before the catalogue is complete: %v, want it empty", ids(before))
 		}
 		time.AfterFunc(2*time.Second, func() { missing("a", 1) })
-		if after, code := w.fetch("b", "wait=30s", before.Hash); code != http.StatusOK || !slices.Equal(ids(after), []string{"shop/000001"}) {
+		after, code := w.fetch("b", "wait=30s", before.Hash)
+		if code != http.StatusOK || !slices.Equal(ids(after), []string{"shop/000001"}) {
 			t.Errorf("plan after the catalogue is complete: status %d, %+v", code, after)
 		}
 		time.Sleep(2 * time.Second)
@@ -282,7 +296,8 @@ func TestPagesOfALostAgent(t *testing.T) {
 		if _, code := w.fetch("b", "", ""); code != http.StatusNotFound {
 			t.Errorf("after that time: status %d, want 404", code)
 		}
-		if a := w.call(http.MethodPut, "b", registration("shop", "1", all, -1)); !strings.Contains(a.Body.String(), `"missing":[0,1]`) {
+		a := w.call(http.MethodPut, "b", registration("shop", "1", all, -1))
+		if !strings.Contains(a.Body.String(), `"missing":[0,1]`) {
 			t.Errorf("second registration: %s, want pages 0 and 1 missing", a.Body)
 		}
 	})
@@ -302,7 +317,8 @@ func TestSameID(t *testing.T) {
 				_, _ = w.plane.Wait(t.Context(), control.Caller{ID: "a", Session: "1"}, has.Hash, 30*time.Second)
 			}()
 			synctest.Wait()
-			if a := w.call(http.MethodPut, "a", second); a.Code != http.StatusConflict || a.Header().Get("Retry-After") == "" {
+			a := w.call(http.MethodPut, "a", second)
+			if a.Code != http.StatusConflict || a.Header().Get("Retry-After") == "" {
 				t.Fatalf("registration of a second agent: %d %s, want 409", a.Code, a.Body)
 			}
 			if _, code := w.fetch("a", "session=2", ""); code != http.StatusConflict {
@@ -352,7 +368,8 @@ func TestDeployment(t *testing.T) {
 		has, _ := w.fetch("a", "", "")
 		began := time.Now()
 		time.AfterFunc(2*time.Second, func() { w.register("a", "1", "shop", after) })
-		if p, code := w.fetch("a", "wait=30s", has.Hash); code != http.StatusOK || time.Since(began) != 2*time.Second || !slices.Equal(ids(p), []string{"shop/000003"}) {
+		if p, code := w.fetch("a", "wait=30s", has.Hash); code != http.StatusOK || time.Since(began) != 2*time.Second ||
+			!slices.Equal(ids(p), []string{"shop/000003"}) {
 			t.Errorf("poll during a change of the catalogue: status %d after %v", code, time.Since(began))
 		}
 		time.Sleep(2 * time.Second)
@@ -364,9 +381,12 @@ func TestDeployment(t *testing.T) {
 			t.Errorf("5 min after the last message: %s, %+v", got, s)
 		}
 		time.Sleep(9 * time.Minute)
-		if got := w.engine.catalogues(); got != "map[]" || !slices.ContainsFunc(w.engine.reports(), func(f search.Feedback) bool {
-			return slices.ContainsFunc(f.Catalogues, func(c search.Catalogue) bool { return c.Service == "old" && c.Tracepoints == nil })
-		}) {
+		withdrawn := slices.ContainsFunc(w.engine.reports(), func(f search.Feedback) bool {
+			return slices.ContainsFunc(f.Catalogues, func(c search.Catalogue) bool {
+				return c.Service == "old" && c.Tracepoints == nil
+			})
+		})
+		if got := w.engine.catalogues(); got != "map[]" || !withdrawn {
 			t.Errorf("14 min after the last message: %s", got)
 		}
 	})
@@ -392,12 +412,14 @@ func TestOwners(t *testing.T) {
 			for _, c := range f.Catalogues {
 				owners = nil
 				for i := range c.Tracepoints {
-					owners = append(owners, fmt.Sprint(c.Tracepoints[i].Owner, "|", c.Tracepoints[i].OwnerSpan, "|", c.Tracepoints[i].Parent))
+					owners = append(owners, fmt.Sprint(c.Tracepoints[i].Owner, "|", c.Tracepoints[i].OwnerSpan, "|",
+						c.Tracepoints[i].Parent))
 				}
 			}
 		}
 		none := fmt.Sprint("|", trace.Internal, "|")
-		if want := []string{fmt.Sprint("GET /|", trace.Server, "|"), none + one[0].ID, none}; !slices.Equal(owners, want) {
+		want := []string{fmt.Sprint("GET /|", trace.Server, "|"), none + one[0].ID, none}
+		if !slices.Equal(owners, want) {
 			t.Errorf("owners and parents %q, want %q", owners, want)
 		}
 	})
@@ -438,21 +460,26 @@ func TestMeasured(t *testing.T) {
 				measured = *f.Measured
 			}
 		}
-		if want := (search.Measured{Plan: 1, Hits: 300, Bytes: 150_000, CPU: 6e-4}); math.Abs(measured.CPU-want.CPU) > 1e-9 || measured.Hits != want.Hits || measured.Bytes != want.Bytes || measured.Plan != 1 {
-			t.Errorf("measured %+v, want %+v", measured, want)
+		usage := search.Measured{Plan: 1, Hits: 300, Bytes: 150_000, CPU: measured.CPU}
+		if measured != usage || math.Abs(measured.CPU-6e-4) > 1e-9 {
+			t.Errorf("measured %+v, want %+v and a CPU time of 600 µs", measured, usage)
 		}
-		if want := (search.Cost{ID: "shop/000000", CPU: 2 * time.Microsecond, Bytes: 500}); !slices.Contains(costs, want) || len(costs) != 2 {
+		cost := search.Cost{ID: "shop/000000", CPU: 2 * time.Microsecond, Bytes: 500}
+		if !slices.Contains(costs, cost) || len(costs) != 2 {
 			t.Errorf("costs %+v", costs)
 		}
 		if want := []search.Unavailable{{ID: "shop/000001", For: 30 * time.Minute}}; !slices.Equal(unavailable, want) {
 			t.Errorf("unavailable %+v, want %+v", unavailable, want)
 		}
-		if all := w.plane.Agents(); len(all) != 3 || all[1].Failed != 1 || all[1].Problem != "shop/000001: no such function" || all[0].Problem != "" || all[1].State != control.Current || all[0].Applied != 2 || all[0].Hits != 3000+3e6 {
+		all := w.plane.Agents()
+		if len(all) != 3 || all[1].Failed != 1 || all[1].Problem != "shop/000001: no such function" ||
+			all[0].Problem != "" || all[1].State != control.Current || all[0].Applied != 2 || all[0].Hits != 3000+3e6 {
 			t.Errorf("%+v", all)
 		}
 		w.on("shop/000001")
 		s := protocol.Status{Protocol: 1, Session: "1", Version: 2, Tracepoints: []protocol.Outcome{
-			{ID: "shop/000000", State: protocol.Applied, Hits: 9000, Nanos: 2000, Bytes: 500}, {ID: "shop/000001", State: protocol.Applied},
+			{ID: "shop/000000", State: protocol.Applied, Hits: 9000, Nanos: 2000, Bytes: 500},
+			{ID: "shop/000001", State: protocol.Applied},
 		}}
 		if w.call(http.MethodPost, "a/status", s); w.plane.Agents()[0].Applied != 1 {
 			t.Errorf("a tracepoint of the former plan counts: %+v", w.plane.Agents()[0])
@@ -480,7 +507,13 @@ func TestCounterReset(t *testing.T) {
 		w.register("a", "1", "shop", points("shop", 1))
 		w.on("shop/000000")
 		for _, hits := range []uint64{0, 1000, 10, 2010, 2010} {
-			w.report("a", protocol.Outcome{ID: "shop/000000", State: protocol.Applied, Hits: hits, Nanos: 2000, Bytes: 500})
+			w.report("a", protocol.Outcome{
+				ID:    "shop/000000",
+				State: protocol.Applied,
+				Hits:  hits,
+				Nanos: 2000,
+				Bytes: 500,
+			})
 			time.Sleep(10 * time.Second)
 		}
 		var rates []float64
@@ -515,7 +548,8 @@ func TestUnavailableForMost(t *testing.T) {
 				unavailable = append(unavailable, f.Unavailable...)
 			}
 			if len(unavailable) != c.want {
-				t.Errorf("after %s reported %s: unavailable %+v, want %d", c.agent, c.outcome.State, unavailable, c.want)
+				t.Errorf("after %s reported %s: unavailable %+v, want %d",
+					c.agent, c.outcome.State, unavailable, c.want)
 			}
 		}
 	})
@@ -530,7 +564,9 @@ func TestIncomplete(t *testing.T) {
 			w.register(id, "1", "shop", points("shop", 1))
 			w.report(id, protocol.Outcome{ID: "shop/000000", State: protocol.Applied})
 		}
-		incomplete := protocol.Outcome{ID: "shop/000000", State: protocol.Applied, Incomplete: true, Reason: "the ring buffer is full"}
+		incomplete := protocol.Outcome{
+			ID: "shop/000000", State: protocol.Applied, Incomplete: true, Reason: "the ring buffer is full",
+		}
 		w.report("c", incomplete)
 		time.Sleep(10 * time.Second)
 		want := search.Unavailable{ID: "shop/000000", For: 2 * time.Minute}
@@ -618,10 +654,14 @@ func TestUnknownTracepoints(t *testing.T) {
 		w.register("a", "1", "shop", points("shop", 2))
 		w.on("shop/000000")
 		s := protocol.Status{Protocol: 1, Session: "1", Version: 1, Tracepoints: []protocol.Outcome{
-			{ID: "shop/000000", State: protocol.Applied}, {ID: "shop/000001", State: protocol.Applied, Nanos: 1e9}, // not in the plan
+			{ID: "shop/000000", State: protocol.Applied}, {
+				ID: "shop/000001", State: protocol.Applied, Nanos: 1e9,
+			}, // not in the plan
 		}}
 		for i := range 1000 {
-			s.Tracepoints = append(s.Tracepoints, protocol.Outcome{ID: fmt.Sprintf("unknown/%d", i), State: protocol.Failed, Hits: 1000, Nanos: 1e9})
+			s.Tracepoints = append(s.Tracepoints, protocol.Outcome{
+				ID: fmt.Sprintf("unknown/%d", i), State: protocol.Failed, Hits: 1000, Nanos: 1e9,
+			})
 		}
 		for range 3 {
 			s.Tracepoints[1].Hits += 50
@@ -757,8 +797,22 @@ func TestRefused(t *testing.T) {
 			{"an ID that is not printable", http.MethodPut, "a%1b%5b31m", wrong, nil, 404},
 			{"an ID that is not UTF-8", http.MethodPut, "a%ff", wrong, nil, 404},
 			{"not a duration", http.MethodGet, "a/plan?wait=x", nil, nil, 400},
-			{"status of an unknown agent", http.MethodPost, "a/status", protocol.Status{Protocol: 1, Session: "1"}, nil, 404},
-			{"status with an unknown state", http.MethodPost, "a/status", protocol.Status{Protocol: 1, Session: "1", Tracepoints: []protocol.Outcome{{ID: "x", State: "on"}}}, nil, 422},
+			{
+				"status of an unknown agent",
+				http.MethodPost,
+				"a/status",
+				protocol.Status{Protocol: 1, Session: "1"},
+				nil,
+				404,
+			},
+			{
+				"status with an unknown state",
+				http.MethodPost,
+				"a/status",
+				protocol.Status{Protocol: 1, Session: "1", Tracepoints: []protocol.Outcome{{ID: "x", State: "on"}}},
+				nil,
+				422,
+			},
 			{"another method", http.MethodDelete, "a", nil, nil, 404},
 		} {
 			body := c.body
@@ -775,7 +829,9 @@ func TestRefused(t *testing.T) {
 				a = w.call(c.method, c.path, body, c.header...)
 			}
 			var p protocol.Problem
-			if err := json.Unmarshal(a.Body.Bytes(), &p); err != nil || a.Code != c.want || p.Error == "" || a.Header().Get("Content-Type") != "application/problem+json" {
+			err := json.Unmarshal(a.Body.Bytes(), &p)
+			if err != nil || a.Code != c.want || p.Error == "" ||
+				a.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%s: %d %s, want %d", c.name, a.Code, a.Body, c.want)
 			}
 		}

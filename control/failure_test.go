@@ -86,7 +86,8 @@ func start(t *testing.T, l *link, options ...tracepoint.Option) *program {
 		p.registry.Span(name)
 	}
 	var err error
-	options = append(options, tracepoint.WithEndpoint("http://sibyl.invalid"), tracepoint.WithHTTPClient(&http.Client{Transport: l}))
+	options = append(options, tracepoint.WithEndpoint("http://sibyl.invalid"),
+		tracepoint.WithHTTPClient(&http.Client{Transport: l}))
 	if p.agent, err = p.registry.Connect(t.Context(), options...); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,9 @@ import (
 
 // A plane refuses agents beyond its limit, and still serves the agents it knows.
 func TestMaxAgents(t *testing.T) {
-	p := control.New(&recorder{}, control.Options{Lease: 90 * time.Second, MaxAgents: 2, Log: slog.New(slog.DiscardHandler)})
+	p := control.New(&recorder{}, control.Options{
+		Lease: 90 * time.Second, MaxAgents: 2, Log: slog.New(slog.DiscardHandler),
+	})
 	p.Begin(nil)
 	list := points("shop", 1)
 	register := func(id string) error {
@@ -46,7 +48,9 @@ func TestMaxAgentsOfToken(t *testing.T) {
 	p.Begin(nil)
 	list := points("shop", 1)
 	register := func(token string, n int) error {
-		_, err := p.Register(control.Caller{ID: fmt.Sprint(token, n), Principal: token}, registration("shop", "1", list, 0))
+		_, err := p.Register(control.Caller{
+			ID: fmt.Sprint(token, n), Principal: token,
+		}, registration("shop", "1", list, 0))
 		return err
 	}
 	for i, step := range []struct {
@@ -210,7 +214,8 @@ func TestLimitedToken(t *testing.T) {
 		return list
 	}
 	long := named("shop", "shop", protocol.PageSize+1)
-	if _, err := p.Register(control.Caller{ID: "shop", Session: "1", Principal: "a"}, registration("shop", "1", named("shop", "shop", 3), 0)); err != nil {
+	shop := control.Caller{ID: "shop", Session: "1", Principal: "a"}
+	if _, err := p.Register(shop, registration("shop", "1", named("shop", "shop", 3), 0)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -224,7 +229,11 @@ func TestLimitedToken(t *testing.T) {
 		{"a service without a name", registration("", "1", nil, -1), control.ErrServices},
 		{"a service whose name begins like its own", registration("cart2", "1", nil, -1), control.ErrServices},
 		{"tracepoints of another service", registration("cart", "1", named("shop", "shop", 2), 0), control.ErrServices},
-		{"the known catalogue of another service", registration("cart", "1", named("shop", "shop", 3), -1), control.ErrServices},
+		{
+			"the known catalogue of another service",
+			registration("cart", "1", named("shop", "shop", 3), -1),
+			control.ErrServices,
+		},
 		{"IDs of another service", registration("cart", "1", named("cart", "shop", 3), 0), control.ErrServices},
 		{"the incomplete catalogue of another service", registration("cart", "1", long, -1), nil},
 	} {
@@ -236,14 +245,18 @@ func TestLimitedToken(t *testing.T) {
 		t.Error(err)
 	}
 	for page := range 2 {
-		if _, err := p.Register(control.Caller{ID: "long", Session: "1", Principal: "a"}, registration("shop", "1", long, page)); err != nil {
+		_, err := p.Register(control.Caller{
+			ID: "long", Session: "1", Principal: "a",
+		}, registration("shop", "1", long, page))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := p.Plan(limited("b"), ""); !errors.Is(err, control.ErrServices) {
 		t.Errorf("the plan of the catalogue that others completed: error %v", err)
 	}
-	if err := p.Report(limited("b"), &protocol.Status{Protocol: protocol.Version, Session: "1"}); !errors.Is(err, control.ErrServices) {
+	status := &protocol.Status{Protocol: protocol.Version, Session: "1"}
+	if err := p.Report(limited("b"), status); !errors.Is(err, control.ErrServices) {
 		t.Errorf("a report about it: error %v", err)
 	}
 	if _, err := p.Register(limited("b"), registration("cart", "1", named("cart", "cart", 3), 0)); err != nil {

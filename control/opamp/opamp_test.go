@@ -79,7 +79,9 @@ func newHarness(t *testing.T, lease time.Duration) *harness {
 // on publishes a plan with the given version that has the tracepoint id on.
 func (w *harness) on(version int64, id string) {
 	w.plane.Publish(&search.Plan{
-		Version: version, Arms: []search.Arm{{Name: trace.SymbolOf([]byte("a")), Share: 1}}, Leases: []search.Lease{{Tracepoint: w.table.Symbol(id)}},
+		Version: version,
+		Arms:    []search.Arm{{Name: trace.SymbolOf([]byte("a")), Share: 1}},
+		Leases:  []search.Lease{{Tracepoint: w.table.Symbol(id)}},
 	}, &w.table)
 }
 
@@ -92,7 +94,9 @@ type agent struct {
 }
 
 func attribute(key, value string) *protobufs.KeyValue {
-	return &protobufs.KeyValue{Key: key, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: value}}}
+	return &protobufs.KeyValue{
+		Key: key, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: value}},
+	}
 }
 
 // connect starts an agent of the service shop with n tracepoints.
@@ -110,18 +114,27 @@ func connect(t *testing.T, w *harness, scheme string, id byte, n int) *agent {
 	}
 	c := opamp.Catalogue{}
 	for i := range n {
-		c.Tracepoints = append(c.Tracepoints, protocol.Tracepoint{ID: fmt.Sprintf("shop/%06d", i), Layer: protocol.App, Kind: protocol.SpanPoint, Service: "shop", Operation: "step"})
+		c.Tracepoints = append(c.Tracepoints, protocol.Tracepoint{
+			ID:        fmt.Sprintf("shop/%06d", i),
+			Layer:     protocol.App,
+			Kind:      protocol.SpanPoint,
+			Service:   "shop",
+			Operation: "step",
+		})
 	}
 	c.Catalogue = protocol.Catalogue{Hash: protocol.HashCatalogue(c.Tracepoints), Size: n}
 	body, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.client.SetAgentDescription(&protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{attribute("service.name", "shop")}}); err != nil {
+	shop := []*protobufs.KeyValue{attribute("service.name", "shop")}
+	if err := a.client.SetAgentDescription(&protobufs.AgentDescription{IdentifyingAttributes: shop}); err != nil {
 		t.Fatal(err)
 	}
-	capabilities := protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
-		protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig | protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig |
+	capabilities := protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus |
+		protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
+		protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig |
+		protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig |
 		protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth
 	if err := a.client.SetHealth(&protobufs.ComponentHealth{Healthy: true}); err != nil {
 		t.Fatal(err)
@@ -133,9 +146,10 @@ func connect(t *testing.T, w *harness, scheme string, id byte, n int) *agent {
 		OpAMPServerURL: url, Header: http.Header{"Authorization": {"Bearer secret"}}, InstanceUid: a.id,
 		Callbacks: types.Callbacks{
 			GetEffectiveConfig: func(context.Context) (*protobufs.EffectiveConfig, error) {
-				return &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
+				files := map[string]*protobufs.AgentConfigFile{
 					protocol.ConfigCatalogue: {Body: body, ContentType: "application/json"},
-				}}}, nil
+				}
+				return &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: files}}, nil
 			},
 			OnMessage: func(_ context.Context, m *types.MessageData) {
 				if m.AgentIdentification != nil {
@@ -150,7 +164,8 @@ func connect(t *testing.T, w *harness, scheme string, id byte, n int) *agent {
 					return
 				}
 				if err := a.client.SetRemoteConfigStatus(&protobufs.RemoteConfigStatus{
-					LastRemoteConfigHash: m.RemoteConfig.ConfigHash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED,
+					LastRemoteConfigHash: m.RemoteConfig.ConfigHash,
+					Status:               protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED,
 				}); err != nil {
 					t.Error(err)
 				}
@@ -200,25 +215,31 @@ func TestAgents(t *testing.T) {
 				t.Errorf("first plan: %+v, want no arms", p)
 			}
 			w.on(1, "shop/000001")
-			if p := a.plan(t, 1); len(p.Arms) != 1 || len(p.Arms[0].Tracepoints) != 1 || p.Arms[0].Tracepoints[0].ID != "shop/000001" {
+			if p := a.plan(t, 1); len(p.Arms) != 1 || len(p.Arms[0].Tracepoints) != 1 ||
+				p.Arms[0].Tracepoints[0].ID != "shop/000001" {
 				t.Errorf("second plan: %+v", p)
 			}
 			current := func() bool {
 				all := w.plane.Agents()
-				return len(all) == 1 && all[0].State == control.Current && all[0].Version == 1 && all[0].Applied == 1 && all[0].Service == "shop" && all[0].Tracepoints == protocol.PageSize+1 && !all[0].Incomplete
+				return len(all) == 1 && all[0].State == control.Current && all[0].Version == 1 && all[0].Applied == 1 &&
+					all[0].Service == "shop" && all[0].Tracepoints == protocol.PageSize+1 && !all[0].Incomplete
 			}
 			until(t, "the plan is not reported as applied", current)
 			time.Sleep(4 * time.Second) // longer than a lease
 			if !current() {
 				t.Errorf("after a lease: %+v", w.plane.Agents())
 			}
-			health := &protobufs.ComponentHealth{Healthy: true, ComponentHealthMap: map[string]*protobufs.ComponentHealth{"shop/000001": {LastError: "no memory"}}}
+			health := &protobufs.ComponentHealth{
+				Healthy:            true,
+				ComponentHealthMap: map[string]*protobufs.ComponentHealth{"shop/000001": {LastError: "no memory"}},
+			}
 			if err := a.client.SetHealth(health); err != nil {
 				t.Fatal(err)
 			}
 			until(t, "the failure of the tracepoint is not reported", func() bool {
 				all := w.plane.Agents()
-				return len(all) == 1 && all[0].Applied == 0 && all[0].Failed == 1 && all[0].Problem == "shop/000001: no memory"
+				return len(all) == 1 && all[0].Applied == 0 && all[0].Failed == 1 &&
+					all[0].Problem == "shop/000001: no memory"
 			})
 			if len(a.plans) > 0 {
 				t.Error("the server repeated a plan that the agent has")

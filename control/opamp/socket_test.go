@@ -27,8 +27,10 @@ func dial(t *testing.T, w *harness) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer secret\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
-		"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n", opamp.Path, address)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer secret\r\n"+
+		"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
+		opamp.Path, address)
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +66,9 @@ func send(t *testing.T, c net.Conn, m *protobufs.AgentToServer) {
 func hello(id byte) *protobufs.AgentToServer {
 	return &protobufs.AgentToServer{
 		InstanceUid: append(make([]byte, 15), id), EffectiveConfig: &protobufs.EffectiveConfig{},
-		AgentDescription: &protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{attribute("service.name", "shop"), attribute("host.name", "a\x1b[31m\n")}},
+		AgentDescription: &protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{
+			attribute("service.name", "shop"), attribute("host.name", "a\x1b[31m\n"),
+		}},
 	}
 }
 
@@ -83,7 +87,9 @@ func TestTooLarge(t *testing.T) {
 		t.Error("the server read 256 MiB of one message")
 	}
 	send(t, dial(t, w), hello(1))
-	until(t, "a small message on another connection is not processed", func() bool { return len(w.plane.Agents()) == 1 })
+	until(t, "a small message on another connection is not processed", func() bool {
+		return len(w.plane.Agents()) == 1
+	})
 }
 
 // The limit applies to each message, not to a connection.
@@ -122,11 +128,15 @@ func TestPrintable(t *testing.T) {
 	c := dial(t, w)
 	m := hello(1)
 	m.RemoteConfigStatus = &protobufs.RemoteConfigStatus{
-		Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED, ErrorMessage: "\x1b[31mred\n" + strings.Repeat("x", 10_000),
+		Status:       protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED,
+		ErrorMessage: "\x1b[31mred\n" + strings.Repeat("x", 10_000),
 	}
 	send(t, c, m)
 	var all []control.Agent
-	until(t, "the agent is not known", func() bool { all = w.plane.Agents(); return len(all) == 1 && all[0].Problem != "" })
+	until(t, "the agent is not known", func() bool {
+		all = w.plane.Agents()
+		return len(all) == 1 && all[0].Problem != ""
+	})
 	if p := all[0].Problem; !strings.HasPrefix(p, "the agent reports: ?[31mred?x") || len(p) > 2000 {
 		t.Errorf("%.40q…, %d bytes", p, len(p))
 	}

@@ -23,7 +23,8 @@ func TestMessageTimeout(t *testing.T) {
 		expectTimeout := func(s *socket) {
 			t.Helper()
 			began := time.Now()
-			if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) > messageTimeout {
+			_, err := s.Read(make([]byte, 1))
+			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) > messageTimeout {
 				t.Errorf("error %v after %s, want a timeout after at most %s", err, time.Since(began), messageTimeout)
 			}
 		}

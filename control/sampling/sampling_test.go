@@ -33,10 +33,19 @@ func TestHTTP(t *testing.T) {
 		status         int
 		body           string
 	}{
-		{"GET", "/sampling?service=shop", 200, `{"strategyType":"PROBABILISTIC","probabilisticSampling":{"samplingRate":0.25},"operationSampling":{` +
-			`"defaultSamplingProbability":0.25,"defaultLowerBoundTracesPerSecond":0.016666666666666666,"perOperationStrategies":[` +
-			`{"operation":"GET /cart","probabilisticSampling":{"samplingRate":1}},{"operation":"GET /never","probabilisticSampling":{"samplingRate":0}}]}}`},
-		{"GET", "/sampling?service=other&x=1", 200, `"perOperationStrategies":[{"operation":"sibyl.no.operation","probabilisticSampling":{"samplingRate":0.25}}]`},
+		{
+			"GET", "/sampling?service=shop", 200,
+			`{"strategyType":"PROBABILISTIC","probabilisticSampling":{"samplingRate":0.25},"operationSampling":{` +
+				`"defaultSamplingProbability":0.25,"defaultLowerBoundTracesPerSecond":0.016666666666666666,` +
+				`"perOperationStrategies":[{"operation":"GET /cart","probabilisticSampling":{"samplingRate":1}},` +
+				`{"operation":"GET /never","probabilisticSampling":{"samplingRate":0}}]}}`,
+		},
+		{
+			"GET",
+			"/sampling?service=other&x=1",
+			200,
+			`"perOperationStrategies":[{"operation":"sibyl.no.operation","probabilisticSampling":{"samplingRate":0.25}}]`,
+		},
 		{"GET", "/sampling", 400, "want exactly one"},
 		{"GET", "/sampling?service=", 400, "want exactly one"},
 		{"GET", "/sampling?service=a&service=b", 400, "want exactly one"},
@@ -45,7 +54,8 @@ func TestHTTP(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest(c.method, c.target, nil))
-		if w.Code != c.status || !strings.Contains(w.Body.String(), c.body) || strings.Contains(w.Body.String(), "null") {
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.body) ||
+			strings.Contains(w.Body.String(), "null") {
 			t.Errorf("%s %.40s: %d %s", c.method, c.target, w.Code, w.Body)
 		}
 	}
@@ -56,7 +66,8 @@ func TestSDK(t *testing.T) {
 	s := NewStrategies(sampleRates)
 	server := httptest.NewServer(s)
 	defer server.Close()
-	sampler := jaegerremote.New("shop", jaegerremote.WithSamplingServerURL(server.URL+"/sampling"), jaegerremote.WithInitialSampler(sdk.NeverSample()),
+	sampler := jaegerremote.New("shop", jaegerremote.WithSamplingServerURL(server.URL+"/sampling"),
+		jaegerremote.WithInitialSampler(sdk.NeverSample()),
 		jaegerremote.WithSamplingRefreshInterval(time.Hour))
 	defer sampler.Close()
 	sampler.UpdateSampler()
@@ -89,7 +100,8 @@ func sampled(s sdk.Sampler, operation string, n int) int {
 		var id oteltrace.TraceID
 		binary.BigEndian.PutUint64(id[8:], trace.Mix(uint64(i), 1))
 		id[0] = 1
-		if s.ShouldSample(sdk.SamplingParameters{ParentContext: context.Background(), TraceID: id, Name: operation}).Decision == sdk.RecordAndSample {
+		root := sdk.SamplingParameters{ParentContext: context.Background(), TraceID: id, Name: operation}
+		if s.ShouldSample(root).Decision == sdk.RecordAndSample {
 			count++
 		}
 	}
@@ -110,7 +122,8 @@ func TestGRPC(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New())))
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,17 +133,21 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list := got.OperationSampling.PerOperationStrategies; len(list) != 2 || list[0].Operation != "GET /cart" || list[0].ProbabilisticSampling.SamplingRate != 1 {
+	list := got.OperationSampling.PerOperationStrategies
+	if len(list) != 2 || list[0].Operation != "GET /cart" || list[0].ProbabilisticSampling.SamplingRate != 1 {
 		t.Errorf("%v", got)
 	}
-	if o := got.OperationSampling; o.DefaultSamplingProbability != 0.25 || o.DefaultLowerBoundTracesPerSecond != lowerBound || got.ProbabilisticSampling.SamplingRate != 0.25 {
+	o := got.OperationSampling
+	if o.DefaultSamplingProbability != 0.25 || o.DefaultLowerBoundTracesPerSecond != lowerBound ||
+		got.ProbabilisticSampling.SamplingRate != 0.25 {
 		t.Errorf("%v", got)
 	}
 	other, err := client.GetSamplingStrategy(t.Context(), &api_v2.SamplingStrategyParameters{ServiceName: "other"})
 	if err != nil || len(other.OperationSampling.PerOperationStrategies) != 1 {
 		t.Errorf("%v, %v", other, err)
 	}
-	if _, err := client.GetSamplingStrategy(t.Context(), &api_v2.SamplingStrategyParameters{}); status.Code(err) != codes.InvalidArgument {
+	nameless := &api_v2.SamplingStrategyParameters{}
+	if _, err := client.GetSamplingStrategy(t.Context(), nameless); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("without a service: %v", err)
 	}
 }
@@ -152,7 +169,8 @@ func TestRatesOf(t *testing.T) {
 	op := func(service, name string) trace.Op {
 		return table.Op(table.Symbol(service), table.Symbol(name), trace.Server)
 	}
-	cart, pay, list, idle := op("shop", "GET /cart"), op("shop", "POST /pay"), op("store", "GET /list"), op("store", "GET /idle")
+	cart, pay, list, idle := op("shop", "GET /cart"), op("shop", "POST /pay"), op("store",
+		"GET /list"), op("store", "GET /idle")
 	o := Options{Default: 0.01, Budget: 30}
 	seen := map[trace.Op]float64{cart: 1, pay: 0.05, list: 10}
 	for name, c := range map[string]struct {
@@ -160,25 +178,36 @@ func TestRatesOf(t *testing.T) {
 		before  *Rates
 		want    map[string][]Operation
 	}{
-		"nothing":           {nil, nil, map[string][]Operation{}},
-		"one":               {[]trace.Op{cart, cart}, nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}}}},
-		"few requests":      {[]trace.Op{pay}, nil, map[string][]Operation{"shop": {{"POST /pay", 1}}}},
-		"unknown":           {[]trace.Op{idle}, nil, map[string][]Operation{}},
-		"many requests":     {[]trace.Op{list}, nil, map[string][]Operation{}}, // the default rate suffices
-		"all, by name":      {[]trace.Op{pay, cart}, nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}, {"POST /pay", 1}}}},
-		"under other rates": {[]trace.Op{cart}, &Rates{Default: 0.01, Services: map[string][]Operation{"shop": {{"GET /cart", 0.05}}}}, map[string][]Operation{"shop": {{"GET /cart", 0.5}}}},
+		"nothing":       {nil, nil, map[string][]Operation{}},
+		"one":           {[]trace.Op{cart, cart}, nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}}}},
+		"few requests":  {[]trace.Op{pay}, nil, map[string][]Operation{"shop": {{"POST /pay", 1}}}},
+		"unknown":       {[]trace.Op{idle}, nil, map[string][]Operation{}},
+		"many requests": {[]trace.Op{list}, nil, map[string][]Operation{}}, // the default rate suffices
+		"all, by name": {
+			[]trace.Op{pay, cart}, nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}, {"POST /pay", 1}}},
+		},
+		"under other rates": {
+			[]trace.Op{cart},
+			&Rates{Default: 0.01, Services: map[string][]Operation{"shop": {{"GET /cart", 0.05}}}},
+			map[string][]Operation{"shop": {{"GET /cart", 0.5}}},
+		},
 	} {
 		got := RatesOf(c.entries, table, seen, c.before, o)
 		if got.Default != o.Default {
 			t.Errorf("%s: default %g", name, got.Default)
 		}
-		if diff := cmp.Diff(c.want, got.Services, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
+		diff := cmp.Diff(c.want, got.Services, cmp.Comparer(func(a, b float64) bool {
+			return a-b < 1e-9 && b-a < 1e-9
+		}))
+		if diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 	o.Budget = 4.5 // half of what the first entry needs
 	got := RatesOf([]trace.Op{cart, pay}, table, seen, nil, o)
-	if diff := cmp.Diff(map[string][]Operation{"shop": {{"GET /cart", 0.055}}}, got.Services, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
+	want := map[string][]Operation{"shop": {{"GET /cart", 0.055}}}
+	nearly := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })
+	if diff := cmp.Diff(want, got.Services, nearly); diff != "" {
 		t.Errorf("budget: %s", diff)
 	}
 }

@@ -143,7 +143,8 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	r := run(b, dir, c, nil) // creates the databases
 	r.stop()
 	state := broadState(options, past)
-	err := errors.Join(<-r.stopped, r.store.Checkpoints.Save(&store.Checkpoint{At: start, State: state}, 0), r.journal.Close(), r.store.Close())
+	err := errors.Join(<-r.stopped, r.store.Checkpoints.Save(&store.Checkpoint{At: start, State: state}, 0),
+		r.journal.Close(), r.store.Close())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -202,7 +203,8 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	b.ReportMetric(float64(longest[0].Load())/1e6, "longest-ack-without-ms")
 	b.ReportMetric(whole.Seconds()*1e3/float64(b.N), "epoch+checkpoint-ms")
 	b.ReportMetric(stopped.Seconds()*1e3/float64(b.N), "core-stopped-ms")
-	b.ReportMetric(float64(r.Counts().Downsampled.Load())/1e6, "windows-ms") // of the last period; the core waits for them
+	// The core waits for the windows of the last period.
+	b.ReportMetric(float64(r.Counts().Downsampled.Load())/1e6, "windows-ms")
 	b.ReportMetric(restart.Seconds()*1e3, "restart-ms")
 	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "heap-MB")
 	b.ReportMetric(float64(len(state))/1e6, "state-MB")

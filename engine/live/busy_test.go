@@ -39,7 +39,8 @@ func TestIntakeGoesOnWhileCoreIsBusy(t *testing.T) {
 		}
 		longest = max(longest, time.Since(began))
 	}
-	t.Logf("%d requests acknowledged while the core was busy, each within %v; %d bytes wait", traces, longest, r.outputs.held.Load())
+	t.Logf("%d requests acknowledged while the core was busy, each within %v; %d bytes wait",
+		traces, longest, r.outputs.held.Load())
 	late.Stop()
 	release()
 	if err := <-answered; err != nil {

@@ -102,6 +102,9 @@ func (q *sequencer) recoverChange(r journal.Record) error {
 		}
 		q.settings = x.Append(nil)
 	}
-	q.broadcast(message{at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, change: &pendingChange{Change: x, answer: make(chan changeResult, 1)}}})
+	q.broadcast(message{
+		at:      r.At,
+		barrier: &barrier{at: r.At, seq: r.Seq, change: &pendingChange{Change: x, answer: make(chan changeResult, 1)}},
+	})
 	return nil
 }

@@ -21,9 +21,11 @@ func TestSteady(t *testing.T) {
 		want        trace.Nanos
 	}{
 		{time.Minute, 0, at(time.Minute, 0)},
-		{2 * time.Minute, time.Hour, at(2*time.Minute, time.Hour)},                       // set forward
-		{12 * time.Minute, 0, at(2*time.Minute, time.Hour) + trace.Nanos(9*time.Minute)}, // set back: the time continues
-		{12*time.Minute + 11*time.Hour, 0, at(12*time.Minute+11*time.Hour, 0)},           // until the clock has caught up
+		{2 * time.Minute, time.Hour, at(2*time.Minute, time.Hour)}, // set forward
+		{
+			12 * time.Minute, 0, at(2*time.Minute, time.Hour) + trace.Nanos(9*time.Minute),
+		}, // set back: the time continues
+		{12*time.Minute + 11*time.Hour, 0, at(12*time.Minute+11*time.Hour, 0)}, // until the clock has caught up
 	} {
 		if got := s.update(began.Add(step.passed), at(step.passed, step.set)); got != step.want {
 			t.Errorf("after %v with the clock set by %v: %v, want %v", step.passed, step.set, got, step.want)

@@ -30,11 +30,13 @@ type Counts struct {
 	Commits  atomic.Int64                        // commits to the journal
 	Waited   atomic.Int64                        // time spent waiting for commits, in ns
 
-	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
-	Decided, ExemplarsLate       atomic.Int64                                // time in ns spent on the decisions of the last epoch; exemplars, or sets of them, not stored in time
-	Encoded                      atomic.Int64                                // time in ns that the last checkpoint blocked the core
-	Downsampled                  atomic.Int64                                // time in ns that storing the last windows blocked the core
-	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // epochs whose decisions were deleted, and deleted exemplars
+	Epochs, Checkpoints, Unsaved atomic.Int64 // epochs, checkpoints, failed checkpoints
+	Decided                      atomic.Int64 // time in ns spent on the decisions of the last epoch
+	ExemplarsLate                atomic.Int64 // exemplars, or sets of them, not stored in time
+	Encoded                      atomic.Int64 // time in ns that the last checkpoint blocked the core
+	Downsampled                  atomic.Int64 // time in ns that storing the last windows blocked the core
+	// Forgotten counts the epochs whose decisions were deleted, and deleted exemplars.
+	Forgotten struct{ Decisions, Exemplars atomic.Int64 }
 
 	Names atomic.Int64 // names deleted from the dictionary of the core
 

@@ -35,9 +35,10 @@ type exemplarStore struct {
 
 // groupSample samples the requests of one group, to choose its exemplars.
 type groupSample struct {
-	sample  stats.Stratified[store.Exemplar] // without Records
-	failed  []store.Exemplar                 // recent failed requests, oldest first, without Records; at most as many as exemplarStore.size
-	records map[uint64][]uint64              // records of the requests sampled since the last epoch, by key
+	sample stats.Stratified[store.Exemplar] // without Records
+	// failed has recent failed requests, oldest first, without Records: at most as many as exemplarStore.size.
+	failed  []store.Exemplar
+	records map[uint64][]uint64 // records of the requests sampled since the last epoch, by key
 	began   trace.Nanos
 	fresh   bool       // changed since the last epoch
 	traces  []trace.ID // stored, or about to be
@@ -81,7 +82,13 @@ const (
 // newExemplarStore returns an exemplarStore that continues with the stored exemplars.
 func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *Counts) (*exemplarStore, error) {
 	k := &exemplarStore{
-		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, whole: newWholeTraces(), groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
+		options:   o,
+		retained:  retained,
+		counts:    counts,
+		size:      o.Retention.Exemplars,
+		whole:     newWholeTraces(),
+		groups:    make(map[analysis.Hash]*groupSample),
+		work:      make(chan task, tasksWaiting),
 		postponed: make(chan []change, tasksWaiting+1), // one more for the current task, so that run never blocks
 	}
 	err := o.Store.Exemplars.Each(func(group analysis.Hash, e *store.Exemplars) error {
@@ -165,7 +172,13 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 	if x == nil {
 		return
 	}
-	e := store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.Records}
+	e := store.Exemplar{
+		Trace:    r.Trace,
+		Root:     r.Root,
+		Start:    r.Start,
+		Duration: r.Duration.Nanoseconds(),
+		Records:  r.Records,
+	}
 	x.fresh = x.add(e) || x.fresh
 	if r.Failed {
 		x.fresh = x.addFailed(e, k.size) || x.fresh
@@ -202,7 +215,12 @@ func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, know
 		return
 	}
 	select {
-	case k.work <- task{changes: changes, keeps: k.keeps, newlyKept: newlyKept, until: k.options.Clock().Add(k.options.Core.Epoch / exemplarShare)}:
+	case k.work <- task{
+		changes:   changes,
+		keeps:     k.keeps,
+		newlyKept: newlyKept,
+		until:     k.options.Clock().Add(k.options.Core.Epoch / exemplarShare),
+	}:
 		k.keeps = nil
 	default:
 		k.retry(changes)
@@ -306,7 +324,9 @@ func (k *exemplarStore) run(ctx context.Context) {
 	}
 	err := errors.Join(
 		k.options.Store.Exemplars.Each(func(_ analysis.Hash, e *store.Exemplars) error { return count(e) }),
-		k.options.Store.Kept.Each(func(_ search.Subject, _ analysis.Hash, e *store.Exemplars) error { return count(e) }),
+		k.options.Store.Kept.Each(func(_ search.Subject, _ analysis.Hash, e *store.Exemplars) error {
+			return count(e)
+		}),
 	)
 	for t := range k.work {
 		err = errors.Join(err, k.applyAll(t, refs))

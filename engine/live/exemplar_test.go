@@ -116,7 +116,13 @@ func TestFailedExemplars(t *testing.T) {
 			if err := decoder.Protobuf(record.Data, &b); err != nil {
 				t.Fatal(err)
 			}
-			o := observation.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: begun.Add(after), Duration: time.Second, Failed: failed}
+			o := observation.Observation{
+				Trace:    b.Traces[0],
+				Root:     b.Spans[0].ID,
+				Start:    begun.Add(after),
+				Duration: time.Second,
+				Failed:   failed,
+			}
 			o.Records = []uint64{record.Seq}
 			k.observe(group, &request{Observation: o})
 			return

@@ -18,12 +18,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
+// fullDelay is the delay before a retry when there is no room. Exporters give up after ten seconds.
+const fullDelay = 2 * time.Second
+
 // Refusals of requests. All of them are temporary, and no part of a refused request is stored.
 var (
 	errBusy     = refusal.New(refusal.Overloaded, "too many requests are waiting", "").Later(time.Second)
-	errFull     = refusal.New(refusal.Overloaded, "the disk is full", "").Later(2 * time.Second) // exporters give up after ten
-	errOverfull = refusal.New(refusal.Overloaded, "the journal has reached its size limit", "").Later(2 * time.Second)
-	errStarting = refusal.New(refusal.Overloaded, "the service is starting and reads its journal", "").Later(time.Second)
+	errFull     = refusal.New(refusal.Overloaded, "the disk is full", "").Later(fullDelay)
+	errOverfull = refusal.New(refusal.Overloaded, "the journal has reached its size limit", "").Later(fullDelay)
+	errStarting = refusal.New(refusal.Overloaded, "the service is starting and reads its journal", "").
+			Later(time.Second)
 	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 )
 
@@ -43,7 +47,9 @@ type intake struct {
 }
 
 func newIntake(o *Options, counts *Counts) *intake {
-	in := &intake{counts: counts, shards: o.Shards, limit: o.InFlight, decoders: make(chan *decoder, runtime.GOMAXPROCS(0))}
+	in := &intake{
+		counts: counts, shards: o.Shards, limit: o.InFlight, decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
+	}
 	for range cap(in.decoders) {
 		in.decoders <- newDecoder(o.Keys)
 	}

@@ -32,7 +32,15 @@ func announced(app *sim.App, without func(trace.Symbol) bool) *search.Feedback {
 		if without(t.ID) {
 			continue
 		}
-		a := search.Announced{ID: table.Text(t.ID), Parent: table.Text(t.Parent), Layer: t.Layer, Kind: t.Kind, Cost: t.Cost, Bytes: t.Bytes, Baseline: t.Baseline}
+		a := search.Announced{
+			ID:       table.Text(t.ID),
+			Parent:   table.Text(t.Parent),
+			Layer:    t.Layer,
+			Kind:     t.Kind,
+			Cost:     t.Cost,
+			Bytes:    t.Bytes,
+			Baseline: t.Baseline,
+		}
 		if a.Name, a.Span = name(t.Op); t.Kind == cct.VariablePoint {
 			a.Name = a.ID
 		}
@@ -53,7 +61,10 @@ func newShop(t *testing.T) *shop {
 	t.Helper()
 	c := &clock{}
 	c.set(start)
-	s := &shop{dir: t.TempDir(), app: sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})}
+	s := &shop{
+		dir: t.TempDir(),
+		app: sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1}),
+	}
 	s.running = run(t, s.dir, c, nil)
 	s.announce(func(trace.Symbol) bool { return false })
 	return s
@@ -61,7 +72,8 @@ func newShop(t *testing.T) *shop {
 
 func (s *shop) announce(without func(trace.Symbol) bool) {
 	s.t.Helper()
-	if changed, err := s.Change(s.t.Context(), engine.Change{Feedback: announced(s.app, without)}); !changed || err != nil {
+	changed, err := s.Change(s.t.Context(), engine.Change{Feedback: announced(s.app, without)})
+	if !changed || err != nil {
 		s.t.Fatal(changed, err)
 	}
 }
@@ -161,7 +173,8 @@ func TestKilledInvestigation(t *testing.T) {
 	})
 	got := s.finish()
 	if got.Status != want.Status || got.Reason != want.Reason || got.Epochs != want.Epochs {
-		t.Errorf("the investigation ends %v after %d epochs: %s; want %v after %d: %s", got.Status, got.Epochs, got.Reason, want.Status, want.Epochs, want.Reason)
+		t.Errorf("the investigation ends %v after %d epochs: %s; want %v after %d: %s",
+			got.Status, got.Epochs, got.Reason, want.Status, want.Epochs, want.Reason)
 	}
 	s.end()
 }
@@ -187,7 +200,9 @@ func TestDeploymentInInvestigation(t *testing.T) {
 	}
 	explained := false
 	for _, d := range decisions {
-		explained = explained || slices.ContainsFunc(d.Off, func(o search.Off) bool { return taken[o.Tracepoint] && o.Reason == search.WhyUnavailable })
+		explained = explained || slices.ContainsFunc(d.Off, func(o search.Off) bool {
+			return taken[o.Tracepoint] && o.Reason == search.WhyUnavailable
+		})
 	}
 	if !explained {
 		t.Errorf("no decision has the reason: %+v", decisions)

@@ -85,7 +85,8 @@ func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	}
 	r := &running{t: t, clock: c, stopped: make(chan error, 1)}
 	log := slog.New(noErrors{slog.DiscardHandler, t})
-	if r.journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log}); err != nil {
+	r.journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if r.store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: log}); err != nil {
@@ -149,7 +150,8 @@ func listing(t testing.TB, dir string) string {
 		return err
 	})
 	if err != nil {
-		return err.Error() + time.Now().String() // a file was deleted meanwhile, so return something that differs from all other listings
+		// A file was deleted meanwhile. The result must differ from all other listings.
+		return err.Error() + time.Now().String()
 	}
 	return b.String()
 }
@@ -263,8 +265,9 @@ func traffic(t testing.TB, n, fault int) []stretch {
 			app.Inject(from)
 		}
 		all[i].bodies, all[i].traces = requests(t, app, from, from.Add(stretchSpan))
-		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2 // in the middle stretch, half of the requests have the new version
-		host := fmt.Sprint("host ", i)                            // a name that the state doesn't mention
+		// In the middle stretch, half of the requests have the new version.
+		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2
+		host := fmt.Sprint("host ", i) // a name that the state doesn't mention
 		deployed(t, all[i].bodies[:rollout], "2", host)
 		deployed(t, all[i].bodies[rollout:], "1", host)
 	}
@@ -336,7 +339,9 @@ func (r *running) decide(i int) *engine.Settings {
 func feedback() map[int]*search.Feedback {
 	var points []search.Announced
 	for i := range 5 {
-		points = append(points, search.Announced{ID: fmt.Sprintf("point %d", i), Name: fmt.Sprintf("operation %d", i), Bytes: 100})
+		points = append(points, search.Announced{
+			ID: fmt.Sprintf("point %d", i), Name: fmt.Sprintf("operation %d", i), Bytes: 100,
+		})
 	}
 	return map[int]*search.Feedback{
 		5:  {Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: points}}},
@@ -428,7 +433,9 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	if len(deploys) < 2 {
 		t.Errorf("%d deploys, want at least 2", len(deploys))
 	}
-	for _, want := range []string{"ann pins ", "bob withdraws the override of ", search.WhyUnavailable, "From:opened To:exhausted"} {
+	for _, want := range []string{
+		"ann pins ", "bob withdraws the override of ", search.WhyUnavailable, "From:opened To:exhausted",
+	} {
 		if !strings.Contains(decisions, want) {
 			t.Errorf("no decision contains %q", want)
 		}
@@ -562,7 +569,8 @@ func options(t *testing.T, dir string, c *clock) (Options, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: o.Log}); err != nil {
+	o.Journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: o.Log})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if o.Store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: o.Log}); err != nil {
@@ -590,7 +598,9 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	if err := o.Store.Checkpoints.Save(checkpoint, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "use the build that wrote it, or start anew with the rest of the journal by moving the folder store out of the data directory") {
+	_, err = Open(o)
+	const remedy = "use the build that wrote it, or start anew with the rest of the journal by moving the folder store"
+	if err == nil || !strings.Contains(err.Error(), remedy) {
 		t.Errorf("error %v, want one with the remedy", err)
 	}
 	closing()
@@ -614,7 +624,8 @@ func TestOlderCheckpointIsLogged(t *testing.T) {
 	for range 5 {
 		last = o.Journal.Add(start, journal.Epoch, nil)
 	}
-	if err := errors.Join(o.Journal.Append(), o.Journal.Trim(t.Context(), last)); err != nil { // as after a later checkpoint
+	err = errors.Join(o.Journal.Append(), o.Journal.Trim(t.Context(), last)) // as after a later checkpoint
+	if err != nil {
 		t.Fatal(err)
 	}
 	closing()
@@ -648,7 +659,8 @@ func TestOlderCheckpointIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin(lost, "starts anew with the rest of the journal")
-	begin(dir, fmt.Sprintf("continues from an older one\" of=%s lost_records=%d", time.Unix(0, int64(checkpoint.At)).Format("2006-01-02T15:04:05.000Z07:00"), last-1-checkpoint.Seq))
+	begin(dir, fmt.Sprintf("continues from an older one\" of=%s lost_records=%d",
+		time.Unix(0, int64(checkpoint.At)).Format("2006-01-02T15:04:05.000Z07:00"), last-1-checkpoint.Seq))
 }
 
 // Flush waits while the core loop is busy, and fails after the service has stopped.
@@ -710,8 +722,10 @@ func TestOverload(t *testing.T) {
 	}
 	full.Store(false)
 	r.settle()
-	if n := r.counts.Requests.Load(); n != taken.Load() || n == 0 || r.counts.Refused.Busy.Load()+n != int64(len(bodies)) {
-		t.Errorf("%d requests sent, %d acknowledged, %d stored, %d refused", len(bodies), taken.Load(), n, r.counts.Refused.Busy.Load())
+	if n := r.counts.Requests.Load(); n != taken.Load() || n == 0 ||
+		r.counts.Refused.Busy.Load()+n != int64(len(bodies)) {
+		t.Errorf("%d requests sent, %d acknowledged, %d stored, %d refused",
+			len(bodies), taken.Load(), n, r.counts.Refused.Busy.Load())
 	}
 	if n := r.intake.inFlight.Load(); n != 0 {
 		t.Errorf("%d bytes in flight, want 0", n)
@@ -731,17 +745,23 @@ func TestLackOfSpaceIsLogged(t *testing.T) {
 	var log strings.Builder
 	var space Space
 	q := &sequencer{overfull: new(atomic.Bool), options: &Options{
-		Clock: time.Now, Full: func(time.Time) bool { return space >= SpaceLow }, Fits: func(time.Time, uint64) bool { return space < SpaceNone },
+		Clock: time.Now, Full: func(time.Time) bool { return space >= SpaceLow }, Fits: func(time.Time, uint64) bool {
+			return space < SpaceNone
+		},
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}}
-	for _, space = range []Space{SpaceEnough, SpaceLow, SpaceLow, SpaceNone, SpaceNone, SpaceLow, SpaceEnough, SpaceEnough} {
+	for _, space = range []Space{
+		SpaceEnough, SpaceLow, SpaceLow, SpaceNone, SpaceNone, SpaceLow, SpaceEnough, SpaceEnough,
+	} {
 		q.watchSpace()
 	}
 	got := log.String()
 	if strings.Count(got, "\n") != 4 {
 		t.Errorf("log:\n%s\nwant one line at each start and one at each end", got)
 	}
-	for _, want := range []string{"refused", "accepted again", "the disk is full", "nothing is judged", "judged again"} {
+	for _, want := range []string{
+		"refused", "accepted again", "the disk is full", "nothing is judged", "judged again",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("log:\n%s\nlacks %q", got, want)
 		}
@@ -825,7 +845,8 @@ func TestRejected(t *testing.T) {
 	} else if _, bad := errors.AsType[*ingest.RecordError](err); !bad {
 		t.Error(err)
 	}
-	n, why, err := r.Take(t.Context(), []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00","spanId":"0102030405060708"}]}]}]}`), journal.JSON)
+	orphan := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00","spanId":"0102030405060708"}]}]}]}`
+	n, why, err := r.Take(t.Context(), []byte(orphan), journal.JSON)
 	if n != 1 || why == "" || err != nil {
 		t.Errorf("span without a trace: %d rejected, %q, %v, want one", n, why, err)
 	}
@@ -848,21 +869,26 @@ func TestNamesOfFailedRequests(t *testing.T) {
 		{"cart", `,"traceId":"0102030405060708090a0b0c0d0e0f10"}]}]}]}x`},
 		{"stock", `,"traceId":"00"}]}]}]}`},
 	} {
-		body := `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"` + x.service + `"}}]},` +
-			`"scopeSpans":[{"spans":[{"spanId":"0102030405060708","name":"list","kind":2,"startTimeUnixNano":"1700000000000000000",` +
-			`"endTimeUnixNano":"1700000000100000000"`
+		body := `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name",` +
+			`"value":{"stringValue":"` + x.service + `"}}]},` +
+			`"scopeSpans":[{"spans":[{"spanId":"0102030405060708","name":"list","kind":2,` +
+			`"startTimeUnixNano":"1700000000000000000","endTimeUnixNano":"1700000000100000000"`
 		for range 2 * cap(r.intake.decoders) { // each decoder gets the failing request
 			if n, _, err := r.Take(t.Context(), []byte(body+x.failing), journal.JSON); n == 0 && err == nil {
 				t.Fatalf("%s: failing request accepted", x.service)
 			}
 		}
-		if _, _, err := r.Take(t.Context(), []byte(body+`,"traceId":"0102030405060708090a0b0c0d0e0f10"}]}]}]}`), journal.JSON); err != nil {
+		valid := body + `,"traceId":"0102030405060708090a0b0c0d0e0f10"}]}]}]}`
+		if _, _, err := r.Take(t.Context(), []byte(valid), journal.JSON); err != nil {
 			t.Fatal(err)
 		}
 		r.settle()
 		var got string
 		op := trace.OpOf(trace.SymbolOf([]byte(x.service)), trace.SymbolOf([]byte("list")), trace.Server)
-		if err := r.Ask(t.Context(), func(core *engine.View) { got = core.Table.ServiceName(op) + " " + core.Table.OpName(op) }); err != nil {
+		err := r.Ask(t.Context(), func(core *engine.View) {
+			got = core.Table.ServiceName(op) + " " + core.Table.OpName(op)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if want := x.service + " list"; got != want {
@@ -876,7 +902,9 @@ func TestRestartKnowsClosedTraces(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
 	r := run(t, dir, c, nil)
-	bodies, sent := requests(t, sim.New(sim.Config{Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1}), start, start.Add(stretchSpan))
+	bodies, sent := requests(t, sim.New(sim.Config{
+		Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1,
+	}), start, start.Add(stretchSpan))
 	for restart := range 3 { // the second checkpoint includes the closed traces of the first
 		if restart > 0 {
 			r.end()
@@ -911,7 +939,10 @@ func TestExemplars(t *testing.T) {
 		t.Helper()
 		n := 0
 		err := r.store.Exemplars.Each(func(_ analysis.Hash, e *store.Exemplars) error {
-			if !slices.IsSortedFunc(e.Slow, func(a, b store.Exemplar) int { return cmp.Compare(b.Duration, a.Duration) }) {
+			if !slices.IsSortedFunc(e.Slow, func(a, b store.Exemplar) int {
+				return cmp.Compare(b.Duration,
+					a.Duration)
+			}) {
 				t.Error("the slow exemplars are not in order")
 			}
 			for x := range e.All() {
@@ -921,7 +952,8 @@ func TestExemplars(t *testing.T) {
 					return err
 				}
 				var b ingest.Batch
-				if err := newDecoder(ingest.AllKeys()).Protobuf(request, &b); err != nil || !slices.ContainsFunc(b.Spans, func(s trace.Span) bool { return s.ID == x.Root }) {
+				if err := newDecoder(ingest.AllKeys()).Protobuf(request, &b); err != nil ||
+					!slices.ContainsFunc(b.Spans, func(s trace.Span) bool { return s.ID == x.Root }) {
 					t.Errorf("trace %s is stored without its root: %v", x.Trace, err)
 				}
 			}

@@ -34,7 +34,7 @@ type loop struct {
 	saved     trace.Nanos    // time of the last checkpoint
 	took      time.Duration  // duration of the last checkpoint
 	saving    chan *saving   // receives the checkpoint that is being stored; nil if there is no such checkpoint
-	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil before the first period has ended
+	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil during the first period
 	trimmed   trace.Nanos    // when exemplars were last deleted by age
 	closed    []store.Closed
 	cramped   bool // the last check found too little free space for a checkpoint
@@ -174,7 +174,8 @@ func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
 	}
 	seq, err := l.options.Journal.Since(m.at.Add(-l.options.MaxJournalAge), oldest)
 	if err != nil {
-		l.options.Log.Error("the age of journal records could not be determined; none are deleted", slog.Any("error", err))
+		l.options.Log.Error("the age of journal records could not be determined; none are deleted",
+			slog.Any("error", err))
 	}
 	return min(seq, m.seq+1)
 }

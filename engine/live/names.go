@@ -12,6 +12,7 @@ func (l *loop) renewNames(now trace.Nanos) {
 	deleted, err := l.core.RenewNames(now, l.options.Store.Decisions.Encoded())
 	l.counts.Names.Add(int64(deleted))
 	if err != nil {
-		l.options.Log.Error("no names were deleted, since the stored decisions could not be read", slog.Any("error", err))
+		l.options.Log.Error("no names were deleted, since the stored decisions could not be read",
+			slog.Any("error", err))
 	}
 }

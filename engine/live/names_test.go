@@ -114,7 +114,8 @@ func TestNamesNeverRunOut(t *testing.T) {
 		table := core.Table
 		found := false
 		for g := range core.Groups.Each() {
-			if g.Level == group.LevelRequestType && table.ServiceName(g.Entry) == "billing" && table.OpName(g.Entry) == "POST /invoice" {
+			if g.Level == group.LevelRequestType && table.ServiceName(g.Entry) == "billing" &&
+				table.OpName(g.Entry) == "POST /invoice" {
 				found = true
 			}
 		}
@@ -164,7 +165,8 @@ func (r *running) sizes() (text string) {
 	r.t.Helper()
 	err := r.Ask(r.t.Context(), func(core *engine.View) {
 		text = fmt.Sprintf("%d names, %d groups, %d sites, %d calls without a site, state of %.1f MB",
-			core.Table.Len(), core.Groups.Len(), core.History.Len(), core.History.Refused(), float64(len(r.loop.core.AppendState(nil)))/1e6)
+			core.Table.Len(), core.Groups.Len(), core.History.Len(), core.History.Refused(),
+			float64(len(r.loop.core.AppendState(nil)))/1e6)
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -172,5 +174,6 @@ func (r *running) sizes() (text string) {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return fmt.Sprintf("%s, heap of %.0f MB, %d names forgotten", text, float64(m.HeapAlloc)/1e6, r.Counts().Names.Load())
+	return fmt.Sprintf("%s, heap of %.0f MB, %d names forgotten",
+		text, float64(m.HeapAlloc)/1e6, r.Counts().Names.Load())
 }

@@ -43,7 +43,8 @@ func (l *loop) keepPeriod(now trace.Nanos) {
 		defer close(done)
 		wait(before)
 		if err := l.options.Store.Past.Put(period); err != nil {
-			l.options.Log.Error("windows could not be stored; charts of this time will have a gap", slog.Any("error", err))
+			l.options.Log.Error("windows could not be stored; charts of this time will have a gap",
+				slog.Any("error", err))
 		}
 	}()
 }
@@ -84,7 +85,8 @@ func (p *pastStore) trim(x pastLimits) {
 func (p *pastStore) run(ctx context.Context) {
 	for x := range p.work {
 		if err := p.enforce(x); err != nil {
-			p.options.Log.ErrorContext(ctx, "the windows of past days could not be packed or deleted", slog.Any("error", err))
+			p.options.Log.ErrorContext(ctx, "the windows of past days could not be packed or deleted",
+				slog.Any("error", err))
 		}
 	}
 }
@@ -150,7 +152,9 @@ func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []
 			continue
 		}
 		for k := range x.Types[:min(len(x.Types), keptTypes)] {
-			all = append(all, keep{of: search.OfIncident(x.ID), group: x.Types[k].RequestType, since: x.Onset, slow: true})
+			all = append(all, keep{
+				of: search.OfIncident(x.ID), group: x.Types[k].RequestType, since: x.Onset, slow: true,
+			})
 		}
 	}
 	return all
@@ -195,10 +199,15 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	size := k.retained.Load().Exemplars
 	slow := sinceOf(slices.Concat(before.Slow, present.Slow), x.since)
 	slices.SortStableFunc(slow, func(a, b store.Exemplar) int {
-		return cmp.Or(cmp.Compare(b.Duration, a.Duration), slices.Compare(a.Trace[:], b.Trace[:]), cmp.Compare(a.Root, b.Root))
+		return cmp.Or(cmp.Compare(b.Duration, a.Duration), slices.Compare(a.Trace[:], b.Trace[:]),
+			cmp.Compare(a.Root, b.Root))
 	})
 	slow = slices.CompactFunc(slow, func(a, b store.Exemplar) bool { return a.Trace == b.Trace && a.Root == b.Root })
-	after := &store.Exemplars{Slow: slow[:min(len(slow), size)], Failed: before.Failed[:min(len(before.Failed), size)], Located: before.Located[:min(len(before.Located), size)]}
+	after := &store.Exemplars{
+		Slow:    slow[:min(len(slow), size)],
+		Failed:  before.Failed[:min(len(before.Failed), size)],
+		Located: before.Located[:min(len(before.Located), size)],
+	}
 	if failed := sinceOf(present.Failed, x.since); len(failed) > 0 {
 		after.Failed = failed
 	}

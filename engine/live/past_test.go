@@ -146,14 +146,16 @@ func TestYesterdayAndLastWeek(t *testing.T) {
 		if day <= 5 {
 			length = group.LongPeriod
 		}
-		if want.n == 0 || got.n != want.n || math.Abs(float64(got.nanos)/float64(want.nanos)-1) > 1e-3 || shortest != length {
+		if want.n == 0 || got.n != want.n || math.Abs(float64(got.nanos)/float64(want.nanos)-1) > 1e-3 ||
+			shortest != length {
 			t.Errorf("day %d has %+v in windows of %v, want %+v in %v", day, got, shortest, want, length)
 		}
 	}
 	slow, _, _ := stored(7)
 	fast, _, _ := stored(1)
 	if slow.nanos/int64(slow.n) < fast.nanos/int64(fast.n)*11/10 {
-		t.Errorf("yesterday's mean is %d ns, last week's %d: the fault does not show", slow.nanos/int64(slow.n), fast.nanos/int64(fast.n))
+		t.Errorf("yesterday's mean is %d ns, last week's %d: the fault does not show",
+			slow.nanos/int64(slow.n), fast.nanos/int64(fast.n))
 	}
 }
 
@@ -167,7 +169,9 @@ func TestExemplarsAreKept(t *testing.T) {
 	refs := make(map[trace.ID]int)
 	k := &exemplarStore{options: r.options, retained: &r.retained, counts: &r.counts}
 	exemplar := func(i int, d time.Duration) store.Exemplar {
-		e := store.Exemplar{Trace: trace.ID{15: byte(i)}, Root: 1, Start: start.Add(time.Duration(i) * time.Minute), Duration: int64(d)}
+		e := store.Exemplar{
+			Trace: trace.ID{15: byte(i)}, Root: 1, Start: start.Add(time.Duration(i) * time.Minute), Duration: int64(d),
+		}
 		if err := r.store.Traces.Put(e.Trace, []byte{byte(i)}); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +204,8 @@ func TestExemplarsAreKept(t *testing.T) {
 	keepNow := func(since int) {
 		t.Helper()
 		for range 2 { // a journal that is read again keeps them twice
-			if err := k.keepExemplars(keep{of: of, group: id, since: start.Add(time.Duration(since) * time.Minute)}, refs); err != nil {
+			err := k.keepExemplars(keep{of: of, group: id, since: start.Add(time.Duration(since) * time.Minute)}, refs)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -247,7 +252,7 @@ func TestEnforceDeletesDays(t *testing.T) {
 	const days, groups = 8, 300
 	for day := range days {
 		for k := range 20 {
-			from := trace.Nanos(20_000*group.Day) + trace.Nanos(day)*trace.Nanos(group.Day) + trace.Nanos(k)*trace.Nanos(group.Period)
+			from := trace.Nanos((20_000+time.Duration(day))*group.Day + time.Duration(k)*group.Period)
 			err := r.store.Past.Put(store.NewPeriod(from, func(yield func(analysis.Hash, *group.Past) bool) {
 				for i := range uint64(groups) {
 					var p group.Past
@@ -316,7 +321,8 @@ func TestProblemsWithout(t *testing.T) {
 		return s
 	}
 	before, after := list(1, 2, 3), list(3, 4, 1)
-	if opened, closed := text(problemsWithout(after, before)), text(problemsWithout(before, after)); opened != "4 " || closed != "2 " {
+	opened, closed := text(problemsWithout(after, before)), text(problemsWithout(before, after))
+	if opened != "4 " || closed != "2 " {
 		t.Errorf("opened %s, closed %s", opened, closed)
 	}
 }

@@ -126,14 +126,16 @@ func (k *exemplarStore) all() (all []keptExemplar, err error) {
 		}
 		return nil
 	})
-	err = errors.Join(err, k.options.Store.Kept.Each(func(of search.Subject, group analysis.Hash, e *store.Exemplars) error {
-		for x := range e.All() {
-			all = append(all, keptExemplar{*x, group, of})
-		}
-		return nil
-	}))
+	err = errors.Join(err,
+		k.options.Store.Kept.Each(func(of search.Subject, group analysis.Hash, e *store.Exemplars) error {
+			for x := range e.All() {
+				all = append(all, keptExemplar{*x, group, of})
+			}
+			return nil
+		}))
 	slices.SortFunc(all, func(a, b keptExemplar) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), a.group.Compare(b.group), slices.Compare(a.Trace[:], b.Trace[:]), a.of.Compare(b.of))
+		return cmp.Or(cmp.Compare(a.Start, b.Start), a.group.Compare(b.group), slices.Compare(a.Trace[:], b.Trace[:]),
+			a.of.Compare(b.of))
 	})
 	return all, err
 }
@@ -298,6 +300,7 @@ func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (
 // logEnforceError logs that limits couldn't be enforced.
 func (k *exemplarStore) logEnforceError(ctx context.Context, err error) {
 	if err != nil {
-		k.options.Log.ErrorContext(ctx, "history could not be trimmed; the store may exceed its limit", slog.Any("error", err))
+		k.options.Log.ErrorContext(ctx, "history could not be trimmed; the store may exceed its limit",
+			slog.Any("error", err))
 	}
 }

@@ -55,7 +55,9 @@ func TestEnforce(t *testing.T) {
 		}
 		for _, err := range []error{
 			r.store.Traces.Put(e.Trace, noise(each, uint64(i))), r.store.Exemplars.Put(group(i), kept),
-			r.store.Decisions.Put(at, []search.Decision{{At: at, Subject: search.OfProblem(group(i)), Reason: fmt.Sprintf("%x", noise(each/2, uint64(i)+100))}}),
+			r.store.Decisions.Put(at, []search.Decision{{
+				At: at, Subject: search.OfProblem(group(i)), Reason: fmt.Sprintf("%x", noise(each/2, uint64(i)+100)),
+			}}),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +95,8 @@ func TestEnforce(t *testing.T) {
 	held := evidence{map[search.Subject]bool{search.OfProblem(open): true}, map[analysis.Hash]bool{open: true}}
 	enforce := func(most int64, aged trace.Nanos) {
 		t.Helper()
-		if err := r.loop.exemplars.enforce(t.Context(), &cleanup{bytes: most, before: aged, open: held}, refs); err != nil {
+		err := r.loop.exemplars.enforce(t.Context(), &cleanup{bytes: most, before: aged, open: held}, refs)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if n := takes(); most > 0 && n > most {
@@ -118,7 +121,8 @@ func TestEnforce(t *testing.T) {
 				others = append(others, i)
 			}
 		}
-		if !slices.Equal(evidence, []int{0, 4, 8, 12, 16, 20}) || len(others) == 0 || others[0] < 17 || others[len(others)-1] != minutes-1 {
+		if !slices.Equal(evidence, []int{0, 4, 8, 12, 16, 20}) || len(others) == 0 || others[0] < 17 ||
+			others[len(others)-1] != minutes-1 {
 			t.Errorf("%s left: %d", name, all)
 		}
 	}
@@ -150,7 +154,8 @@ func TestEnforceWhileRunning(t *testing.T) {
 	if err := r.store.Compact(t.Context()); err != nil { // the size doesn't include the last writes yet
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); r.counts.Forgotten.Exemplars.Load() == 0; time.Sleep(time.Millisecond) {
+	deadline := time.Now().Add(time.Minute)
+	for ; r.counts.Forgotten.Exemplars.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing was deleted within a minute")
 		}
@@ -166,7 +171,8 @@ func TestJournalAges(t *testing.T) {
 		o.Assembly.Idle, o.Assembly.MaxAge, o.MaxJournalAge = time.Hour, time.Hour, time.Minute
 	})
 	defer r.end()
-	lonely := []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0102030405060708","parentSpanId":"0102030405060709",` +
+	lonely := []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001",` +
+		`"spanId":"0102030405060708","parentSpanId":"0102030405060709",` +
 		`"name":"x","startTimeUnixNano":"1","endTimeUnixNano":"2"}]}]}]}`)
 	if _, _, err := r.Take(t.Context(), lonely, journal.JSON); err != nil {
 		t.Fatal(err)
@@ -265,7 +271,10 @@ func TestHistoryOfOpenProblems(t *testing.T) {
 		t.Fatalf("%d problems, want that of the late requests", len(core.View().Problems.Open()))
 	}
 	p := core.View().Problems.Open()[0]
-	want := evidence{map[search.Subject]bool{search.OfProblem(p.ID): true}, map[analysis.Hash]bool{p.Group: true, p.RequestType: true}}
+	want := evidence{
+		map[search.Subject]bool{search.OfProblem(p.ID): true},
+		map[analysis.Hash]bool{p.Group: true, p.RequestType: true},
+	}
 	if got := (&loop{core: core, retained: &retained}).retention(start).open; !reflect.DeepEqual(got, want) {
 		t.Errorf("deletes the history of %v last, want %v", got, want)
 	}

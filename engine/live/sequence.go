@@ -260,7 +260,9 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 		switch r.Kind {
 		case journal.Epoch:
 			if r.Seq > q.covered {
-				q.broadcast(message{at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, epoch: true, renews: q.renewNames(r.At)}})
+				q.broadcast(message{
+					at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, epoch: true, renews: q.renewNames(r.At)},
+				})
 			}
 		case journal.Change:
 			if r.Seq > q.covered {
@@ -276,8 +278,9 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 	}
 	q.counts.Damaged.Add(int64(q.options.Journal.Next() - next))
 	if n := q.counts.Damaged.Load(); n > 0 {
-		q.options.Log.WarnContext(ctx, "the journal has lost records, each of which is a request with traces, a change or the end of an epoch: "+
-			"Sibyl continues without them; look for errors of the disk", slog.Int64("lost_records", n))
+		q.options.Log.WarnContext(ctx,
+			"the journal has lost records, each of which is a request with traces, a change or the end of an epoch: "+
+				"Sibyl continues without them; look for errors of the disk", slog.Int64("lost_records", n))
 	}
 	if q.clock.now > 0 {
 		length := trace.Nanos(q.options.Core.Epoch)

@@ -42,7 +42,7 @@ type Options struct {
 	Assembly   assemble.OnlineOptions // Memory is for all shards together
 	Keys       *ingest.Keys           // attributes to decode; nil: only those used by the protocol
 	Shards     int                    // 0: one per core
-	InFlight   int64                  // limit in bytes for accepted requests that aren't assembled yet, and for those waiting for the core
+	InFlight   int64                  // bytes of accepted requests not yet assembled, and of those waiting for the core
 	Checkpoint time.Duration          // minimum time between checkpoints, which are taken at the ends of epochs
 	Retention  Retention
 	Journal    *journal.Journal
@@ -68,9 +68,13 @@ type Options struct {
 
 // Retention limits the stored history.
 type Retention struct {
-	Age       time.Duration // of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics is a setting of the core
-	Bytes     int64         // maximum size on disk; beyond it, the oldest decisions, exemplars and days of windows are deleted; 0: unlimited
-	Exemplars int           // maximum number of traces of each kind (slow, typical, fast, failed) for each group
+	// Age is the maximum age of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics
+	// is a setting of the core.
+	Age time.Duration
+	// Bytes is the maximum size on disk. Beyond it, the oldest decisions, exemplars and days of windows are deleted. 0
+	// means unlimited.
+	Bytes     int64
+	Exemplars int // maximum number of traces of each kind (slow, typical, fast, failed) for each group
 }
 
 // Ended describes an epoch that has ended.
@@ -83,8 +87,11 @@ type Ended struct {
 // DefaultOptions returns options without a journal, a store and a log, which the caller must set.
 func DefaultOptions() Options {
 	return Options{
-		Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions(), InFlight: 256 << 20, Checkpoint: 10 * time.Second,
-		Retention: Retention{Exemplars: 3},
+		Core:       engine.DefaultOptions(),
+		Assembly:   assemble.DefaultOnlineOptions(),
+		InFlight:   256 << 20,
+		Checkpoint: 10 * time.Second,
+		Retention:  Retention{Exemplars: 3},
 	}
 }
 
@@ -176,12 +183,30 @@ func (s *Service) assemble() error {
 	}
 	table := &trace.Table{}
 	s.loop = &loop{
-		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, witnesses: newWitnesses(), ticks: newTicks(), past: newPastStore(o), outputs: s.outputs, queries: s.queries, retained: &s.retained,
-		counts: &s.counts, atBarrier: make([]*shardOutput, o.Shards), missing: o.Shards,
+		options:   o,
+		core:      engine.NewCore(table, o.Core),
+		table:     table,
+		exemplars: exemplars,
+		witnesses: newWitnesses(),
+		ticks:     newTicks(),
+		past:      newPastStore(o),
+		outputs:   s.outputs,
+		queries:   s.queries,
+		retained:  &s.retained,
+		counts:    &s.counts,
+		atBarrier: make([]*shardOutput, o.Shards),
+		missing:   o.Shards,
 	}
 	s.loop.core.OnLearned(s.loop.ticks.observe)
 	s.sequencer = &sequencer{
-		options: o, intake: s.intake, arrivals: s.arrivals, changes: s.changes, flushes: s.flushes, names: s.outputs.waiting, overfull: &s.overfull, counts: &s.counts,
+		options:  o,
+		intake:   s.intake,
+		arrivals: s.arrivals,
+		changes:  s.changes,
+		flushes:  s.flushes,
+		names:    s.outputs.waiting,
+		overfull: &s.overfull,
+		counts:   &s.counts,
 	}
 	for i := range o.Shards {
 		in := make(chan message, deliveriesPerSh)
@@ -194,8 +219,8 @@ func (s *Service) assemble() error {
 
 // errUnreadable is returned for a checkpoint that can't be restored. The journal can't replace the checkpoint, because
 // the records that it covers have been deleted.
-var errUnreadable = errors.New("it is damaged, or another build of sibyl wrote it: use the build that wrote it, or start anew with the rest of the " +
-	"journal by moving the folder store out of the data directory")
+var errUnreadable = errors.New("it is damaged, or another build of sibyl wrote it: use the build that wrote it, " +
+	"or start anew with the rest of the journal by moving the folder store out of the data directory")
 
 // errOldStrategy is returned for a checkpoint or a journal with a strategy that this version doesn't have.
 var errOldStrategy = errors.New("another version of sibyl wrote it with " +
@@ -234,7 +259,8 @@ func (s *Service) restore() error {
 	q := s.sequencer
 	q.settings, q.covered, q.clock.now = (&engine.Change{Settings: &settings}).Append(nil), c.Seq, c.At
 	s.restored = c.Oldest
-	s.counts.Arrived.Store(int64(restored.History.Requests.Latest(c.At))) // an estimate, in case the journal holds no later arrival
+	// This is an estimate, in case the journal holds no later arrival.
+	s.counts.Arrived.Store(int64(restored.History.Requests.Latest(c.At)))
 	return nil
 }
 
@@ -248,7 +274,8 @@ func (s *Service) reportOlder(c *store.Checkpoint) {
 			slog.Uint64("lost_records", first-1), slog.String("remedy", remedy))
 	case c != nil && first > c.Seq+1:
 		s.options.Log.Warn("the store has lost its last checkpoint: Sibyl continues from an older one",
-			slog.Time("of", time.Unix(0, int64(c.At))), slog.Uint64("lost_records", first-1-c.Seq), slog.String("remedy", remedy))
+			slog.Time("of", time.Unix(0, int64(c.At))),
+			slog.Uint64("lost_records", first-1-c.Seq), slog.String("remedy", remedy))
 	}
 }
 

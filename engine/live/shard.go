@@ -72,7 +72,8 @@ func (o *shardOutput) bytes() int64 {
 	}
 	for i := range o.requests[:o.n] {
 		r := &o.requests[i]
-		n += perRequest + perContext*len(r.Contexts) + perEdge*(len(r.Edges)+len(r.Refined)) + perVariable*len(r.Variables)
+		edges := len(r.Edges) + len(r.Refined)
+		n += perRequest + perContext*len(r.Contexts) + perEdge*edges + perVariable*len(r.Variables)
 	}
 	return int64(n)
 }

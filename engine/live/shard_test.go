@@ -21,7 +21,8 @@ func TestRecordsOfRequests(t *testing.T) {
 		batch := ingest.Batch{
 			Traces: []trace.ID{{i, 1}, {i, 1}},
 			Spans: []trace.Span{
-				{ID: 1, Op: 1, Kind: trace.Server, Start: now, End: now + 10}, {ID: 2, Parent: 1, Op: 2, Start: now + 1, End: now + 2},
+				{ID: 1, Op: 1, Kind: trace.Server, Start: now, End: now + 10},
+				{ID: 2, Parent: 1, Op: 2, Start: now + 1, End: now + 2},
 			},
 		}
 		for k := range int32(2) { // each span in its own record
@@ -49,7 +50,9 @@ func TestShardsShareMemory(t *testing.T) {
 	for number := range options.Shards {
 		sh := newShard(number, nil, &options, nil, nil, new(Counts))
 		for i := range byte(200) {
-			batch := ingest.Batch{Traces: []trace.ID{{i, 1}}, Spans: []trace.Span{{ID: 1, Op: 1, Start: start, End: start + 1}}}
+			batch := ingest.Batch{
+				Traces: []trace.ID{{i, 1}}, Spans: []trace.Span{{ID: 1, Op: 1, Start: start, End: start + 1}},
+			}
 			sh.open.Add(start, uint64(i), &batch, assemble.Run{To: 1})
 			sh.close(start)
 		}

@@ -42,7 +42,8 @@ func (q *sequencer) watchSpace() {
 	if spent := !q.options.Fits(now, 0); spent != q.spent {
 		q.spent = spent
 		if spent {
-			q.options.Log.Warn("nothing is judged for lack of space", slog.String("reason", "the reserve of the disk is used up"))
+			q.options.Log.Warn("nothing is judged for lack of space",
+				slog.String("reason", "the reserve of the disk is used up"))
 		} else {
 			q.options.Log.Info("requests are judged again")
 		}

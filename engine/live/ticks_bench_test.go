@@ -53,7 +53,8 @@ func BenchmarkTicks(b *testing.B) {
 		one()
 	}
 	syscall.Getrusage(syscall.RUSAGE_SELF, &ended)
-	b.ReportMetric(float64(ended.Utime.Nano()-began.Utime.Nano())/float64(b.N), "cpu-ns/op") // not affected by other programs
+	b.ReportMetric(float64(ended.Utime.Nano()-began.Utime.Nano())/float64(b.N),
+		"cpu-ns/op") // not affected by other programs
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(t.all)), "B/tick")
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
 }

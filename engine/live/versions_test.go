@@ -17,7 +17,9 @@ func TestVersionsBegin(t *testing.T) {
 	batch := func(starts ...trace.Nanos) *ingest.Batch {
 		b := &ingest.Batch{}
 		for i, start := range starts {
-			b.Versions = append(b.Versions, ingest.VersionStart{ServiceVersion: ingest.ServiceVersion{Service: 1, Version: trace.Symbol(i + 1)}, First: start})
+			b.Versions = append(b.Versions, ingest.VersionStart{
+				ServiceVersion: ingest.ServiceVersion{Service: 1, Version: trace.Symbol(i + 1)}, First: start,
+			})
 		}
 		return b
 	}

@@ -54,7 +54,14 @@ func (w *witnesses) observe(requestType analysis.Hash, r *request) {
 	for i := range r.Contexts {
 		if x := &r.Contexts[i]; x.Tracepoint != 0 && w.requested[x.Tracepoint] {
 			w.add(witnessKey{x.Tracepoint, requestType}, witness{
-				store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.Records}, x.Total,
+				store.Exemplar{
+					Trace:    r.Trace,
+					Root:     r.Root,
+					Start:    r.Start,
+					Duration: r.Duration.Nanoseconds(),
+					Records:  r.Records,
+				},
+				x.Total,
 			})
 		}
 	}
@@ -110,7 +117,8 @@ func (w *witnesses) keeps(state *search.State) []keep {
 // stay.
 func (w *witnesses) best(v *search.Investigation, old keptWitnesses) (keptWitnesses, []store.Exemplar) {
 	located := v.Answer() != 0
-	if located && old.located || len(v.Suspects) == 0 || v.Suspects[0].Tracepoint == 0 || !located && !v.Status.Active() {
+	if located && old.located || len(v.Suspects) == 0 || v.Suspects[0].Tracepoint == 0 ||
+		!located && !v.Status.Active() {
 		return old, nil
 	}
 	best, list := w.longest(v)
@@ -141,7 +149,8 @@ func (w *witnesses) longest(v *search.Investigation) (best witnessKey, list []wi
 		if key.tracepoint != tracepoint {
 			continue
 		}
-		if list == nil || all[0].at > list[0].at || all[0].at == list[0].at && key.requestType.Compare(best.requestType) < 0 {
+		if list == nil || all[0].at > list[0].at ||
+			all[0].at == list[0].at && key.requestType.Compare(best.requestType) < 0 {
 			best, list = key, all
 		}
 	}

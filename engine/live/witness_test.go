@@ -15,7 +15,9 @@ func ran(id byte, tracepoint trace.Symbol, at ...time.Duration) *request {
 	r := &request{Observation: observation.Observation{Records: []uint64{uint64(id)}}}
 	r.Trace[0], r.Start, r.Duration = id, trace.Nanos(id), time.Second
 	for i, d := range at {
-		r.Contexts = append(r.Contexts, observation.ContextCount{Context: trace.Context(i + 1), Tracepoint: tracepoint, Total: d.Nanoseconds()})
+		r.Contexts = append(r.Contexts, observation.ContextCount{
+			Context: trace.Context(i + 1), Tracepoint: tracepoint, Total: d.Nanoseconds(),
+		})
 	}
 	return r
 }
@@ -27,8 +29,10 @@ func TestWitnesses(t *testing.T) {
 	one, other := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
 	w := newWitnesses()
 	v := search.Investigation{
-		Subject: search.OfIncident(7), Status: search.Investigating, Requested: []search.TracepointRequest{{Tracepoint: place}, {Tracepoint: child}},
-		Suspects: []search.Suspect{{Tracepoint: place, Op: 5, Share: 0.9}},
+		Subject:   search.OfIncident(7),
+		Status:    search.Investigating,
+		Requested: []search.TracepointRequest{{Tracepoint: place}, {Tracepoint: child}},
+		Suspects:  []search.Suspect{{Tracepoint: place, Op: 5, Share: 0.9}},
 	}
 	epoch := func() []keep { return w.keeps(&search.State{Investigations: []search.Investigation{v}}) }
 	expect := func(name string, group analysis.Hash, ids ...byte) {
@@ -51,7 +55,9 @@ func TestWitnesses(t *testing.T) {
 	}
 	w.observe(one, ran(1, place, time.Second)) // before anything was requested
 	expect("nothing requested", one)
-	for id, at := range []time.Duration{3: time.Millisecond, 4: 9 * time.Millisecond, 5: 5 * time.Millisecond, 6: 7 * time.Millisecond} {
+	for id, at := range []time.Duration{
+		3: time.Millisecond, 4: 9 * time.Millisecond, 5: 5 * time.Millisecond, 6: 7 * time.Millisecond,
+	} {
 		if at > 0 {
 			w.observe(one, ran(byte(id), place, at/2, at))
 		}
