@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
@@ -198,6 +199,9 @@ func TestLargeWaits(t *testing.T) {
 		list[i].Frames = slices.Repeat([]string{strings.Repeat("f", 256)}, 127)
 	}
 	e.Add(list)
+	for c := e.Counts(); c.Sent+c.Dropped+c.Failed < maxBatch; c = e.Counts() {
+		time.Sleep(10 * time.Millisecond) // Close gives up after a while, and the machine may be busy
+	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
