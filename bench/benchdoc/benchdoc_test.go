@@ -92,13 +92,20 @@ func TestRender(t *testing.T) {
 			t.Errorf("%s: %v", p.name, err)
 			continue
 		}
-		at := &conditions{command: p.command(), begin: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), cpu: "A Processor", cores: 2, load: "0.25"}
+		at := &conditions{
+			command: p.command(),
+			begin:   time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC),
+			cpu:     "A Processor",
+			cores:   2,
+			load:    "0.25",
+		}
 		golden(t, p.file(), p.document(at, b))
 		if strings.Contains(b.text, "| "+units.Unknown+" | ≥") || strings.Contains(b.text, "| "+units.Unknown+" | ≤") {
 			t.Errorf("%s: a figure with a goal is missing:\n%s", p.name, b.text)
 		}
 		if (p.plot != "") != (b.plot != nil) {
-			t.Errorf("%s: has plot %t, has alternative text %t; want both or neither", p.name, b.plot != nil, p.plot != "")
+			t.Errorf("%s: has plot %t, has alternative text %t; want both or neither",
+				p.name, b.plot != nil, p.plot != "")
 		}
 		if b.plot != nil {
 			golden(t, p.plotFile(), b.plot)
@@ -132,7 +139,8 @@ func TestNoFigures(t *testing.T) {
 // TestRun: if the benchmark of one part fails, that part keeps its file and the others are updated.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
-	group, path, program := filepath.Join(dir, "group.md"), filepath.Join(dir, "path.md"), filepath.Join(dir, "sibylbench")
+	group := filepath.Join(dir, "group.md")
+	path, program := filepath.Join(dir, "path.md"), filepath.Join(dir, "sibylbench")
 	result, err := filepath.Abs("testdata/group.json")
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +168,8 @@ func TestRun(t *testing.T) {
 	if got := string(read(t, path)); got != "old\n" {
 		t.Errorf("path.md was changed:\n%s", got)
 	}
-	if err := run(t.Context(), []string{"nonsense"}, &progress); err == nil || !strings.Contains(err.Error(), "the parts are path, decode") {
+	if err := run(t.Context(), []string{"nonsense"}, &progress); err == nil ||
+		!strings.Contains(err.Error(), "the parts are path, decode") {
 		t.Errorf("error %v, want a list of the parts", err)
 	}
 }
@@ -183,7 +192,11 @@ func TestMet(t *testing.T) {
 		x    float64
 		want string
 	}{
-		{atLeast(2), 2, "yes"}, {atLeast(2), 1.9, "**no**"}, {atMost(2), 2, "yes"}, {atMost(2), 2.1, "**no**"}, {goal{}, 5, units.Unknown},
+		{atLeast(2), 2, "yes"},
+		{atLeast(2), 1.9, "**no**"},
+		{atMost(2), 2, "yes"},
+		{atMost(2), 2.1, "**no**"},
+		{goal{}, 5, units.Unknown},
 	} {
 		if got := c.g.met(c.x); got != c.want {
 			t.Errorf("%v of %v: %s, want %s", c.x, c.g, got, c.want)

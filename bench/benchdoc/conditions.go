@@ -30,7 +30,13 @@ func currentConditions(command []string) (*conditions, error) {
 		return nil, fmt.Errorf("read the load of the machine: %w", err)
 	}
 	load, _, _ := strings.Cut(string(averages), " ")
-	return &conditions{command: command, begin: time.Now(), cpu: cpuModel(string(info)), cores: runtime.NumCPU(), load: load}, nil
+	return &conditions{
+		command: command,
+		begin:   time.Now(),
+		cpu:     cpuModel(string(info)),
+		cores:   runtime.NumCPU(),
+		load:    load,
+	}, nil
 }
 
 // cpuModel returns the name of the processor from /proc/cpuinfo.
@@ -45,6 +51,7 @@ func cpuModel(info string) string {
 
 // String returns the line above the figures.
 func (c *conditions) String() string {
-	return fmt.Sprintf("`sibylbench %s`, %s, %s, %s, load average %s at the start:", strings.Join(c.command, " "), c.begin.Format("2 January 2006"),
+	return fmt.Sprintf("`sibylbench %s`, %s, %s, %s, load average %s at the start:",
+		strings.Join(c.command, " "), c.begin.Format("2 January 2006"),
 		c.cpu, units.Plural(c.cores, "core"), c.load)
 }

@@ -44,7 +44,8 @@ func demos(out []byte) (*content, error) {
 	s := demo.Summarize(all)
 	rows = append(rows, append([]string{"all"}, demoCells(s)...))
 	text := table([]string{
-		"fault", "correct", "incidents, median", "max", "opened, median", "located, median", "max", "tracepoints ever enabled, median", "max", "peak, max", "extra spans, median", "remaining",
+		"fault", "correct", "incidents, median", "max", "opened, median", "located, median", "max",
+		"tracepoints ever enabled, median", "max", "peak, max", "extra spans, median", "remaining",
 	}, rows)
 	text += "\n" + table(goalHeader, [][]string{
 		goalRow("correct, all runs", fractionCorrect(s), percent, atLeast(0.9)),
@@ -61,9 +62,11 @@ func demos(out []byte) (*content, error) {
 func demoCells(s *demo.Summary) []string {
 	median := func(xs []float64) float64 { return float64(eval.Median(xs)) }
 	return []string{
-		fmt.Sprintf("%d of %d", s.Correct, s.Runs), fmt.Sprintf("%.0f", median(s.Incidents)), fmt.Sprintf("%.0f", slices.Max(s.Incidents)), s.OpenedMedian(),
+		fmt.Sprintf("%d of %d", s.Correct, s.Runs), fmt.Sprintf("%.0f", median(s.Incidents)),
+		fmt.Sprintf("%.0f", slices.Max(s.Incidents)), s.OpenedMedian(),
 		fmt.Sprintf("%.0f s", median(s.Seconds)), fmt.Sprintf("%.0f s", slices.Max(s.Seconds)),
-		tenths(median(s.Ever)), tenths(slices.Max(s.Ever)), fmt.Sprintf("%.0f", slices.Max(s.Peak)), percent(median(s.Extra)), fmt.Sprint(s.Remaining),
+		tenths(median(s.Ever)), tenths(slices.Max(s.Ever)), fmt.Sprintf("%.0f", slices.Max(s.Peak)),
+		percent(median(s.Extra)), fmt.Sprint(s.Remaining),
 	}
 }
 
@@ -84,7 +87,8 @@ func overhead(out []byte) (*content, error) {
 	for _, l := range o.Loads {
 		rows = append(rows, []string{
 			string(l.On), fmt.Sprint(l.Tracepoints), fmt.Sprintf("%.1f", l.ExtraSpans),
-			fmt.Sprintf("%.0f", l.Throughput.Median), compared(&l.Throughput, l.On), fmt.Sprintf("%.0f ms", l.P99.Median), compared(&l.P99, l.On),
+			fmt.Sprintf("%.0f", l.Throughput.Median), compared(&l.Throughput, l.On),
+			fmt.Sprintf("%.0f ms", l.P99.Median), compared(&l.P99, l.On),
 			fmt.Sprintf("%.1f ms", l.CPU.Median), compared(&l.CPU, l.On),
 		})
 		if l.On == demo.Adaptive {
@@ -95,12 +99,17 @@ func overhead(out []byte) (*content, error) {
 		return nil, errors.New("it has no selection")
 	}
 	text := table([]string{
-		"enabled", "tracepoints", "extra spans per request", "requests/s", "ratio to none", "P99", "ratio to none", "shop CPU per request", "ratio to none",
+		"enabled", "tracepoints", "extra spans per request", "requests/s", "ratio to none", "P99", "ratio to none",
+		"shop CPU per request", "ratio to none",
 	}, rows)
 	text += "\n" + table(goalHeader, [][]string{
-		{"throughput with adaptive, ratio to none", compared(&ratio, demo.Adaptive), fmt.Sprintf("≥ %.2f", overheadGoal), met},
+		{
+			"throughput with adaptive, ratio to none",
+			compared(&ratio, demo.Adaptive), fmt.Sprintf("≥ %.2f", overheadGoal), met,
+		},
 	})
-	input := fmt.Sprintf("%d customers without think time; %d rounds of %.0f s; adaptive is the largest plan of a search for %s (seed %d)",
+	input := fmt.Sprintf("%d customers without think time; %d rounds of %.0f s; "+
+		"adaptive is the largest plan of a search for %s (seed %d)",
 		o.Customers, o.Rounds, o.Seconds, o.Fault, o.Seed)
 	return &content{input: input, text: text}, nil
 }

@@ -18,7 +18,10 @@ var pathFigures = []figure{
 	{"one trace of 100 000 spans, wide", "one trace of 100\u202f000 spans, wide", "ns_per_trace", nanos, atMost(100e6)},
 	{"deep", "one trace of 100\u202f000 spans, deep", "ns_per_trace", nanos, atMost(100e6)},
 	{"mixed", "one trace of 100\u202f000 spans, mixed", "ns_per_trace", nanos, atMost(100e6)},
-	{"one trace of 1 000 000 spans, wide", "one trace of 1\u202f000\u202f000 spans, wide", "ns_per_trace", nanos, atMost(1e9)},
+	{
+		"one trace of 1 000 000 spans, wide",
+		"one trace of 1\u202f000\u202f000 spans, wide", "ns_per_trace", nanos, atMost(1e9),
+	},
 	{"deep", "one trace of 1\u202f000\u202f000 spans, deep", "ns_per_trace", nanos, atMost(1e9)},
 	{"mixed", "one trace of 1\u202f000\u202f000 spans, mixed", "ns_per_trace", nanos, atMost(1e9)},
 }
@@ -37,7 +40,10 @@ var groupFigures = []figure{
 	{"from a trace of 50 spans to its observation", "trace to observation", "ns_per_observation", nanos, goal{}},
 	{"from an observation to statistics", "observation to statistics", "ns_per_observation", nanos, atMost(2000)},
 	{"from bytes to statistics, 8 keys wanted", "bytes to statistics", "spans_per_second", spans, atLeast(1e6)},
-	{"100 000 groups of 20 edges, each with ten windows of history", "100\u202f000 groups of 20 edges", "bytes", gibibytes, atMost(4 * giB)},
+	{
+		"100 000 groups of 20 edges, each with ten windows of history",
+		"100\u202f000 groups of 20 edges", "bytes", gibibytes, atMost(4 * giB),
+	},
 	{"judging all of these groups", "judging all groups", "ns", nanos, goal{}},
 	{"ranking 10 000 problems", "ranking 10\u202f000 problems", "ns", nanos, atMost(100e6)},
 }
@@ -55,7 +61,10 @@ var searchFigures = []figure{
 	{"`adaptive`, first decision about a problem", "adaptive", "ns_per_decision", nanos, atMost(50e6)},
 	{"the next decision", "adaptive", "ns_per_next_decision", nanos, atMost(50e6)},
 	{"`hierarchical`, first decision", "hierarchical", "ns_per_decision", nanos, atMost(50e6)},
-	{"`adaptive` with all nodes below one edge, first decision", "adaptive, all nodes below one edge", "ns_per_decision", nanos, atMost(50e6)},
+	{
+		"`adaptive` with all nodes below one edge, first decision",
+		"adaptive, all nodes below one edge", "ns_per_decision", nanos, atMost(50e6),
+	},
 	{"the next decision", "adaptive, all nodes below one edge", "ns_per_next_decision", nanos, atMost(50e6)},
 	{"building the tree", "building the tree", "ns_per_build", nanos, goal{}},
 }
@@ -65,7 +74,11 @@ var sizeFigures = []figure{
 	{"precision on delayed", "ours, within one packet", "precision_delayed", hundredths, atLeast(0.95)},
 	{"transfers of up to 20 packets: accuracy", "ours, up to 20 packets", "accuracy", hundredths, atLeast(0.99)},
 	{"precision on delayed", "ours, up to 20 packets", "precision_delayed", hundredths, atLeast(0.95)},
-	{"folded model of the literature, within one packet: accuracy", "folded, within one packet", "accuracy", hundredths, goal{}},
+	{
+		"folded model of the literature, within one packet: accuracy",
+		"folded, within one packet", "accuracy", hundredths,
+		goal{},
+	},
 	{"precision on delayed", "folded, within one packet", "precision_delayed", hundredths, goal{}},
 	{"folded model, up to 20 packets: accuracy", "folded, up to 20 packets", "accuracy", hundredths, goal{}},
 	{"precision on delayed", "folded, up to 20 packets", "precision_delayed", hundredths, goal{}},
@@ -89,14 +102,25 @@ var overloadFigures = []figure{
 	{"p99", "GET /api/v1/problems", "p99_ns", nanos, atMost(200e6)},
 	{"peak server memory", "peak server memory", "peak_bytes", gibibytes, atMost(2 * giB)},
 	{"last refusal after the overload", "last refusal after the overload", "seconds", seconds, atMost(10)},
-	{"accepted at half the capacity afterwards", "last refusal after the overload", "taken_spans_per_second", spans, goal{}},
+	{
+		"accepted at half the capacity afterwards",
+		"last refusal after the overload", "taken_spans_per_second", spans,
+		goal{},
+	},
 }
 
 var controlFigures = []figure{
 	{"all agents connect", "all agents connect", "connect_seconds", seconds, goal{}},
-	{"a changed plan reaches all agents, median", "a changed plan reaches all agents", "median_seconds", seconds, atMost(2)},
+	{
+		"a changed plan reaches all agents, median",
+		"a changed plan reaches all agents", "median_seconds", seconds, atMost(2),
+	},
 	{"maximum", "a changed plan reaches all agents", "longest_seconds", seconds, atMost(2)},
-	{"server CPU per change, including reports", "a changed plan reaches all agents", "server_cpu_seconds", seconds, goal{}},
+	{
+		"server CPU per change, including reports",
+		"a changed plan reaches all agents", "server_cpu_seconds", seconds,
+		goal{},
+	},
 	{"peak server memory", "peak server memory", "peak_bytes", gibibytes, atMost(2 * giB)},
 	{"all agents are back after a kill of the server", "restart after a kill", "converged_seconds", seconds, goal{}},
 	{"requests per agent", "restart after a kill", "requests_per_agent", number, goal{}},
@@ -108,15 +132,30 @@ var kernelFigures = []figure{
 	{"another process observed: added", "another process observed", "added", units.Percent, atMost(0.08)},
 	{"observed, sums: added", "observed: sums", "added", units.Percent, goal{}},
 	{"observed, sums and stacks: added", "observed: sums and stacks", "added", units.Percent, atMost(0.20)},
-	{"observed, an event for every wait, too: added", "observed: sums, stacks, and an event for every wait", "added", units.Percent, goal{}},
-	{"observed, the span of every wait by goroutine labels, too: added", "observed: the same, and the span of every wait by goroutine labels", "added", units.Percent, goal{}},
+	{
+		"observed, an event for every wait, too: added",
+		"observed: sums, stacks, and an event for every wait", "added", units.Percent,
+		goal{},
+	},
+	{
+		"observed, the span of every wait by goroutine labels, too: added",
+		"observed: the same, and the span of every wait by goroutine labels", "added", units.Percent,
+		goal{},
+	},
 }
 
 var kernelHTTPFigures = []figure{
 	{"CPU time of a request, nothing attached", "nothing attached", "request_ns", units.Nanos, goal{}},
 	{"another process observed: added", "another process observed", "added", units.Percent, goal{}},
-	{"adaptive probes (five classes, single waits from 100 µs on, stacks): added", "adaptive probes", "added", units.Percent, atMost(0.02)},
-	{"adaptive probes: time of all probes on the machine, compared to a request", "adaptive probes", "probes", units.Percent, goal{}},
+	{
+		"adaptive probes (five classes, single waits from 100 µs on, stacks): added",
+		"adaptive probes", "added", units.Percent, atMost(0.02),
+	},
+	{
+		"adaptive probes: time of all probes on the machine, compared to a request",
+		"adaptive probes", "probes", units.Percent,
+		goal{},
+	},
 	{"all classes: added", "all classes", "added", units.Percent, goal{}},
 }
 

@@ -24,23 +24,33 @@ func jvm(out []byte) (*content, error) {
 	cpuMet, p50Met := units.Unknown, units.Unknown
 	for _, p := range r.Phases {
 		for _, a := range p.Arms {
-			rows = append(rows, append([]string{string(p.Phase), "`" + string(a.Arm) + "`", fmt.Sprint(a.Requests), fmt.Sprintf("%.1f", a.Spans)}, armCells(a)...))
+			rows = append(rows, append([]string{
+				string(p.Phase), "`" + string(a.Arm) + "`", fmt.Sprint(a.Requests), fmt.Sprintf("%.1f", a.Spans),
+			}, armCells(a)...))
 			if p.Phase == demo.Healthy && a.Arm == demo.SteeredAgent {
 				cpu, cpuMet = ratioCell(&a.CPU), notWorse(&a.CPU)
 				p50, p50Met = ratioCell(&a.P50), notWorse(&a.P50)
 			}
 		}
 	}
-	text := table([]string{"phase", "agents", "requests", "spans per request", "CPU per request", "ratio", "P50", "ratio", "P95", "ratio"}, rows)
-	text += "\n" + table([]string{"fault", "seed", "answer", "correct", "time", "enabled before", "with the fault, peak", "after", "at the end"}, runRows(r.Runs))
+	text := table([]string{
+		"phase", "agents", "requests", "spans per request", "CPU per request", "ratio", "P50", "ratio", "P95", "ratio",
+	}, rows)
+	text += "\n" + table([]string{
+		"fault", "seed", "answer", "correct", "time", "enabled before", "with the fault, peak", "after", "at the end",
+	}, runRows(r.Runs))
 	remaining := 0
 	for _, x := range r.Runs {
 		remaining = max(remaining, x.RemainingEnabled)
 	}
 	text += "\n" + table(goalHeader, [][]string{
-		{"CPU per request, `adaptive` while all is well, ratio to OpenTelemetry's agent", cpu, fmt.Sprintf("≤ %.2f", notWorseGoal), cpuMet},
+		{
+			"CPU per request, `adaptive` while all is well, ratio to OpenTelemetry's agent",
+			cpu, fmt.Sprintf("≤ %.2f", notWorseGoal), cpuMet,
+		},
 		{"P50, the same", p50, fmt.Sprintf("≤ %.2f", notWorseGoal), p50Met},
-		goalRow("runs in which the method at fault is located", float64(r.Located())/float64(len(r.Runs)), percent, atLeast(0.9)),
+		goalRow("runs in which the method at fault is located", float64(r.Located())/float64(len(r.Runs)),
+			percent, atLeast(0.9)),
 		goalRow("tracepoints enabled for incidents at the end, max", float64(remaining), number, atMost(0)),
 	})
 	input := fmt.Sprintf("%d customers, %s, windows of %.0f s", r.Customers, units.Plural(len(r.Runs), "run"), r.Window)
@@ -49,7 +59,10 @@ func jvm(out []byte) (*content, error) {
 
 // armCells returns the table cells for an arm's figures.
 func armCells(a *demo.JVMArms) []string {
-	cells := []string{fmt.Sprintf("%.2f ms", a.CPU.Median), ratioCell(&a.CPU), fmt.Sprintf("%.1f ms", a.P50.Median), ratioCell(&a.P50), fmt.Sprintf("%.1f ms", a.P95.Median), ratioCell(&a.P95)}
+	cells := []string{
+		fmt.Sprintf("%.2f ms", a.CPU.Median), ratioCell(&a.CPU), fmt.Sprintf("%.1f ms", a.P50.Median),
+		ratioCell(&a.P50), fmt.Sprintf("%.1f ms", a.P95.Median), ratioCell(&a.P95),
+	}
 	if a.Arm == demo.OpenTelemetry {
 		cells[1], cells[3], cells[5] = "1", "1", "1"
 	}
@@ -68,7 +81,8 @@ func runRows(runs []*demo.JVMRun) (rows [][]string) {
 		}
 		rows = append(rows, []string{
 			"`" + string(x.Fault) + "`", fmt.Sprint(x.Seed), answer, correct, fmt.Sprintf("%.0f s", x.Seconds),
-			fmt.Sprint(x.Applied[demo.Search]), fmt.Sprint(x.Applied[demo.Faulty]), fmt.Sprint(x.Applied[demo.After]), fmt.Sprint(x.AtEnd),
+			fmt.Sprint(x.Applied[demo.Search]), fmt.Sprint(x.Applied[demo.Faulty]), fmt.Sprint(x.Applied[demo.After]),
+			fmt.Sprint(x.AtEnd),
 		})
 	}
 	return rows

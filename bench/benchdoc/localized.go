@@ -26,7 +26,8 @@ func localized(out []byte) (*content, error) {
 		return nil, err
 	}
 	names := strategies(r)
-	text := strategyTable(r, names) + "\n" + goalTable(r) + "\n`" + ours + "`, by fault:\n\n" + faultTable(r.Strategies[ours])
+	text := strategyTable(r, names) + "\n" + goalTable(r) + "\n`" + ours + "`, by fault:\n\n" +
+		faultTable(r.Strategies[ours])
 	return &content{text: text, plot: strategyPlot(r, names)}, nil
 }
 
@@ -57,7 +58,9 @@ func strategies(r *eval.Report) []string {
 	return append([]string{ours}, slices.Delete(names, i, i+1)...)
 }
 
-var scoreHeader = []string{"locatable", "first (95 %)", "in three", "raised", "ever enabled", "peak", "extra spans", "epochs"}
+var scoreHeader = []string{
+	"locatable", "first (95 %)", "in three", "raised", "ever enabled", "peak", "extra spans", "epochs",
+}
 
 func scoreCells(s *eval.Score) []string {
 	none := units.Unknown
@@ -67,7 +70,8 @@ func scoreCells(s *eval.Score) []string {
 	return []string{
 		fmt.Sprintf("%d of %d", s.Locatable, s.Cases),
 		fmt.Sprintf("%s (%s)", percent(float64(s.Top1)), units.Range(float64(s.Top1Low), float64(s.Top1High))),
-		percent(float64(s.Top3)), percent(float64(s.Raised)), tenths(float64(s.EnabledMedian)), tenths(float64(s.PeakMedian)),
+		percent(float64(s.Top3)), percent(float64(s.Raised)), tenths(float64(s.EnabledMedian)),
+		tenths(float64(s.PeakMedian)),
 		units.Count(int(math.Round(float64(s.SpanHitsMedian)))), number(float64(s.EpochsMedian)),
 	}
 }
@@ -95,15 +99,19 @@ func goalTable(r *eval.Report) string {
 		goalRow("in three", float64(s.Top3), percent, atLeast(0.99)),
 		goalRow("tracepoints ever enabled, median", float64(s.EnabledMedian), tenths, atMost(0.02)),
 		goalRow("epochs from alarm to answer, median", float64(s.EpochsMedian), number, atMost(5)),
-		goalRow("false alarms in 1 000 group-hours, of "+units.Count(int(math.Round(s.GroupHours))), float64(s.FalseAlarms), number, atMost(1)),
+		goalRow("false alarms in 1 000 group-hours, of "+units.Count(int(math.Round(s.GroupHours))),
+			float64(s.FalseAlarms), number, atMost(1)),
 	}
 	if s.Watched > 0 {
-		rows = append(rows, goalRow("false incidents in a week, by "+units.Plural(int(math.Round(s.Watched)), "hour"), float64(s.FalseIncidents), number, atMost(2)))
+		rows = append(rows, goalRow("false incidents in a week, by "+units.Plural(int(math.Round(s.Watched)), "hour"),
+			float64(s.FalseIncidents), number, atMost(2)))
 	}
 	if p := r.Strategies[plain]; p != nil {
-		rows = append(rows, goalRow("extra spans relative to `"+plain+"`", float64(s.SpanHitsMedian/p.SpanHitsMedian), times, atMost(1)))
+		rows = append(rows, goalRow("extra spans relative to `"+plain+"`", float64(s.SpanHitsMedian/p.SpanHitsMedian),
+			times, atMost(1)))
 	}
-	rows = append(rows, goalRow("faults on which another strategy is significantly better", float64(beaten(r)), number, atMost(0)))
+	rows = append(rows,
+		goalRow("faults on which another strategy is significantly better", float64(beaten(r)), number, atMost(0)))
 	return table(append([]string{"`" + ours + "`"}, goalHeader[1:]...), rows)
 }
 
@@ -128,10 +136,12 @@ func strategyPlot(r *eval.Report, names []string) []byte {
 	epochs := panel{title: "epochs from alarm to answer, median", bars: true}
 	for _, name := range names {
 		s := r.Strategies[name]
-		found.values = append(found.values, interval{100 * float64(s.Top1), 100 * float64(s.Top1Low), 100 * float64(s.Top1High)})
+		found.values = append(found.values,
+			interval{100 * float64(s.Top1), 100 * float64(s.Top1Low), 100 * float64(s.Top1High)})
 		spent.values = append(spent.values, exactly(float64(s.SpanHitsMedian)))
 		epochs.values = append(epochs.values, exactly(float64(s.EpochsMedian)))
 	}
-	title := fmt.Sprintf("Accuracy and cost of the strategies on %d locatable simulated faults", r.Strategies[ours].Locatable)
+	title := fmt.Sprintf("Accuracy and cost of the strategies on %d locatable simulated faults",
+		r.Strategies[ours].Locatable)
 	return plot(title, names, found, spent, epochs)
 }

@@ -43,11 +43,13 @@ var parts = []part{
 	{name: "demo", args: strings.Fields("demo --seeds 5"), render: demos},
 	{name: "jvm", render: jvm},
 	{
-		name: "localize", args: strings.Fields("localize --seeds 16 --first-seed 20000 --tracepoints 2000"), render: localized,
-		plot: "For each strategy: faults ranked first with their interval, extra spans, epochs to the answer",
+		name: "localize", args: strings.Fields("localize --seeds 16 --first-seed 20000 --tracepoints 2000"),
+		render: localized,
+		plot:   "For each strategy: faults ranked first with their interval, extra spans, epochs to the answer",
 	},
 	{
-		name: "localize-small", args: strings.Fields("localize --seeds 16 --first-seed 20000 --tracepoints 1000 --strategies adaptive,hierarchical"),
+		name: "localize-small", args: strings.Fields(
+			"localize --seeds 16 --first-seed 20000 --tracepoints 1000 --strategies adaptive,hierarchical"),
 		render: localizedSmall,
 	},
 }

@@ -86,7 +86,8 @@ func (p *panel) draw(out *bytes.Buffer, x, height int) {
 	at := func(v float64) float64 { return float64(x) + v/top*panelWidth }
 	svg.Text(out, "soft", "start", x, headHeight-14, p.title)
 	for tick := 0.0; tick <= top+step/2; tick += step {
-		fmt.Fprintf(out, `<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", at(tick), headHeight-6, at(tick), height-footHeight+4)
+		fmt.Fprintf(out, `<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", at(tick), headHeight-6,
+			at(tick), height-footHeight+4)
 		svg.Text(out, "soft", "middle", int(math.Round(at(tick))), height-8, fmt.Sprintf("%g", tick))
 	}
 	for i, v := range p.values {
@@ -94,10 +95,12 @@ func (p *panel) draw(out *bytes.Buffer, x, height int) {
 			continue
 		}
 		if v.low < v.high {
-			fmt.Fprintf(out, `<line class="whisker" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", at(v.low), rowAt(i), at(v.high), rowAt(i))
+			fmt.Fprintf(out, `<line class="whisker" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", at(v.low), rowAt(i),
+				at(v.high), rowAt(i))
 		}
 		if p.bars {
-			fmt.Fprintf(out, `<rect class="mark" x="%d" y="%d" width="%.1f" height="%d"/>`+"\n", x, rowAt(i)-6, at(v.value)-float64(x), 12)
+			fmt.Fprintf(out, `<rect class="mark" x="%d" y="%d" width="%.1f" height="%d"/>`+"\n", x, rowAt(i)-6,
+				at(v.value)-float64(x), 12)
 		} else {
 			fmt.Fprintf(out, `<circle class="mark" cx="%.1f" cy="%d" r="5"/>`+"\n", at(v.value), rowAt(i))
 		}

@@ -19,7 +19,8 @@ import (
 // kind of fault. If there is only one strategy apart from "none", a row for each case follows.
 func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "\nWith spans hidden until their tracepoint is enabled. Baseline: %s; tracepoints beside it: %d; history: %s.\n\n",
+	fmt.Fprintf(&out, "\nWith spans hidden until their tracepoint is enabled. Baseline: %s; tracepoints beside it: "+
+		"%d; history: %s.\n\n",
 		r.Baseline, r.Tracepoints, units.Plural(r.History, "trace"))
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	const columns = "cases\tfirst\tin three\tvisible\traised\tunrepeated\tenabled\tslices\tspans"
@@ -48,10 +49,12 @@ func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(&out, "\nFractions of cases. first, in three: rank of the labelled service among the suspects of the incident or, without one, of the labelled\n"+
-		"place in the investigation of a problem; visible: its span was ever visible; raised: with a problem or incident; unrepeated: raised\n"+
-		"before the window's traces were repeated. Medians over raised cases. enabled: fraction of the executed tracepoints that were ever\n"+
-		"enabled; slices: of the window until the answer; spans: extra ones per 1 000 requests. A CLIENT span stands for the way to its callee (→). False alarms: %d in %s.\n", r.FalseAlarms, units.Plural(r.ControlSlices, "normal slice"))
+	fmt.Fprintf(&out, `
+Fractions of cases. first, in three: rank of the labelled service among the suspects of the incident or, without one, of the labelled
+place in the investigation of a problem; visible: its span was ever visible; raised: with a problem or incident; unrepeated: raised
+before the window's traces were repeated. Medians over raised cases. enabled: fraction of the executed tracepoints that were ever
+enabled; slices: of the window until the answer; spans: extra ones per 1 000 requests. A CLIENT span stands for the way to its callee (→). False alarms: %d in %s.
+`, r.FalseAlarms, units.Plural(r.ControlSlices, "normal slice"))
 	_, err := io.WriteString(w, out.String())
 	return err
 }
@@ -61,7 +64,8 @@ func choiceColumns(s *recorded.ChoiceSum) string {
 	if s.Raised > 0 {
 		cost = percent(s.EnabledMedian) + "\t" + ratioOf(s.SlicesMedian) + "\t" + ratioOf(s.SpanHitsMedian)
 	}
-	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s", s.Count, units.Percent(s.Top1), units.Percent(s.Top3), units.Percent(s.Visible),
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s",
+		s.Count, units.Percent(s.Top1), units.Percent(s.Top3), units.Percent(s.Visible),
 		units.Percent(s.Raised), units.Percent(s.RaisedFirst), cost)
 }
 
@@ -86,21 +90,25 @@ func choiceLine(w io.Writer, c *recorded.ChoiceResult) {
 	if c.Repeated {
 		raised += " of " + strconv.Itoa(c.Recorded)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\n", rank(c.Rank, units.Unknown), terminal.Printable(c.Name),
-		terminal.Printable(c.Target.Service), terminal.Printable(incident), terminal.Printable(suspect), share, raised, status, c.Enabled, c.Executed, c.Slices)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\n",
+		rank(c.Rank, units.Unknown), terminal.Printable(c.Name),
+		terminal.Printable(c.Target.Service), terminal.Printable(incident), terminal.Printable(suspect), share, raised,
+		status, c.Enabled, c.Executed, c.Slices)
 }
 
 // ChoiceCSV writes a line for each case and strategy.
 func ChoiceCSV(w io.Writer, r *recorded.ChoiceReport) error {
 	lines := [][]string{{
-		"strategy", "case", "fault", "labelled_service", "labelled_operation", "traces", "window_slices", "raised", "status", "rank", "visible", "incident",
+		"strategy", "case", "fault", "labelled_service", "labelled_operation", "traces", "window_slices", "raised",
+		"status", "rank", "visible", "incident",
 		"service", "operation", "kind", "callee", "share", "slices", "executed", "enabled", "requests", "span_hits",
 	}}
 	for _, name := range slices.Sorted(maps.Keys(r.Strategies)) {
 		for i := range r.Strategies[name].Cases {
 			c := &r.Strategies[name].Cases[i]
 			line := []string{
-				name, c.Name, c.Fault, c.Target.Service, c.Target.Operation, strconv.Itoa(c.Traces), strconv.Itoa(c.Recorded), rank(c.Raised, ""),
+				name, c.Name, c.Fault, c.Target.Service, c.Target.Operation, strconv.Itoa(c.Traces),
+				strconv.Itoa(c.Recorded), rank(c.Raised, ""),
 				c.Status, rank(c.Rank, ""), strconv.FormatBool(c.Visible), "",
 			}
 			if len(c.Suspects) > 0 {
@@ -124,11 +132,13 @@ func ChoiceCSV(w io.Writer, r *recorded.ChoiceReport) error {
 // ChoiceSVG plots, for each strategy, how often the labelled place was found and how often it was visible.
 func ChoiceSVG(w io.Writer, r *recorded.ChoiceReport) error {
 	p := plot{
-		title: "Labelled place among the first suspects, with chosen spans; baseline: " + string(r.Baseline), series: []string{"first", "in three", "visible"},
+		title:  "Labelled place among the first suspects, with chosen spans; baseline: " + string(r.Baseline),
+		series: []string{"first", "in three", "visible"},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Strategies)) {
 		s := &r.Strategies[name].ChoiceSum
-		p.rows = append(p.rows, row{label: fmt.Sprintf("%s (%d)", name, s.Count), values: fractions(s.Top1, s.Top3, s.Visible)})
+		p.rows = append(p.rows,
+			row{label: fmt.Sprintf("%s (%d)", name, s.Count), values: fractions(s.Top1, s.Top3, s.Visible)})
 	}
 	return p.write(w)
 }

@@ -76,7 +76,8 @@ func (p *plot) write(w io.Writer) error {
 func (p *plot) scale(out *bytes.Buffer, left, height int) {
 	for i := range 5 {
 		x := left + i*scaleWidth/4
-		fmt.Fprintf(out, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#ddd"/>`+"\n", x, headHeight-6, x, height-footHeight)
+		fmt.Fprintf(out, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#ddd"/>`+"\n", x, headHeight-6, x,
+			height-footHeight)
 		svg.Text(out, "", "middle", x, height-8, fmt.Sprintf("%d %%", 25*i))
 	}
 }
@@ -86,7 +87,8 @@ func (p *plot) bars(out *bytes.Buffer, left int) {
 	for _, r := range p.rows {
 		svg.Text(out, "", "end", left-8, y+len(r.values)*barHeight/2+4, r.label)
 		for i, f := range r.values {
-			fmt.Fprintf(out, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", left, y, f.value*scaleWidth, barHeight-1, colours[i%len(colours)])
+			fmt.Fprintf(out, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", left, y,
+				f.value*scaleWidth, barHeight-1, colours[i%len(colours)])
 			if f.low < f.high {
 				fmt.Fprintf(out, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#b30"/>`+"\n",
 					float64(left)+f.low*scaleWidth, y+barHeight/2, float64(left)+f.high*scaleWidth, y+barHeight/2)

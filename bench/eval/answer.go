@@ -20,7 +20,9 @@ func Answer(core *engine.Core) *search.Investigation {
 	}
 	view := core.View()
 	incidents := slices.DeleteFunc(view.Incidents.All(), func(x engine.Incident) bool { return !x.IsOpen() })
-	slices.SortStableFunc(incidents, func(a, b engine.Incident) int { return cmp.Compare(b.Suspects[0].Score, a.Suspects[0].Score) })
+	slices.SortStableFunc(incidents, func(a, b engine.Incident) int {
+		return cmp.Compare(b.Suspects[0].Score, a.Suspects[0].Score)
+	})
 	for i := range incidents {
 		consider(view.Searches.Investigation(search.OfIncident(incidents[i].ID)))
 	}

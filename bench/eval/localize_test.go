@@ -49,10 +49,12 @@ func TestSimulateFindsAThirdParty(t *testing.T) {
 		t.Fatal(err)
 	}
 	faulty, healthy := runs[0], runs[1]
-	if !faulty.Raised || faulty.Rank != 1 || faulty.Enabled == 0 || faulty.SpanHits == 0 || faulty.Enabled > faulty.Executed {
+	if !faulty.Raised || faulty.Rank != 1 || faulty.Enabled == 0 || faulty.SpanHits == 0 ||
+		faulty.Enabled > faulty.Executed {
 		t.Errorf("third party: %+v; want it raised and located at a cost in spans", faulty)
 	}
-	if healthy.Raised || healthy.FalseAlarms > 0 || healthy.Rank != 0 || healthy.SpanHits > 0 || healthy.GroupHours == 0 {
+	if healthy.Raised || healthy.FalseAlarms > 0 || healthy.Rank != 0 || healthy.SpanHits > 0 ||
+		healthy.GroupHours == 0 {
 		t.Errorf("healthy: %+v; want no alarm, and nothing enabled", healthy)
 	}
 }
@@ -69,8 +71,34 @@ func TestSimulateStops(t *testing.T) {
 // TestSummarize: rates are over locatable cases with a fault, false alarms over all cases.
 func TestSummarize(t *testing.T) {
 	report := Summarize([]Run{
-		{Fault: sim.Lock, Strategy: "s", Locatable: true, Raised: true, Rank: 1, Epochs: 2, Detected: 3, Executed: 100, Enabled: 4, Peak: 2, SpanHits: 10, Requests: 100},
-		{Fault: sim.Lock, Strategy: "s", Locatable: true, Raised: true, Rank: 3, Epochs: 4, Detected: 5, Executed: 100, Enabled: 6, Peak: 4, SpanHits: 30, Requests: 100},
+		{
+			Fault:     sim.Lock,
+			Strategy:  "s",
+			Locatable: true,
+			Raised:    true,
+			Rank:      1,
+			Epochs:    2,
+			Detected:  3,
+			Executed:  100,
+			Enabled:   4,
+			Peak:      2,
+			SpanHits:  10,
+			Requests:  100,
+		},
+		{
+			Fault:     sim.Lock,
+			Strategy:  "s",
+			Locatable: true,
+			Raised:    true,
+			Rank:      3,
+			Epochs:    4,
+			Detected:  5,
+			Executed:  100,
+			Enabled:   6,
+			Peak:      4,
+			SpanHits:  30,
+			Requests:  100,
+		},
 		{Fault: sim.Disk, Strategy: "s", Rank: 1, Raised: true},
 		{Fault: sim.None, Strategy: "s", FalseAlarms: 1, GroupHours: 500},
 	})
@@ -78,7 +106,8 @@ func TestSummarize(t *testing.T) {
 	if s.Cases != 3 || s.Locatable != 2 || s.Top1 != 0.5 || s.Top3 != 1 || s.Raised != 1 {
 		t.Errorf("%+v; want 3 cases, 2 locatable, half first, all in three", s)
 	}
-	if s.EnabledMedian != 0.05 || s.PeakMedian != 0.03 || s.SpanHitsMedian != 200 || s.EpochsMedian != 3 || s.DetectedMedian != 4 {
+	if s.EnabledMedian != 0.05 || s.PeakMedian != 0.03 || s.SpanHitsMedian != 200 || s.EpochsMedian != 3 ||
+		s.DetectedMedian != 4 {
 		t.Errorf("%+v; want medians of the locatable cases", s)
 	}
 	if s.FalseAlarms != 2 {
@@ -101,8 +130,10 @@ func TestRatesOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{
-		"top1", "top1_low", "top1_high", "top3", "top3_low", "top3_high", "raised", "top1_significant", "enabled_median", "peak_median",
-		"span_hits_median", "span_hits_mean", "explore_hits_median", "detected_median", "epochs_median", "false_alarms_per_1000_group_hours",
+		"top1", "top1_low", "top1_high", "top3", "top3_low", "top3_high", "raised", "top1_significant",
+		"enabled_median", "peak_median",
+		"span_hits_median", "span_hits_mean", "explore_hits_median", "detected_median", "epochs_median",
+		"false_alarms_per_1000_group_hours",
 	} {
 		if x, ok := fields[key]; !ok || x != nil {
 			t.Errorf("%s is %v (there: %t), want null", key, x, ok)

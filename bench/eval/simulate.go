@@ -34,7 +34,7 @@ type Run struct {
 	Strategy    string    `json:"strategy"`
 	Target      string    `json:"target"`      // location of the fault, for people
 	Locatable   bool      `json:"locatable"`   // determined before the run from the full traces, see minEffect
-	Significant bool      `json:"significant"` // a weaker claim: an effect of three standard errors over the whole run, however small
+	Significant bool      `json:"significant"` // a weaker claim: any effect of three standard errors over the whole run
 
 	Raised      bool    `json:"raised"`       // a problem or an incident was raised after the fault started
 	Status      string  `json:"status"`       // of the investigation with the answer; empty without an investigation
@@ -297,7 +297,8 @@ func (r *simulatedRun) score() {
 		if i == 0 {
 			r.Answer = r.app.Table().ServiceName(s.Op) + " " + r.app.Table().OpName(s.Op)
 		}
-		if slices.Contains(target.Operations, s.Op) || s.Tracepoint != 0 && slices.Contains(target.Tracepoints, s.Tracepoint) {
+		if slices.Contains(target.Operations, s.Op) ||
+			s.Tracepoint != 0 && slices.Contains(target.Tracepoints, s.Tracepoint) {
 			r.Rank = i + 1
 			return
 		}

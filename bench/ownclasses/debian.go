@@ -56,7 +56,9 @@ func openDebian(ctx context.Context, folder string) (*debian, error) {
 	provided := make(map[string]*debianPackage)
 	for stanza := range bytes.SplitSeq(out, []byte("\n\n")) {
 		f := fields(stanza)
-		p := &debianPackage{name: f["Package"], version: f["Version"], depends: dependencies(f["Pre-Depends"] + "," + f["Depends"])}
+		p := &debianPackage{
+			name: f["Package"], version: f["Version"], depends: dependencies(f["Pre-Depends"] + "," + f["Depends"]),
+		}
 		if p.source, _, _ = strings.Cut(f["Source"], " "); p.source == "" {
 			p.source = p.name
 		}
@@ -109,12 +111,15 @@ func dependencies(list string) [][]string {
 
 // isJava reports whether a package may contain classes of an application. The JDK and native libraries do not.
 func isJava(name string) bool {
-	for _, prefix := range []string{"openjdk-", "default-j", "java-common", "ca-certificates-java", "libc6", "libgcc", "libstdc"} {
+	for _, prefix := range []string{
+		"openjdk-", "default-j", "java-common", "ca-certificates-java", "libc6", "libgcc", "libstdc",
+	} {
 		if strings.HasPrefix(name, prefix) {
 			return false
 		}
 	}
-	return !strings.HasPrefix(name, "lib") || strings.Contains(name, "java") || strings.Contains(name, "jni") || strings.Contains(name, "clojure") ||
+	return !strings.HasPrefix(name, "lib") || strings.Contains(name, "java") || strings.Contains(name, "jni") ||
+		strings.Contains(name, "clojure") ||
 		strings.Contains(name, "scala") || strings.Contains(name, "groovy") || strings.Contains(name, "maven")
 }
 
@@ -272,8 +277,10 @@ func (d *debian) keep(p *debianPackage, h *tar.Header, content io.Reader) error 
 
 // mayStart reports whether a file may start a program.
 func mayStart(name string) bool {
-	return strings.HasPrefix(name, "usr/bin/") || strings.HasPrefix(name, "usr/games/") || strings.HasSuffix(name, ".sh") ||
-		strings.HasPrefix(name, "usr/share/") && strings.Contains(name, "/bin/") || strings.HasSuffix(name, ".desktop") || strings.HasSuffix(name, ".service")
+	return strings.HasPrefix(name, "usr/bin/") || strings.HasPrefix(name, "usr/games/") ||
+		strings.HasSuffix(name, ".sh") ||
+		strings.HasPrefix(name, "usr/share/") && strings.Contains(name, "/bin/") ||
+		strings.HasSuffix(name, ".desktop") || strings.HasSuffix(name, ".service")
 }
 
 // source returns the classes of a jar below the root.

@@ -6,13 +6,18 @@ import (
 	"strings"
 )
 
-var kinds = []struct{ name, title string }{{"debian", "Debian's programs"}, {"maven", "Spring Boot applications and wars"}}
+var kinds = []struct{ name, title string }{
+	{"debian", "Debian's programs"}, {"maven", "Spring Boot applications and wars"},
+}
 
 // tables returns the figures as Markdown: sums, then each application.
 func tables(ours, others []score) string {
 	var b strings.Builder
-	b.WriteString("# own-classes\nWritten by `make classify-set`. `go doc ./bench/ownclasses` explains the columns.\n\n")
-	b.WriteString("| | applications | classes | own | right, pooled | right, mean | own classes found, pooled | mean |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("# own-classes\nWritten by `make classify-set`. " +
+		"`go doc ./bench/ownclasses` explains the columns.\n\n")
+	b.WriteString(
+		"| | applications | classes | own | right, pooled | right, mean | own classes found, pooled | mean |\n" +
+			"|---|---|---|---|---|---|---|---|\n")
 	for _, k := range kinds {
 		for _, m := range []struct {
 			title  string
@@ -22,17 +27,20 @@ func tables(ours, others []score) string {
 			if s.apps == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "| %s, %s | %d | %d | %d | %s | %s | %s | %s |\n", k.title, m.title, s.apps, s.total.own+s.total.foreign, s.total.own,
+			fmt.Fprintf(&b, "| %s, %s | %d | %d | %d | %s | %s | %s | %s |\n",
+				k.title, m.title, s.apps, s.total.own+s.total.foreign, s.total.own,
 				percent(s.pooled), percent(s.mean), percent(s.recall), percent(s.meanRecall))
 		}
 	}
-	b.WriteString("\n| application | classes | own | right | own found | unsure | as published: right | own found |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n| application | classes | own | right | own found | unsure | as published: right | own found |\n" +
+		"|---|---|---|---|---|---|---|---|\n")
 	for _, s := range ours {
 		right, found := "–", "–"
 		if i := slices.IndexFunc(others, func(o score) bool { return o.kind == s.kind && o.app == s.app }); i >= 0 {
 			right, found = percent(others[i].accuracy()), percent(others[i].recall())
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %s | %s |\n", shortName(s.app), s.own+s.foreign, s.own, percent(s.accuracy()), percent(s.recall()),
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %s | %s |\n",
+			shortName(s.app), s.own+s.foreign, s.own, percent(s.accuracy()), percent(s.recall()),
 			percent(float64(s.unsure)/float64(s.own+s.foreign)), right, found)
 	}
 	return b.String()

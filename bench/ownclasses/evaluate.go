@@ -64,7 +64,8 @@ func (s *score) add(r row, odds, band float64) {
 // formatScores returns scores as text, without the numbers of unsure classes.
 func formatScores(scores []score) string {
 	var b strings.Builder
-	b.WriteString("# Decisions of naive Bayes as published: kind, application, own classes, classes of libraries, of both those that it found. Written by make classify-set.\n")
+	b.WriteString("# Decisions of naive Bayes as published: kind, application, own classes, classes of libraries, " +
+		"of both those that it found. Written by make classify-set.\n")
 	for _, s := range scores {
 		fmt.Fprintf(&b, "%s\t%s\t%d\t%d\t%d\t%d\n", s.kind, s.app, s.own, s.foreign, s.ownRight, s.foreignRight)
 	}
@@ -78,7 +79,8 @@ func parseScores(text string) ([]score, error) {
 			continue
 		}
 		var s score
-		if _, err := fmt.Sscanf(line, "%s\t%s\t%d\t%d\t%d\t%d\n", &s.kind, &s.app, &s.own, &s.foreign, &s.ownRight, &s.foreignRight); err != nil {
+		if _, err := fmt.Sscanf(line, "%s\t%s\t%d\t%d\t%d\t%d\n",
+			&s.kind, &s.app, &s.own, &s.foreign, &s.ownRight, &s.foreignRight); err != nil {
 			return nil, fmt.Errorf("%q: %w", line, err)
 		}
 		scores = append(scores, s)

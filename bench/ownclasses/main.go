@@ -68,7 +68,8 @@ func run(ctx context.Context, tableOnly bool, out io.Writer) error {
 			return err
 		}
 		theirs := crossValidate(others, 0, textbook)
-		if err := errors.Join(write(tableFile, formatTable(rows)), write(publishedFile, formatScores(theirs))); err != nil {
+		if err := errors.Join(write(tableFile, formatTable(rows)),
+			write(publishedFile, formatScores(theirs))); err != nil {
 			return err
 		}
 	}
@@ -145,7 +146,9 @@ func build(ctx context.Context, out io.Writer) (ours, others []row, err error) {
 		}
 		fmt.Fprintf(out, "%s: main class %s, %d sources\n", a.name, l.Main, len(l.Sources))
 		features := classify.Features(l.Deployment)
-		ours = append(ours, tabulate(l, func(s *classify.Source, c classify.Class) []classify.Feature { return features(s, c.Package()) })...)
+		ours = append(ours, tabulate(l, func(s *classify.Source, c classify.Class) []classify.Feature {
+			return features(s, c.Package())
+		})...)
 		others = append(others, tabulate(l, published)...)
 	}
 	return ours, others, nil

@@ -38,7 +38,8 @@ func (m maven) download(ctx context.Context, applications []application) (string
 	if !missing {
 		return "", nil
 	}
-	if err := os.WriteFile(filepath.Join(m.folder, "pom.xml"), []byte(projectOf("all", "<modules>"+modules.String()+"</modules>")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.folder, "pom.xml"),
+		[]byte(projectOf("all", "<modules>"+modules.String()+"</modules>")), 0o600); err != nil {
 		return "", err
 	}
 	c := exec.CommandContext(ctx, "mvn", "--batch-mode", "--quiet", "--fail-at-end", "validate")
@@ -60,7 +61,8 @@ func (m maven) file(artifact string) string {
 }
 
 func projectOf(name, content string) string {
-	return `<project><modelVersion>4.0.0</modelVersion><groupId>set</groupId><artifactId>` + name + `</artifactId><version>1</version><packaging>pom</packaging>` + content + `</project>`
+	return `<project><modelVersion>4.0.0</modelVersion><groupId>set</groupId><artifactId>` + name + `</artifactId>` +
+		`<version>1</version><packaging>pom</packaging>` + content + `</project>`
 }
 
 // writeModule writes a project that copies an artifact into the folder artifact.
@@ -80,8 +82,11 @@ func (m maven) writeModule(name, artifact string) error {
 			item.WriteString("</" + tag + ">")
 		}
 	}
-	plugin := `<build><plugins><plugin><artifactId>maven-dependency-plugin</artifactId><version>3.8.1</version><executions><execution><phase>validate</phase><goals><goal>copy</goal></goals>` +
-		`<configuration><outputDirectory>${project.basedir}/artifact</outputDirectory><artifactItems><artifactItem>` + item.String() + `</artifactItem></artifactItems></configuration></execution></executions></plugin></plugins></build>`
+	plugin := `<build><plugins><plugin><artifactId>maven-dependency-plugin</artifactId><version>3.8.1</version>` +
+		`<executions><execution><phase>validate</phase><goals><goal>copy</goal></goals>` +
+		`<configuration><outputDirectory>${project.basedir}/artifact</outputDirectory><artifactItems><artifactItem>` +
+		item.String() +
+		`</artifactItem></artifactItems></configuration></execution></executions></plugin></plugins></build>`
 	return os.WriteFile(filepath.Join(folder, "pom.xml"), []byte(projectOf(name, plugin)), 0o600)
 }
 

@@ -61,7 +61,11 @@ func TestGoals(t *testing.T) {
 // An application is left out when its own model is trained.
 func TestCrossValidation(t *testing.T) {
 	f := []classify.Feature{{Name: "place", Value: "elsewhere"}}
-	rows := []row{{kind: "debian", app: "a", own: 9, foreign: 1, features: f}, {kind: "debian", app: "b", own: 1, foreign: 9, features: f}, {kind: "debian", app: "c", own: 1, foreign: 9, features: f}}
+	rows := []row{
+		{kind: "debian", app: "a", own: 9, foreign: 1, features: f},
+		{kind: "debian", app: "b", own: 1, foreign: 9, features: f},
+		{kind: "debian", app: "c", own: 1, foreign: 9, features: f},
+	}
 	seen := ""
 	scores := crossValidate(rows, 1, func(rows []row) model {
 		for _, r := range rows {
@@ -77,7 +81,8 @@ func TestCrossValidation(t *testing.T) {
 
 // Naive Bayes: the log-odds follow from the shares, with the same weight for each application.
 func TestNaiveBayes(t *testing.T) {
-	own, other := classify.Feature{Name: "place", Value: "main jar"}, classify.Feature{Name: "place", Value: "elsewhere"}
+	own := classify.Feature{Name: "place", Value: "main jar"}
+	other := classify.Feature{Name: "place", Value: "elsewhere"}
 	m := naiveBayes([]row{
 		{app: "a", own: 3, foreign: 1, features: []classify.Feature{own}},
 		{app: "a", own: 1, foreign: 3, features: []classify.Feature{other}},
@@ -108,7 +113,9 @@ func TestApplications(t *testing.T) {
 // The main class is the one that the script of the program starts, not the value of a property.
 func TestMainClass(t *testing.T) {
 	d := &classify.Deployment{Sources: []classify.Source{
-		{Path: "/usr/share/java/shop.jar", MainClass: "com.shop.Other", Classes: []classify.Class{{Name: "com.shop.Main"}, {Name: "com.shop.Log"}, {Name: "com.shop.Other"}}},
+		{Path: "/usr/share/java/shop.jar", MainClass: "com.shop.Other", Classes: []classify.Class{
+			{Name: "com.shop.Main"}, {Name: "com.shop.Log"}, {Name: "com.shop.Other"},
+		}},
 	}}
 	for text, want := range map[string]string{
 		"exec java -Dlog=com.shop.Log com.shop.Main \"$@\"": "com.shop.Main",
@@ -116,7 +123,8 @@ func TestMainClass(t *testing.T) {
 		"exec java com/shop/Log com.shop.Main":              "com.shop.Log",
 		"exec python3":                                      "com.shop.Other",
 	} {
-		got := mainClass("shop", []script{{"usr/bin/aaa", "java com.shop.Log"}, {"usr/bin/shop", text}}[1:], d, map[string]bool{"/usr/share/java/shop.jar": true})
+		got := mainClass("shop", []script{{"usr/bin/aaa", "java com.shop.Log"}, {"usr/bin/shop", text}}[1:], d,
+			map[string]bool{"/usr/share/java/shop.jar": true})
 		if got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}

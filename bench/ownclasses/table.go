@@ -57,7 +57,8 @@ func joinFeatures(all []classify.Feature) string {
 
 func formatTable(rows []row) string {
 	var b strings.Builder
-	b.WriteString("# Classes of the labelled set by features: kind, application, own classes, classes of libraries, features. Written by make classify-set.\n")
+	b.WriteString("# Classes of the labelled set by features: kind, application, own classes, " +
+		"classes of libraries, features. Written by make classify-set.\n")
 	for _, r := range rows {
 		fmt.Fprintf(&b, "%s\t%s\t%d\t%d\t%s\n", r.kind, r.app, r.own, r.foreign, joinFeatures(r.features))
 	}

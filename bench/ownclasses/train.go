@@ -8,7 +8,7 @@ import (
 
 const (
 	smoothing = 1e-6 // added to the share of each value, so that a value never seen in a class is possible
-	band      = 2    // log-odds below which people should decide; see bench/results/own-classes.md for the share of classes
+	band      = 2    // log-odds below which people should decide; bench/results/own-classes.md has the share of classes
 )
 
 // ours trains our model.

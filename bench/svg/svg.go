@@ -16,7 +16,8 @@ func TextWidth(s string) int { return utf8.RuneCountInString(s) * charWidth }
 
 // Start writes the start of an image with a size in pixels. It adds attributes to the root element.
 func Start(out *bytes.Buffer, width, height int, attributes, title string) {
-	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" %s>`+"\n", width, height, width, height, attributes)
+	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" %s>`+"\n",
+		width, height, width, height, attributes)
 	fmt.Fprintf(out, "<title>%s</title>\n", Escape(title))
 }
 

@@ -71,7 +71,8 @@ func Control(ctx context.Context, o ControlOptions) (*Result, error) {
 	working, stop := context.WithCancel(ctx)
 	defer f.wait()
 	defer stop()
-	r := &Result{Benchmark: "control", Input: fmt.Sprintf("%d agents of %d services, %s, up to %d of %d tracepoints enabled in each; server and agents in separate processes on one machine",
+	r := &Result{Benchmark: "control", Input: fmt.Sprintf("%d agents of %d services, %s, "+
+		"up to %d of %d tracepoints enabled in each; server and agents in separate processes on one machine",
 		o.Agents, o.Services, transport, o.Tracepoints, catalogueFactor*o.Tracepoints)}
 	began := time.Now()
 	f.run(working)
@@ -137,8 +138,11 @@ type arrivals struct {
 
 func newFleet(o ControlOptions, address string) *fleet {
 	transport := &http.Transport{
-		MaxIdleConns: 2 * o.Agents, MaxIdleConnsPerHost: 2 * o.Agents, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
-		DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		MaxIdleConns:        2 * o.Agents,
+		MaxIdleConnsPerHost: 2 * o.Agents,
+		ReadBufferSize:      4 << 10,
+		WriteBufferSize:     4 << 10,
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 	}
 	f := &fleet{
 		o: o, base: "http://" + address, client: &http.Client{Transport: transport},
@@ -147,7 +151,8 @@ func newFleet(o ControlOptions, address string) *fleet {
 	for i := range o.Services {
 		r := registration(i, catalogueFactor*o.Tracepoints)
 		f.registrations = append(f.registrations, encode(r))
-		f.catalogues = append(f.catalogues, encode(opamp.Catalogue{Catalogue: r.Catalogue, Tracepoints: r.Page.Tracepoints}))
+		f.catalogues = append(f.catalogues,
+			encode(opamp.Catalogue{Catalogue: r.Catalogue, Tracepoints: r.Page.Tracepoints}))
 	}
 	return f
 }
@@ -161,14 +166,27 @@ func registration(service, n int) *protocol.Registration {
 	var all []protocol.Tracepoint
 	for i := range min(n, protocol.PageSize) {
 		all = append(all, protocol.Tracepoint{
-			ID: tracepointID(service, i), Layer: protocol.App, Kind: protocol.SpanPoint, Service: serviceName(service), Scope: "example.com/" + serviceName(service),
-			Operation: fmt.Sprintf("step %d", i), Owner: "GET /", OwnerKind: protocol.Server, CostNanos: 900, Bytes: 220,
+			ID:        tracepointID(service, i),
+			Layer:     protocol.App,
+			Kind:      protocol.SpanPoint,
+			Service:   serviceName(service),
+			Scope:     "example.com/" + serviceName(service),
+			Operation: fmt.Sprintf("step %d", i),
+			Owner:     "GET /",
+			OwnerKind: protocol.Server,
+			CostNanos: 900,
+			Bytes:     220,
 		})
 	}
 	return &protocol.Registration{
-		Protocol: protocol.Version, Session: "session", Resource: map[string]string{"service.name": serviceName(service), "host.name": "host", "service.version": "1"},
+		Protocol: protocol.Version,
+		Session:  "session",
+		Resource: map[string]string{
+			"service.name": serviceName(service), "host.name": "host", "service.version": "1",
+		},
 		Capabilities: []protocol.Capability{protocol.CanSpan, protocol.CanRate, protocol.CanFilter},
-		Catalogue:    protocol.Catalogue{Hash: protocol.HashCatalogue(all), Size: len(all)}, Page: &protocol.Page{Tracepoints: all},
+		Catalogue:    protocol.Catalogue{Hash: protocol.HashCatalogue(all), Size: len(all)},
+		Page:         &protocol.Page{Tracepoints: all},
 	}
 }
 
@@ -209,20 +227,23 @@ func (f *fleet) agent(ctx context.Context, i int) {
 	hash, registered, delay := "", false, firstBackoff
 	for ctx.Err() == nil {
 		if !registered {
-			if code, _, _ := f.call(ctx, http.MethodPut, path, f.registrations[i%f.o.Services], ""); code == http.StatusOK {
+			code, _, _ := f.call(ctx, http.MethodPut, path, f.registrations[i%f.o.Services], "")
+			if code == http.StatusOK {
 				registered = true
 				f.registered.Add(1)
 			}
 		}
 		code, answer, tag := 0, []byte(nil), ""
 		if registered {
-			code, answer, tag = f.call(ctx, http.MethodGet, path+protocol.PlanPath+"?wait=30s&session=session", nil, hash)
+			code, answer, tag = f.call(ctx, http.MethodGet,
+				path+protocol.PlanPath+"?wait=30s&session=session", nil, hash)
 		}
 		switch code {
 		case http.StatusOK:
 			hash = strings.Trim(tag, `"`)
 			plan := f.received(hash, answer)
-			_, _, _ = f.call(ctx, http.MethodPost, path+protocol.StatusPath, plan.status, "") // if it is lost, the next report repeats it
+			// If it is lost, the next report repeats it.
+			_, _, _ = f.call(ctx, http.MethodPost, path+protocol.StatusPath, plan.status, "")
 			fallthrough
 		case http.StatusNotModified:
 			delay = firstBackoff
@@ -244,7 +265,13 @@ func appliedStatus(plan *protocol.Plan) []byte {
 		for _, t := range a.Tracepoints {
 			if !seen[t.ID] {
 				seen[t.ID] = true
-				s.Tracepoints = append(s.Tracepoints, protocol.Outcome{ID: t.ID, State: protocol.Applied, Hits: 1000, Nanos: 900, Bytes: 220})
+				s.Tracepoints = append(s.Tracepoints, protocol.Outcome{
+					ID:    t.ID,
+					State: protocol.Applied,
+					Hits:  1000,
+					Nanos: 900,
+					Bytes: 220,
+				})
 			}
 		}
 	}
@@ -253,7 +280,9 @@ func appliedStatus(plan *protocol.Plan) []byte {
 
 // call sends a request, conditional on the plan's hash unless that is "". It returns the status code, the answer's body
 // and its ETag. The code is 0 if there is no answer.
-func (f *fleet) call(ctx context.Context, method, path string, body []byte, hash string) (code int, answer []byte, tag string) {
+func (f *fleet) call(
+	ctx context.Context, method, path string, body []byte, hash string,
+) (code int, answer []byte, tag string) {
 	f.requests.Add(1)
 	r, err := http.NewRequestWithContext(ctx, method, f.base+path, bytes.NewReader(body))
 	must(err) // method and path are valid
@@ -318,7 +347,8 @@ func (f *fleet) waitUntil(ctx context.Context, done func() bool) error {
 	for deadline := time.Now().Add(timeout); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			version, n, _ := f.newest()
-			return fmt.Errorf("%d agents registered and %d have plan %d after %v", f.registered.Load(), n, version, timeout)
+			return fmt.Errorf("%d agents registered and %d have plan %d after %v",
+				f.registered.Load(), n, version, timeout)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -385,7 +415,8 @@ func (f *fleet) override(ctx context.Context, service, i int, body string) error
 		switch {
 		case code == http.StatusOK:
 			return nil
-		case code != http.StatusNotFound || time.Now().After(deadline): // the catalogue may not have reached the engine yet
+		// The catalogue may not have reached the engine yet.
+		case code != http.StatusNotFound || time.Now().After(deadline):
 			return fmt.Errorf("override %s: %d %s", tracepointID(service, i), code, answer)
 		}
 	}
@@ -396,7 +427,14 @@ func sendTrace(ctx context.Context, address string) error {
 	var table trace.Table
 	now := trace.Nanos(time.Now().UnixNano())
 	op := table.Op(table.Symbol(serviceName(0)), table.Symbol("GET /"), trace.Server)
-	t := &trace.Trace{ID: trace.ID{1}, Spans: []trace.Span{{ID: 1, Op: op, Service: table.Symbol(serviceName(0)), Kind: trace.Server, Start: now, End: now + 1000}}}
+	t := &trace.Trace{ID: trace.ID{1}, Spans: []trace.Span{{
+		ID:      1,
+		Op:      op,
+		Service: table.Symbol(serviceName(0)),
+		Kind:    trace.Server,
+		Start:   now,
+		End:     now + 1000,
+	}}}
 	data, err := tracegen.Protobuf([]*trace.Trace{t}, &table)
 	if err != nil {
 		return err
@@ -443,7 +481,9 @@ func (f *fleet) restart(ctx context.Context, r *Result, server *server, dir stri
 	r.add("restart after a kill", Value{"start_seconds", started, units.Ratio(started) + " s to start"},
 		Value{"converged_seconds", converged, units.Ratio(converged) + " s until all agents are back"},
 		Value{"requests_per_agent", perAgent, units.Ratio(perAgent) + " requests per agent"},
-		Value{"busiest_second_requests", float64(busiest), units.Count(int(busiest)) + " requests in the busiest second"},
+		Value{
+			"busiest_second_requests", float64(busiest), units.Count(int(busiest)) + " requests in the busiest second",
+		},
 		Value{"peak_bytes", float64(peak), mebibytes(int(peak))})
 	return nil
 }

@@ -27,11 +27,14 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 	c := client.NewWebSocket(nopLogger{})
 	var id types.InstanceUid
 	binary.BigEndian.PutUint64(id[8:], uint64(i)+1)
-	capabilities := protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
-		protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig | protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig
+	capabilities := protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus |
+		protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
+		protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig |
+		protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig
 	must(c.SetCapabilities(&capabilities))
 	must(c.SetAgentDescription(&protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{{
-		Key: "service.name", Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: serviceName(i % f.o.Services)}},
+		Key:   "service.name",
+		Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: serviceName(i % f.o.Services)}},
 	}}}))
 	var answered atomic.Bool // on the current connection
 	must(c.Start(ctx, types.StartSettings{
@@ -39,9 +42,10 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 		Callbacks: types.Callbacks{
 			OnConnect: func(context.Context) { answered.Store(false) },
 			GetEffectiveConfig: func(context.Context) (*protobufs.EffectiveConfig, error) {
-				return &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
+				files := map[string]*protobufs.AgentConfigFile{
 					protocol.ConfigCatalogue: {Body: f.catalogues[i%f.o.Services], ContentType: "application/json"},
-				}}}, nil
+				}
+				return &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: files}}, nil
 			},
 			OnMessage: func(_ context.Context, m *types.MessageData) {
 				f.requests.Add(1)
@@ -53,7 +57,8 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 				}
 				f.received(string(m.RemoteConfig.ConfigHash), m.RemoteConfig.Config.ConfigMap[protocol.ConfigPlan].Body)
 				must(c.SetRemoteConfigStatus(&protobufs.RemoteConfigStatus{
-					LastRemoteConfigHash: m.RemoteConfig.ConfigHash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED,
+					LastRemoteConfigHash: m.RemoteConfig.ConfigHash,
+					Status:               protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED,
 				}))
 			},
 		},

@@ -21,7 +21,8 @@ const (
 
 // wantedKeys lists the attributes that decoders keep. Spans have only some of them.
 var wantedKeys = []string{
-	"http.response.status_code", "url.path", "server.address", "http.response.body.size", "db.system", "messaging.system",
+	"http.response.status_code", "url.path", "server.address", "http.response.body.size", "db.system",
+	"messaging.system",
 	"error.type", "tenant",
 }
 
@@ -34,7 +35,8 @@ func Decode(ctx context.Context, o Options) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		result.Input = units.Plural(attributesPerSpan, "attribute") + " per span; at least " + mebibytes(o.Bytes) + " each of protobuf and JSON"
+		result.Input = units.Plural(attributesPerSpan, "attribute") + " per span; at least " + mebibytes(o.Bytes) +
+			" each of protobuf and JSON"
 		if err := o.measureDecoders(ctx, result, format, in); err != nil {
 			return nil, err
 		}
@@ -99,7 +101,8 @@ func (o Options) measureDecoders(ctx context.Context, result *Result, format str
 	if err != nil {
 		return err
 	}
-	result.add(format+", ours ÷ pdata", Value{"ratio", ours[0] / theirs, units.Ratio(ours[0]/theirs) + "× without attributes"},
+	result.add(format+", ours ÷ pdata",
+		Value{"ratio", ours[0] / theirs, units.Ratio(ours[0]/theirs) + "× without attributes"},
 		Value{"ratio_with_keys", ours[1] / theirs, units.Ratio(ours[1]/theirs) + "× with keys"})
 	return nil
 }
@@ -133,7 +136,9 @@ func pdataDecoder(format string) func([]byte) error {
 }
 
 // measureDecoder measures a decoder and returns its rate in spans per second.
-func (o Options) measureDecoder(ctx context.Context, result *Result, name string, in *requests, decode func([]byte) error) (float64, error) {
+func (o Options) measureDecoder(
+	ctx context.Context, result *Result, name string, in *requests, decode func([]byte) error,
+) (float64, error) {
 	c, err := o.measure(ctx, func() error {
 		for _, data := range in.data {
 			if err := decode(data); err != nil {

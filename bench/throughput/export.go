@@ -21,7 +21,8 @@ const retryPause = 100 * time.Millisecond
 
 // dial returns a connection that sends encoded requests.
 func dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
+	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 }
 
 // export sends an encoded request, again and again while the server refuses it, and returns the number of retries.

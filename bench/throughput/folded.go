@@ -73,7 +73,9 @@ func threeMeans(xs []float64) (centers [3]float64) {
 	sorted := slices.Sorted(slices.Values(xs))
 	at := func(q float64) float64 { return sorted[int(q*float64(len(sorted)-1))] }
 	least := math.Inf(1)
-	for _, start := range [][3]float64{{lo, (lo + hi) / 2, hi}, {at(0.16), at(0.5), at(0.84)}, {at(0.5), at(0.95), at(0.995)}} {
+	for _, start := range [][3]float64{
+		{lo, (lo + hi) / 2, hi}, {at(0.16), at(0.5), at(0.84)}, {at(0.5), at(0.95), at(0.995)},
+	} {
 		if c, loss := lloyd(xs, start); loss < least {
 			centers, least = c, loss
 		}

@@ -15,7 +15,9 @@ func TestFitFolded(t *testing.T) {
 	var classes []stats.SizeClass
 	for i := range 500 {
 		inLast := float64(1 + i%(segment-1))
-		class := []stats.SizeClass{stats.SizeNormal, stats.SizeDelayed, stats.SizeNormal, stats.SizeDelayed, stats.SizeTimedOut}[i%5]
+		class := []stats.SizeClass{
+			stats.SizeNormal, stats.SizeDelayed, stats.SizeNormal, stats.SizeDelayed, stats.SizeTimedOut,
+		}[i%5]
 		sizes, classes = append(sizes, float64(i%3)*segment+inLast), append(classes, class)
 		latencies = append(latencies, perByte[class]*inLast)
 	}

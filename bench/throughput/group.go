@@ -36,8 +36,11 @@ const (
 // statistics. It also measures the memory of many groups, and the times to judge them and to rank many problems.
 func Group(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
-	result := &Result{Benchmark: "group", Input: "at least " + mebibytes(o.Bytes) + " of distinct traces of " + units.Plural(spansPerTrace, "span")}
-	for _, step := range []func(context.Context, *Result) error{o.measureObserver, o.measureGrouper, o.measurePipeline, o.measureManyGroups} {
+	result := &Result{Benchmark: "group", Input: "at least " + mebibytes(o.Bytes) + " of distinct traces of " +
+		units.Plural(spansPerTrace, "span")}
+	for _, step := range []func(context.Context, *Result) error{
+		o.measureObserver, o.measureGrouper, o.measurePipeline, o.measureManyGroups,
+	} {
 		if err := step(ctx, result); err != nil {
 			return nil, err
 		}
@@ -62,7 +65,8 @@ func (o Options) measureObserver(ctx context.Context, result *Result) error {
 		return err
 	}
 	result.add("trace to observation", c.rate(len(traces)*spansPerTrace, "spans_per_second", "spans"),
-		c.each(len(traces), "ns_per_observation", "observation"), c.allocated(len(traces), "allocations_per_observation", "observation"))
+		c.each(len(traces), "ns_per_observation", "observation"),
+		c.allocated(len(traces), "allocations_per_observation", "observation"))
 	return nil
 }
 
@@ -92,7 +96,8 @@ func (o Options) measureGrouper(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	result.add("observation to statistics", c.rate(n*spansPerTrace, "spans_per_second", "spans"), c.each(n, "ns_per_observation", "observation"),
+	result.add("observation to statistics", c.rate(n*spansPerTrace, "spans_per_second", "spans"),
+		c.each(n, "ns_per_observation", "observation"),
 		c.allocated(n, "allocations_per_observation", "observation"))
 	return nil
 }
@@ -107,7 +112,10 @@ func (o Options) measurePipeline(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	p := pipeline{table: &trace.Table{}, extractor: critpath.NewExtractor(critpath.DefaultOptions()), types: &group.RequestTypes{}}
+	p := pipeline{
+		table: &trace.Table{}, extractor: critpath.NewExtractor(critpath.DefaultOptions()),
+		types: &group.RequestTypes{},
+	}
 	p.decoder = otlp.NewDecoder(p.table, keys)
 	if err := p.run(in); err != nil { // learns the request types
 		return err
@@ -118,7 +126,8 @@ func (o Options) measurePipeline(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	result.add("bytes to statistics", c.rate(in.spans, "spans_per_second", "spans"), c.allocated(in.spans, "allocations_per_span", "span"))
+	result.add("bytes to statistics", c.rate(in.spans, "spans_per_second", "spans"),
+		c.allocated(in.spans, "allocations_per_span", "span"))
 	return nil
 }
 
@@ -186,7 +195,8 @@ func (o Options) measureManyGroups(ctx context.Context, result *Result) error {
 		return err
 	}
 	result.add(units.Plural(groups, "group")+" of "+units.Plural(edgesPerGroup, "edge"),
-		Value{"bytes", float64(bytes), mebibytes(bytes)}, Value{"bytes_per_group", float64(bytes / groups), units.Count(bytes/groups) + " bytes/group"})
+		Value{"bytes", float64(bytes), mebibytes(bytes)},
+		Value{"bytes_per_group", float64(bytes / groups), units.Count(bytes/groups) + " bytes/group"})
 	result.add("judging all groups", Value{"ns", float64(judged), units.Duration(judged)})
 	result.add("ranking "+units.Plural(problems, "problem"), c.each(1, "ns", "ranking"))
 	return nil
@@ -226,8 +236,9 @@ func newFullGrouper(ctx context.Context, n int) (*group.Grouper, error) {
 // groupObservation returns a request of group i. Its edges have contexts that no other group has.
 func groupObservation(i int) *observation.Observation {
 	o := &observation.Observation{
-		Entry: trace.OpOf(1, trace.Symbol(1+i/groupsPerType), trace.Server), Skeleton: analysis.Hash{Hi: 1, Lo: uint64(i)},
-		Edges: make([]observation.EdgeTime, edgesPerGroup),
+		Entry:    trace.OpOf(1, trace.Symbol(1+i/groupsPerType), trace.Server),
+		Skeleton: analysis.Hash{Hi: 1, Lo: uint64(i)},
+		Edges:    make([]observation.EdgeTime, edgesPerGroup),
 	}
 	root := trace.Context(0).Child(o.Entry)
 	for k := range o.Edges {
@@ -243,7 +254,9 @@ func groupObservation(i int) *observation.Observation {
 // setTimes sets the identity and the times of request k of group i.
 func setTimes(o *observation.Observation, i, k int) {
 	h := trace.Mix(uint64(i)+1, uint64(k)+1)
-	o.Trace = trace.ID{0: byte(h), 1: byte(h >> 8), 2: byte(h >> 16), 3: byte(h >> 24), 4: byte(h >> 32), 5: byte(h >> 40), 15: 1}
+	o.Trace = trace.ID{
+		0: byte(h), 1: byte(h >> 8), 2: byte(h >> 16), 3: byte(h >> 24), 4: byte(h >> 32), 5: byte(h >> 40), 15: 1,
+	}
 	o.Root, o.Start, o.Duration = trace.SpanID(h), trace.Nanos(int64(i)*1000+int64(k)), 0
 	for j := range o.Edges {
 		e := &o.Edges[j]

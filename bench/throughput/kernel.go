@@ -25,13 +25,18 @@ type probing struct {
 // probings lists the states. The first one has no probes.
 var probings = []probing{
 	{"nothing attached", func(...uint32) kernel.Spec { return kernel.Spec{} }},
-	{"another process observed", func(...uint32) kernel.Spec { return observed(0, kernel.Target{Classes: waits.All}, 1) }},
-	{"observed: sums", func(own ...uint32) kernel.Spec { return observed(0, kernel.Target{Classes: waits.All}, own...) }},
+	{"another process observed", func(...uint32) kernel.Spec {
+		return observed(0, kernel.Target{Classes: waits.All}, 1)
+	}},
+	{"observed: sums", func(own ...uint32) kernel.Spec {
+		return observed(0, kernel.Target{Classes: waits.All}, own...)
+	}},
 	{"observed: sums and stacks", func(own ...uint32) kernel.Spec {
 		return observed(0, kernel.Target{Classes: waits.All, Stacks: true}, own...)
 	}},
 	{"observed: sums, stacks, and an event for every wait", func(own ...uint32) kernel.Spec {
-		return observed(1, kernel.Target{Classes: waits.All, Stacks: true, Events: waits.All, MaxEvents: 1 << 30}, own...)
+		return observed(1,
+			kernel.Target{Classes: waits.All, Stacks: true, Events: waits.All, MaxEvents: 1 << 30}, own...)
 	}},
 	{"observed: the same, and the span of every wait by goroutine labels", func(own ...uint32) kernel.Spec {
 		s := observed(1, kernel.Target{Classes: waits.All, Stacks: true, Events: waits.All, MaxEvents: 1 << 30}, own...)
@@ -94,7 +99,8 @@ func Kernel(ctx context.Context, o Options) (_ *Result, err error) {
 
 // kernelResult returns the medians of the times, and of their ratios to the time without probes in the same round.
 func kernelResult(times [][]float64) *Result {
-	r := &Result{Benchmark: "kernel", Input: fmt.Sprintf("a byte to and fro through pipes between two processes on one CPU, CPU time, medians of %d alternating rounds", len(times[0]))}
+	r := &Result{Benchmark: "kernel", Input: fmt.Sprintf("a byte to and fro through pipes between two processes on "+
+		"one CPU, CPU time, medians of %d alternating rounds", len(times[0]))}
 	for i := range times {
 		r.add(probings[i].name, compared("round_trip_ns", times[i], times[0])...)
 	}

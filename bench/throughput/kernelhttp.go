@@ -28,7 +28,9 @@ const (
 // httpProbings lists the states of the kernel agent that are compared. The first one has no probes.
 var httpProbings = []probing{
 	{"nothing attached", func(...uint32) kernel.Spec { return kernel.Spec{} }},
-	{"another process observed", func(...uint32) kernel.Spec { return observed(0, kernel.Target{Classes: waits.All}, 1) }},
+	{"another process observed", func(...uint32) kernel.Spec {
+		return observed(0, kernel.Target{Classes: waits.All}, 1)
+	}},
 	{"adaptive probes", func(own ...uint32) kernel.Spec {
 		return steered(own[0], waits.File, waits.Sync, waits.Net, waits.Futex, waits.RunQueue)
 	}},
@@ -48,7 +50,8 @@ func steered(pid uint32, classes ...waits.Class) kernel.Spec {
 		t.Classes = t.Classes.With(c)
 	}
 	t.Events = t.Classes
-	t.Context, _, _ = join.NewJoiner("/proc", "benchmark", "").Context(pid) // the service publishes no name, and the probes don't need one
+	// The service publishes no name, and the probes don't need one.
+	t.Context, _, _ = join.NewJoiner("/proc", "benchmark", "").Context(pid)
 	return observed(uint64(100*time.Microsecond), t, pid)
 }
 
@@ -102,18 +105,22 @@ func KernelHTTP(ctx context.Context, o Options) (_ *Result, err error) {
 
 // httpResult returns the medians of the times, and of their ratios to the time without probes in the same round.
 func httpResult(times [][]float64, probing []float64) *Result {
-	r := &Result{Benchmark: "kernel-http", Input: fmt.Sprintf("requests of 2 KB of JSON over HTTP to a Go service, %d at a time, CPU time of the service, medians of %d alternating rounds", httpClients, len(times[0]))}
+	r := &Result{Benchmark: "kernel-http", Input: fmt.Sprintf("requests of 2 KB of JSON over HTTP to a Go service, "+
+		"%d at a time, CPU time of the service, medians of %d alternating rounds", httpClients, len(times[0]))}
 	for i := range times {
 		values := compared("request_ns", times[i], times[0])
 		r.add(httpProbings[i].name, append(values,
-			Value{"probes_ns", probing[i], units.Nanos(probing[i]) + " in probes"}, Value{"probes", probing[i] / middle(times[0]), ""})...)
+			Value{"probes_ns", probing[i], units.Nanos(probing[i]) + " in probes"},
+			Value{"probes", probing[i] / middle(times[0]), ""})...)
 	}
 	return r
 }
 
 // play sends requests for duration. It returns the service's mean CPU time per request in ns, the elapsed time, and the
 // number of requests.
-func (s *service) play(ctx context.Context, duration time.Duration) (ns float64, elapsed time.Duration, requests int64, err error) {
+func (s *service) play(
+	ctx context.Context, duration time.Duration,
+) (ns float64, elapsed time.Duration, requests int64, err error) {
 	before, err := s.cpuTime()
 	if err != nil {
 		return 0, 0, 0, err
@@ -169,7 +176,9 @@ type item struct {
 func items() []item {
 	all := make([]item, 20)
 	for i := range all {
-		all[i] = item{fmt.Sprintf("item %d", i*7919%1000), float64(i) * 1.25, i % 5, []string{"red", "large", "in stock"}}
+		all[i] = item{
+			fmt.Sprintf("item %d", i*7919%1000), float64(i) * 1.25, i % 5, []string{"red", "large", "in stock"},
+		}
 	}
 	return all
 }

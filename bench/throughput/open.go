@@ -23,7 +23,8 @@ var openLengths = []int{1, 8, spansPerLoadedTrace}
 func Open(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
 	result := &Result{Benchmark: "open", Input: "requests of " + units.Plural(spansPerRequest, "span") + " with " +
-		units.Plural(attributesPerSpan, "attribute") + ", " + units.Plural(len(wantedKeys), "key") + " wanted, " + mebibytes(o.Bytes) + " for each length"}
+		units.Plural(attributesPerSpan, "attribute") + ", " + units.Plural(len(wantedKeys), "key") + " wanted, " +
+		mebibytes(o.Bytes) + " for each length"}
 	for _, length := range openLengths {
 		if err := o.measureOpen(ctx, result, length); err != nil {
 			return nil, err
@@ -88,7 +89,8 @@ func (o Options) measureOpen(ctx context.Context, result *Result, length int) er
 	}
 	spans := float64(s.Spans - opened.Spans)
 	inMemory, onWire := float64(bytes)/spans, float64(encoded)/spans
-	result.add("traces of "+units.Plural(length, "span"), Value{"bytes_per_span", inMemory, fmt.Sprintf("%.0f bytes per span", inMemory)},
+	result.add("traces of "+units.Plural(length, "span"),
+		Value{"bytes_per_span", inMemory, fmt.Sprintf("%.0f bytes per span", inMemory)},
 		Value{"wire_bytes_per_span", onWire, fmt.Sprintf("%.0f bytes encoded", onWire)},
 		Value{"bytes_beyond_wire", inMemory - onWire, fmt.Sprintf("%+.0f beyond the encoded size", inMemory-onWire)})
 	return nil

@@ -76,23 +76,28 @@ func (o IngestOptions) overload(ctx context.Context, s *server, load *load, fact
 		return nil, err
 	}
 
-	r := &Result{Benchmark: "overload", Input: fmt.Sprintf("gRPC requests of %d spans with %s each; target: %s times the capacity for %s",
+	r := &Result{Benchmark: "overload", Input: fmt.Sprintf("gRPC requests of %d spans with %s each; target: "+
+		"%s times the capacity for %s",
 		spansPerRequest, units.Plural(attributesPerSpan, "attribute"), units.Ratio(factor), o.Time)}
 	r.add("capacity", alone.acceptedRate())
 	offered := over.perSecond(over.accepted + over.refused)
 	r.add("overload", Value{"offered_spans_per_second", offered, millions(offered) + " spans/s offered"},
 		Value{"ratio", offered / capacity, units.Ratio(offered/capacity) + " times the capacity"}, over.acceptedRate())
 	r.add("refused", Value{"refused", float64(over.refused), units.Count(int(over.refused)) + " requests"},
-		Value{"without_hint", float64(over.withoutRetryInfo), units.Count(int(over.withoutRetryInfo)) + " without a retry delay"})
+		Value{"without_hint", float64(over.withoutRetryInfo), units.Count(int(over.withoutRetryInfo)) +
+			" without a retry delay"})
 	r.add("GET /api/v1/problems", m.latency(0.5, "p50"), m.latency(0.99, "p99"), m.latency(1, "max"),
 		Value{"answers", float64(len(m.latencies)), units.Count(len(m.latencies)) + " answers"},
 		Value{"failed", float64(m.failed), units.Count(m.failed) + " failed"})
 	row := Row{Name: "server memory by second, MiB"}
 	for i, bytes := range m.memory {
-		row.Values = append(row.Values, Value{fmt.Sprintf("bytes_at_%d_s", i), float64(bytes), units.Count(int(bytes >> 20))})
+		row.Values = append(row.Values,
+			Value{fmt.Sprintf("bytes_at_%d_s", i), float64(bytes), units.Count(int(bytes >> 20))})
 	}
 	r.Rows = append(r.Rows, row)
-	r.add("last refusal after the overload", Value{"seconds", after.lastRefusal.Seconds(), units.Ratio(after.lastRefusal.Seconds()) + " s"}, after.acceptedRate())
+	r.add("last refusal after the overload", Value{
+		"seconds", after.lastRefusal.Seconds(), units.Ratio(after.lastRefusal.Seconds()) + " s",
+	}, after.acceptedRate())
 	return r, nil
 }
 
@@ -114,7 +119,9 @@ func (s *offerStats) acceptedRate() Value {
 }
 
 // offer sends requests, each once, for a duration d, at the given rate of spans per second.
-func (l *load) offer(ctx context.Context, conns []*grpc.ClientConn, d time.Duration, senders int, rate float64) (*offerStats, error) {
+func (l *load) offer(
+	ctx context.Context, conns []*grpc.ClientConn, d time.Duration, senders int, rate float64,
+) (*offerStats, error) {
 	var next, accepted, refusals, withoutRetryInfo, last atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, senders)

@@ -26,7 +26,8 @@ func Path(ctx context.Context, o Options) (*Result, error) {
 			name  string
 			trace *trace.Trace
 		}{{"wide", wide(n)}, {"deep", deep(n)}, {"mixed", requestTraces(o.Seed, &table, 1, n, 1)[0]}} {
-			if err := o.measurePaths(ctx, result, "one trace of "+units.Plural(n, "span")+", "+l.name, l.trace); err != nil {
+			err := o.measurePaths(ctx, result, "one trace of "+units.Plural(n, "span")+", "+l.name, l.trace)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -61,7 +62,15 @@ func (o Options) measurePaths(ctx context.Context, result *Result, name string, 
 func wide(n int) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, n)}
 	for i := range t.Spans {
-		t.Spans[i] = trace.Span{ID: trace.SpanID(i + 1), Parent: 1, Start: trace.Nanos(i * 10), End: trace.Nanos(i*10 + 10), Op: 2, Kind: trace.Client, Service: 1}
+		t.Spans[i] = trace.Span{
+			ID:      trace.SpanID(i + 1),
+			Parent:  1,
+			Start:   trace.Nanos(i * 10),
+			End:     trace.Nanos(i*10 + 10),
+			Op:      2,
+			Kind:    trace.Client,
+			Service: 1,
+		}
 	}
 	t.Spans[0] = trace.Span{ID: 1, End: trace.Nanos(n * 10), Op: 1, Kind: trace.Server, Service: 1}
 	return t
@@ -72,8 +81,13 @@ func deep(n int) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, n)}
 	for i := range t.Spans {
 		t.Spans[i] = trace.Span{
-			ID: trace.SpanID(i + 1), Parent: trace.SpanID(i), Start: trace.Nanos(i), End: trace.Nanos(4*n - i), Op: trace.Op(1 + i%7),
-			Kind: trace.Internal, Service: 1,
+			ID:      trace.SpanID(i + 1),
+			Parent:  trace.SpanID(i),
+			Start:   trace.Nanos(i),
+			End:     trace.Nanos(4*n - i),
+			Op:      trace.Op(1 + i%7),
+			Kind:    trace.Internal,
+			Service: 1,
 		}
 	}
 	return t

@@ -65,9 +65,12 @@ func (p *pingPong) play(duration time.Duration) (float64, error) {
 		runtime.LockOSThread() // the thread ends with the goroutine, since it is pinned
 		var r result
 		if r.err = pin(0); r.err == nil {
-			keys, values := "trace_idspan_id", "0af7651916cd43dd8448eb211c80319cb7ad6b7169203331" // as agents/tracepoint sets them
+			// The agent library agents/tracepoint sets them so.
+			keys, values := "trace_idspan_id", "0af7651916cd43dd8448eb211c80319cb7ad6b7169203331"
 			labels := pprof.Labels(keys[:8], values[:32], keys[8:], values[32:])
-			pprof.Do(context.Background(), labels, func(context.Context) { r.ns, r.err = p.playHere(duration) }) //nolint:forbidigo // it only holds labels
+			pprof.Do(context.Background(), labels, func(context.Context) {
+				r.ns, r.err = p.playHere(duration)
+			}) //nolint:forbidigo // it only holds labels
 		}
 		done <- r
 	}()

@@ -38,7 +38,8 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	if err := o.measureDecisions(ctx, result, "adaptive, all nodes below one edge", newSearchCase(o.Seed, nodes, 1), search.Strategy{}); err != nil {
+	if err := o.measureDecisions(ctx, result, "adaptive, all nodes below one edge", newSearchCase(o.Seed, nodes, 1),
+		search.Strategy{}); err != nil {
 		return nil, err
 	}
 	build, err := o.measure(ctx, func() error {
@@ -53,11 +54,19 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 }
 
 // measureDecisions measures the first and the second decision about a problem.
-func (o Options) measureDecisions(ctx context.Context, result *Result, name string, c *searchCase, strategy search.Strategy) error {
+func (o Options) measureDecisions(
+	ctx context.Context, result *Result, name string, c *searchCase, strategy search.Strategy,
+) error {
 	in := search.Input{
-		Now: 1, Problems: []search.Problem{search.ProblemOf(&c.problem)}, Trees: map[analysis.Hash]*cct.Tree{c.problem.RequestType: c.tree},
-		Rates: map[analysis.Hash]float64{c.problem.RequestType: c.problem.Rate}, Table: &c.table,
-		Budget: search.Budget{Tracepoints: 500}, Strategy: strategy, Seed: o.Seed, Epoch: 10 * time.Second,
+		Now:      1,
+		Problems: []search.Problem{search.ProblemOf(&c.problem)},
+		Trees:    map[analysis.Hash]*cct.Tree{c.problem.RequestType: c.tree},
+		Rates:    map[analysis.Hash]float64{c.problem.RequestType: c.problem.Rate},
+		Table:    &c.table,
+		Budget:   search.Budget{Tracepoints: 500},
+		Strategy: strategy,
+		Seed:     o.Seed,
+		Epoch:    10 * time.Second,
 	}
 	var state search.State
 	picks := 0
@@ -84,8 +93,10 @@ func (o Options) measureDecisions(ctx context.Context, result *Result, name stri
 	if err != nil {
 		return err
 	}
-	result.add(name, first.each(1, "ns_per_decision", "first decision"), second.each(1, "ns_per_next_decision", "next decision"),
-		first.allocated(1, "allocations_per_decision", "decision"), Value{"picks", float64(picks), units.Plural(picks, "pick")})
+	result.add(name, first.each(1, "ns_per_decision", "first decision"),
+		second.each(1, "ns_per_next_decision", "next decision"),
+		first.allocated(1, "allocations_per_decision", "decision"),
+		Value{"picks", float64(picks), units.Plural(picks, "pick")})
 	return nil
 }
 
@@ -110,8 +121,16 @@ type treeNode struct {
 func newSearchCase(seed uint64, nodes, baseline int) *searchCase {
 	r := rand.New(rand.NewPCG(seed, 3))
 	c := &searchCase{problem: detect.Problem{
-		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Group: analysis.Hash{Hi: 2}, Requests: 5000, Rate: 50,
-		Mean: 100 * time.Millisecond, CoV: 0.8, CoVLow: 0.7, CoVHigh: 0.9, Impact: 1e9,
+		ID:          analysis.Hash{Hi: 1},
+		RequestType: analysis.Hash{Hi: 2},
+		Group:       analysis.Hash{Hi: 2},
+		Requests:    5000,
+		Rate:        50,
+		Mean:        100 * time.Millisecond,
+		CoV:         0.8,
+		CoVLow:      0.7,
+		CoVHigh:     0.9,
+		Impact:      1e9,
 	}}
 	full := cct.Observation{Seen: 1, Explore: true}
 	var all []treeNode
@@ -161,8 +180,14 @@ func (c *searchCase) addEdges(baseline []treeNode) {
 			share /= float64(len(baseline) - 1)
 		}
 		c.problem.Edges = append(c.problem.Edges, group.EdgeShare{
-			Edge: trace.ContextEdge(n.baseline), Context: n.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
-			ShareLow: share * 0.9, ShareHigh: share * 1.1, Score: share,
+			Edge:          trace.ContextEdge(n.baseline),
+			Context:       n.baseline,
+			Mean:          1e8 * share,
+			ShareMean:     share,
+			ShareVariance: share,
+			ShareLow:      share * 0.9,
+			ShareHigh:     share * 1.1,
+			Score:         share,
 		})
 	}
 }

@@ -69,7 +69,8 @@ func dataDir() (dir string, remove func(), err error) {
 func startServer(ctx context.Context, program, dir string, env, args []string) (*server, error) {
 	s := &server{lines: make(chan map[string]any, 100)}
 	s.cmd = exec.CommandContext(ctx, program, append([]string{
-		"serve", "--data-dir", dir, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off", "--http", "127.0.0.1:0", "--log-format", "json",
+		"serve", "--data-dir", dir, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off", "--http", "127.0.0.1:0",
+		"--log-format", "json",
 	}, args...)...)
 	s.cmd.Env = env
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }

@@ -51,7 +51,13 @@ func startService(ctx context.Context, command []string) (*service, error) {
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("start a service: %w", err)
 	}
-	s := &service{command: c, in: in, out: bufio.NewReader(out), pid: uint32(c.Process.Pid), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: httpClients}}}
+	s := &service{
+		command: c,
+		in:      in,
+		out:     bufio.NewReader(out),
+		pid:     uint32(c.Process.Pid),
+		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: httpClients}},
+	}
 	address, err := s.out.ReadString('\n')
 	if err == nil {
 		s.url = "http://" + strings.TrimSpace(address)
@@ -89,7 +95,9 @@ func Serve(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	go func() { _ = http.Serve(l, http.HandlerFunc(answer)) }() //nolint:gosec // until the process ends; only this benchmark calls it
+	go func() {
+		_ = http.Serve(l, http.HandlerFunc(answer))
+	}() //nolint:gosec // until the process ends; only this benchmark calls it
 	if _, err := fmt.Fprintln(out, l.Addr()); err != nil {
 		return err
 	}

@@ -41,7 +41,9 @@ func SizeModel(ctx context.Context, o Options) (*Result, error) {
 }
 
 // compareSizeModels classifies the transfers of n networks with both models.
-func compareSizeModels(ctx context.Context, seed uint64, n int, segments float64) (ours, folded transfergen.Confusion, err error) {
+func compareSizeModels(
+	ctx context.Context, seed uint64, n int, segments float64,
+) (ours, folded transfergen.Confusion, err error) {
 	for i := range uint64(n) {
 		if err := ctx.Err(); err != nil {
 			return ours, folded, err

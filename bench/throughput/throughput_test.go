@@ -20,9 +20,11 @@ func TestBenchmarks(t *testing.T) {
 		run  func(context.Context, Options) (*Result, error)
 		keys string
 	}{
-		"path":       {Path, "spans_per_second ns_per_trace allocations_per_trace"},
-		"decode":     {Decode, "spans_per_second bytes_per_second allocations_per_span ratio ratio_with_keys"},
-		"group":      {Group, "spans_per_second ns_per_observation allocations_per_observation bytes bytes_per_group ns"},
+		"path":   {Path, "spans_per_second ns_per_trace allocations_per_trace"},
+		"decode": {Decode, "spans_per_second bytes_per_second allocations_per_span ratio ratio_with_keys"},
+		"group": {
+			Group, "spans_per_second ns_per_observation allocations_per_observation bytes bytes_per_group ns",
+		},
 		"open":       {Open, "wire_bytes_per_span"},
 		"search":     {Search, "ns_per_decision ns_per_next_decision allocations_per_decision picks ns_per_build"},
 		"size-model": {SizeModel, "accuracy precision_delayed recall_delayed ns_per_fit"},

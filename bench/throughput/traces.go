@@ -119,6 +119,7 @@ func addAttributes(r *rand.Rand, table *trace.Table, t *trace.Trace, n int) {
 }
 
 var attributeKeys = []string{
-	"http.response.status_code", "http.request.method", "url.path", "server.port", "server.address", "user_agent.original",
+	"http.response.status_code", "http.request.method", "url.path", "server.port", "server.address",
+	"user_agent.original",
 	"network.peer.port", "network.protocol.version", "client.address", "thread.id",
 }

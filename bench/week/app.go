@@ -150,7 +150,9 @@ func (a *app) addService(i int) {
 	name := fmt.Sprintf("%s-%c%c", tier, 'a'+i/5, 'p'+i%5)
 	s := service{name: a.table.Symbol(name), grows: 0.1 + 0.3*a.rng.Float64(), running: leastInstances}
 	for k := range s.instances {
-		s.instances[k] = instance{pod: a.table.Symbol(fmt.Sprintf("%s-%x", name, a.rng.Uint32())), started: monday.Add(-time.Hour)}
+		s.instances[k] = instance{
+			pod: a.table.Symbol(fmt.Sprintf("%s-%x", name, a.rng.Uint32())), started: monday.Add(-time.Hour),
+		}
 	}
 	a.services = append(a.services, s)
 	a.setVersion(i)
@@ -274,7 +276,12 @@ func (a *app) request(op int, at trace.Nanos, t *trace.Trace) {
 func (a *app) open(t *trace.Trace, op trace.Op, service int, kind trace.Kind, at trace.Nanos, parent trace.SpanID) int {
 	a.spans++
 	t.Spans = append(t.Spans, trace.Span{
-		ID: trace.SpanID(trace.Mix(a.spans, 3) | 1), Parent: parent, Start: at, Op: op, Service: a.services[service].name, Kind: kind,
+		ID:      trace.SpanID(trace.Mix(a.spans, 3) | 1),
+		Parent:  parent,
+		Start:   at,
+		Op:      op,
+		Service: a.services[service].name,
+		Kind:    kind,
 	})
 	return len(t.Spans) - 1
 }
@@ -287,7 +294,8 @@ func (a *app) serve(op int, at trace.Nanos, parent trace.SpanID, t *trace.Trace)
 	in := &s.instances[a.rng.IntN(s.running)]
 	span := a.open(t, o.op, o.service, trace.Server, at, parent)
 	id := t.Spans[span].ID
-	t.Attrs = append(t.Attrs, trace.Attr{Key: a.keys.pod, Text: in.pod, Span: int32(span)}, trace.Attr{Key: a.keys.version, Text: in.version, Span: int32(span)})
+	t.Attrs = append(t.Attrs, trace.Attr{Key: a.keys.pod, Text: in.pod, Span: int32(span)},
+		trace.Attr{Key: a.keys.version, Text: in.version, Span: int32(span)})
 	slow := (1 + s.grows*a.load*a.load) * math.Exp(s.drift) * warm(in.started, at)
 	for _, f := range []float64{o.slow, in.slow, s.slow} {
 		if f > 0 {
@@ -335,7 +343,9 @@ func (a *app) serve(op int, at trace.Nanos, parent trace.SpanID, t *trace.Trace)
 }
 
 // query adds a statement, and returns its end.
-func (a *app) query(o *operation, s *service, at trace.Nanos, parent trace.SpanID, mean float64, t *trace.Trace) trace.Nanos {
+func (a *app) query(
+	o *operation, s *service, at trace.Nanos, parent trace.SpanID, mean float64, t *trace.Trace,
+) trace.Nanos {
 	if inBatch(at) && o.service == a.ops[a.readByBatch()].service {
 		mean *= batchSlow
 	}

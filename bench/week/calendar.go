@@ -20,7 +20,9 @@ const monday trace.Nanos = 1_767_571_200_000_000_000
 type hour struct{ at, load float64 }
 
 // workday is the profile of a working day. The traffic between two points is interpolated.
-var workday = []hour{{0, 0.3}, {5, 0.3}, {7, 0.4}, {9.5, 1}, {12, 1}, {13, 0.85}, {14, 1}, {16.5, 1}, {20, 0.5}, {23, 0.3}, {24, 0.3}}
+var workday = []hour{
+	{0, 0.3}, {5, 0.3}, {7, 0.4}, {9.5, 1}, {12, 1}, {13, 0.85}, {14, 1}, {16.5, 1}, {20, 0.5}, {23, 0.3}, {24, 0.3},
+}
 
 // weekend is the traffic at a weekend relative to a working day.
 const weekend = 0.5

@@ -59,7 +59,8 @@ func runChronic(ctx context.Context, o *Options) (*Chronic, error) {
 	op := p.busiest()
 	slow := p.factorFor(op, chronicGrowth)
 	result := &Chronic{}
-	for at := noon; at < noon.Add(chronicBefore+chronicFault) && result.Epochs == nil; at = at.Add(o.Backtest.Core.Epoch) {
+	for at := noon; at < noon.Add(chronicBefore+chronicFault) &&
+		result.Epochs == nil; at = at.Add(o.Backtest.Core.Epoch) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -104,10 +105,19 @@ func (x *chronicRun) epoch(at trace.Nanos) *int {
 		}
 	}
 	for _, e := range notify.Events(&notify.Epoch{
-		At: at, Source: "sibyl", Decisions: decisions, Before: before, Problems: view.Problems.Open(), Names: x.names,
-		Incidents: view.Incidents.All(), Deploys: view.Deploys, Investigation: view.Searches.Investigation,
-		Muted: func(uint64) bool { return false }, Acknowledged: func(uint64) *notify.Note { return nil },
-		IncidentTraces: func(*engine.Incident) []notify.Trace { return nil }, IncidentURL: func(uint64) string { return "" },
+		At:             at,
+		Source:         "sibyl",
+		Decisions:      decisions,
+		Before:         before,
+		Problems:       view.Problems.Open(),
+		Names:          x.names,
+		Incidents:      view.Incidents.All(),
+		Deploys:        view.Deploys,
+		Investigation:  view.Searches.Investigation,
+		Muted:          func(uint64) bool { return false },
+		Acknowledged:   func(uint64) *notify.Note { return nil },
+		IncidentTraces: func(*engine.Incident) []notify.Trace { return nil },
+		IncidentURL:    func(uint64) string { return "" },
 	}) {
 		if e.Type == notify.IncidentOpened {
 			delay := x.number - x.opened[e.Data.Incident.ID]

@@ -16,23 +16,28 @@ import (
 
 // Report is the result of a run. Shares are 0–1.
 type Report struct {
-	Weeks                 int      `json:"weeks"`
-	RequestTypes          int      `json:"request_types"`
-	Requests              int      `json:"requests"`
-	FalseIncidents        float64  `json:"false_incidents_per_week"` // see [backtest.Score]
-	HarmlessDeploysRaised int      `json:"harmless_deploys_raised"`  // with an incident of their service within a quarter of an hour
-	Deploys               int      `json:"deploys"`
-	Steps                 Steps    `json:"steps"`
-	LeakRaisedAtRatio     *float64 `json:"leak_raised_at_ratio"`                         // own time, relative to the usual one, when the first leak was raised; nil if it was not
-	IntermittentIncidents int      `json:"intermittent_incidents"`                       // within the first intermittent fault
-	OutageRaised          bool     `json:"outage_raised"`                                // all outages
-	ErrorsRaised          float64  `json:"errors_raised"`                                // share of the operations that failed
-	PodsRaised            float64  `json:"pods_raised"`                                  // share of the slow instances
-	OpenWithoutFault      float64  `json:"time_open_without_fault"`                      // share of the time outside of faults with an open incident
-	NotificationDelay     *int     `json:"notification_delay_epochs_under_5000_chronic"` // nil without a notification
-	Chronic               *Chronic `json:"chronic"`
-	Faults                []Fault  `json:"faults"`
-	False                 []False  `json:"false"`
+	Weeks          int     `json:"weeks"`
+	RequestTypes   int     `json:"request_types"`
+	Requests       int     `json:"requests"`
+	FalseIncidents float64 `json:"false_incidents_per_week"` // see [backtest.Score]
+	// HarmlessDeploysRaised have an incident of their service within a quarter of an hour.
+	HarmlessDeploysRaised int   `json:"harmless_deploys_raised"`
+	Deploys               int   `json:"deploys"`
+	Steps                 Steps `json:"steps"`
+	// LeakRaisedAtRatio is the own time, relative to the usual one, when the first leak was raised; nil if it was not.
+	LeakRaisedAtRatio *float64 `json:"leak_raised_at_ratio"`
+	// IntermittentIncidents are those within the first intermittent fault.
+	IntermittentIncidents int  `json:"intermittent_incidents"`
+	OutageRaised          bool `json:"outage_raised"` // all outages
+	// ErrorsRaised is the share of the operations that failed.
+	ErrorsRaised float64 `json:"errors_raised"`
+	PodsRaised   float64 `json:"pods_raised"` // share of the slow instances
+	// OpenWithoutFault is the share of the time outside of faults with an open incident.
+	OpenWithoutFault  float64  `json:"time_open_without_fault"`
+	NotificationDelay *int     `json:"notification_delay_epochs_under_5000_chronic"` // nil without a notification
+	Chronic           *Chronic `json:"chronic"`
+	Faults            []Fault  `json:"faults"`
+	False             []False  `json:"false"`
 }
 
 // Steps sums up the steps. A step is raised if, within three minutes, an incident opens that has its service among the
@@ -79,7 +84,13 @@ const (
 // judge compares the incidents with the schedule.
 func judge(o Options, a *app, s *schedule, r *backtest.Result) *Report {
 	report := &Report{
-		Weeks: o.Weeks, RequestTypes: o.Types, Requests: r.Traces, Deploys: len(s.deploys), OutageRaised: true, Faults: []Fault{}, False: []False{},
+		Weeks:          o.Weeks,
+		RequestTypes:   o.Types,
+		Requests:       r.Traces,
+		Deploys:        len(s.deploys),
+		OutageRaised:   true,
+		Faults:         []Fault{},
+		False:          []False{},
 		FalseIncidents: float64(len(r.Score.False)) / float64(o.Weeks),
 	}
 	for i := range s.faults {
@@ -117,8 +128,13 @@ func (f *Fault) located() bool { return f.Seconds != nil && f.Rank != nil && *f.
 // answer returns a fault with its answer.
 func (a *app) answer(f *fault, c *backtest.Case) Fault {
 	out := Fault{
-		Name: c.Name, Kind: f.kind, From: int64(f.window.From), Service: a.table.Text(a.services[f.service].name), Factor: f.factor,
-		Seconds: c.SecondsToRaise, Rank: c.RankService,
+		Name:    c.Name,
+		Kind:    f.kind,
+		From:    int64(f.window.From),
+		Service: a.table.Text(a.services[f.service].name),
+		Factor:  f.factor,
+		Seconds: c.SecondsToRaise,
+		Rank:    c.RankService,
 	}
 	if f.kind == outageFault {
 		return out
@@ -241,7 +257,9 @@ func (a *app) raisedBy(d *deploy, faults []fault, incidents []engine.Incident) b
 func openWithoutFault(faults []fault, r *backtest.Result) float64 {
 	open, all := 0, 0
 	for at := r.Learned; at < r.To; at = at.Add(time.Minute) {
-		if slices.ContainsFunc(faults, func(f fault) bool { return f.window.From <= at && at < f.window.To.Add(afterFault) }) {
+		if slices.ContainsFunc(faults, func(f fault) bool {
+			return f.window.From <= at && at < f.window.To.Add(afterFault)
+		}) {
 			continue
 		}
 		all++
@@ -272,12 +290,14 @@ func (r *Report) Table(out io.Writer) error {
 	fmt.Fprintf(w, "slow instances raised\t%.0f %%\t\n", 100*r.PodsRaised)
 	fmt.Fprintf(w, "time open without a fault\t%.1f %%\tat most 1 %%\n", 100*r.OpenWithoutFault)
 	if c := r.Chronic; c != nil {
-		fmt.Fprintf(w, "epochs until a notification, with %d chronic problems\t%s\tat most 2\n", c.Problems, number(c.Epochs, "%d"))
+		fmt.Fprintf(w, "epochs until a notification, with %d chronic problems\t%s\tat most 2\n",
+			c.Problems, number(c.Epochs, "%d"))
 	}
 	fmt.Fprintf(w, "\nfault\tservice\tcalls/s\tfactor\tlost\tseconds\trank\n")
 	for i := range r.Faults {
 		f := &r.Faults[i]
-		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.1f\t%.2f %%\t%s\t%s\n", f.Name, f.Service, f.Calls, f.Factor, 100*f.Lost, number(f.Seconds, "%.0f"), number(f.Rank, "%d"))
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.1f\t%.2f %%\t%s\t%s\n",
+			f.Name, f.Service, f.Calls, f.Factor, 100*f.Lost, number(f.Seconds, "%.0f"), number(f.Rank, "%d"))
 	}
 	if len(r.False) > 0 {
 		fmt.Fprintf(w, "\nfalse incident\tservice\tscore\tminutes\n")

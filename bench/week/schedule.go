@@ -145,7 +145,8 @@ func (p *planner) free(length time.Duration) trace.Nanos {
 // workingHour returns a random instant in working hours that is far from faults.
 func (p *planner) workingHour() trace.Nanos {
 	for {
-		at := p.begin.Add(time.Duration(p.rng.IntN(5))*day + 9*time.Hour + time.Duration(p.rng.Int64N(int64(9*time.Hour))))
+		at := p.begin.Add(time.Duration(p.rng.IntN(5))*day + 9*time.Hour +
+			time.Duration(p.rng.Int64N(int64(9*time.Hour))))
 		if !slices.ContainsFunc(p.taken, func(x history.Interval) bool {
 			return at > x.From.Add(-apart) && at < x.To.Add(apart)
 		}) {
@@ -242,7 +243,9 @@ func (p *planner) outage(from trace.Nanos) {
 	p.at(from, func(a *app) { a.types[t].silent = true })
 	p.at(from.Add(outageLength), func(a *app) { a.types[t].silent = false })
 	p.taken = append(p.taken, between(from, outageLength))
-	p.add(fault{kind: outageFault, window: between(from, outageLength), service: p.app.ops[p.app.types[t].op].service, op: t})
+	p.add(fault{
+		kind: outageFault, window: between(from, outageLength), service: p.app.ops[p.app.types[t].op].service, op: t,
+	})
 }
 
 // leakedAt returns the factor on own times when a leak has lasted for since.
@@ -270,7 +273,13 @@ func (p *planner) intermittent(from trace.Nanos) {
 		p.at(from.Add(t), func(a *app) { a.ops[op].slow = intermittent })
 		p.at(from.Add(t+onTime), func(a *app) { a.ops[op].slow = 0 })
 	}
-	p.add(fault{kind: intermittentFault, window: between(from, time.Hour), service: p.app.ops[op].service, op: op, factor: intermittent})
+	p.add(fault{
+		kind:    intermittentFault,
+		window:  between(from, time.Hour),
+		service: p.app.ops[op].service,
+		op:      op,
+		factor:  intermittent,
+	})
 }
 
 // deploy plans a deploy of a service, which may change the structure of an operation.
@@ -298,8 +307,11 @@ func (p *planner) deploy(at trace.Nanos, service int, structural bool) {
 		p.at(then, func(a *app) {
 			s := &a.services[service]
 			s.instances[k] = instance{
-				pod: a.table.Symbol(fmt.Sprintf("%s-%d-%d", a.table.Text(s.name), s.version, k)), version: a.versionOf(service),
-				number: s.version, started: then, slow: s.instances[k].slow,
+				pod:     a.table.Symbol(fmt.Sprintf("%s-%d-%d", a.table.Text(s.name), s.version, k)),
+				version: a.versionOf(service),
+				number:  s.version,
+				started: then,
+				slow:    s.instances[k].slow,
 			}
 		})
 	}

@@ -132,7 +132,8 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		stepFault: 2 * steps, backgroundFault: 2 * stepsInFault, podFault: 2 * pods, errorsFault: 2 * failing, outageFault: 2, leakFault: 2, intermittentFault: 2,
+		stepFault: 2 * steps, backgroundFault: 2 * stepsInFault, podFault: 2 * pods, errorsFault: 2 * failing,
+		outageFault: 2, leakFault: 2, intermittentFault: 2,
 	}
 	if diff := cmp.Diff(want, count); diff != "" || len(s.deploys) != 2*deploys {
 		t.Errorf("%d deploys, faults (-want +got):\n%s", len(s.deploys), diff)
@@ -160,7 +161,10 @@ func TestJudge(t *testing.T) {
 	step := func(from float64, service int) fault {
 		return fault{kind: stepFault, window: between(at(from), stepLength), service: service, op: 0, factor: 2}
 	}
-	s := &schedule{faults: []fault{step(0, 5), step(100, 6)}, deploys: []deploy{{at: at(200), service: 7}, {at: at(300), service: 8}}}
+	s := &schedule{
+		faults:  []fault{step(0, 5), step(100, 6)},
+		deploys: []deploy{{at: at(200), service: 7}, {at: at(300), service: 8}},
+	}
 	opened := func(id uint64, from, to float64, service int) engine.Incident {
 		return engine.Incident{Incident: incident.Incident{
 			ID:       id,
@@ -172,13 +176,21 @@ func TestJudge(t *testing.T) {
 	late := 600.0
 	r := judge(Options{Weeks: 2, Types: 200}, a, s, &backtest.Result{
 		From: at(0), To: at(1000), Learned: at(0),
-		Incidents: []engine.Incident{opened(1, 2, 20, 5), opened(2, 5, 20, 9), opened(3, 110, 120, 6), opened(4, 204, 224, 7), opened(5, 500, 510, 8)},
+		Incidents: []engine.Incident{
+			opened(1, 2, 20, 5),
+			opened(2, 5, 20, 9), opened(3, 110, 120, 6), opened(4, 204, 224, 7), opened(5, 500, 510, 8),
+		},
 		Score: &backtest.Score{
-			Cases: []backtest.Case{{SecondsToRaise: &seconds, RankService: &rank}, {SecondsToRaise: &late, RankService: &rank}},
+			Cases: []backtest.Case{
+				{SecondsToRaise: &seconds, RankService: &rank}, {SecondsToRaise: &late, RankService: &rank},
+			},
 			False: []uint64{2, 4, 5},
 		},
 	})
-	got := []any{r.FalseIncidents, r.HarmlessDeploysRaised, r.Steps.Raised, r.Steps.RaisedEventually, r.Steps.Of, *r.Steps.SecondsMedian}
+	got := []any{
+		r.FalseIncidents, r.HarmlessDeploysRaised,
+		r.Steps.Raised, r.Steps.RaisedEventually, r.Steps.Of, *r.Steps.SecondsMedian,
+	}
 	if diff := cmp.Diff([]any{1.5, 1, 1, 2, 2, 360.0}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -171,11 +171,15 @@ func TestMetamorphic(t *testing.T) {
 		"other names": func(p *player) []arrival {
 			return p.arrivals(record(t, metamorphicSeed, rename, "slow-code", "errors"))
 		},
-		"twice as many pods":             func(p *player) []arrival { return p.arrivals(whole.changed(splitPods())) },
-		"an inner span everywhere":       func(p *player) []arrival { return p.arrivals(whole.changed(addInnerSpans)) },
-		"every other trace":              func(p *player) []arrival { return p.arrivals(half(&whole)) },
-		"all clocks shifted":             func(p *player) []arrival { return p.arrivals(whole.changed(shiftClocks(later, 0))) },
-		"the clock of each pod wrong":    func(p *player) []arrival { return p.arrivals(whole.changed(shiftClocks(0, 2*time.Second))) },
+		"twice as many pods":       func(p *player) []arrival { return p.arrivals(whole.changed(splitPods())) },
+		"an inner span everywhere": func(p *player) []arrival { return p.arrivals(whole.changed(addInnerSpans)) },
+		"every other trace":        func(p *player) []arrival { return p.arrivals(half(&whole)) },
+		"all clocks shifted": func(p *player) []arrival {
+			return p.arrivals(whole.changed(shiftClocks(later, 0)))
+		},
+		"the clock of each pod wrong": func(p *player) []arrival {
+			return p.arrivals(whole.changed(shiftClocks(0, 2*time.Second)))
+		},
 		"parts that arrive out of order": func(p *player) []arrival { return permuted(p.arrivals(whole)) },
 	} {
 		t.Run(name, func(t *testing.T) {

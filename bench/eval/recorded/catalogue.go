@@ -117,7 +117,14 @@ func (c *catalogue) announce() []cct.Tracepoint {
 	list := make([]cct.Tracepoint, 0, len(c.order))
 	for _, op := range c.order {
 		p := c.points[op]
-		tp := cct.Tracepoint{ID: p.id, Op: op, Bytes: spanBytes, Layer: cct.App, Kind: cct.SpanPoint, Baseline: p.baseline}
+		tp := cct.Tracepoint{
+			ID:       p.id,
+			Op:       op,
+			Bytes:    spanBytes,
+			Layer:    cct.App,
+			Kind:     cct.SpanPoint,
+			Baseline: p.baseline,
+		}
 		if !p.baseline {
 			tp.Owner = p.owner.op
 			if p.parent.op != 0 {

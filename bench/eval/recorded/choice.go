@@ -64,7 +64,8 @@ func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)
 		return nil, ErrNoHistory
 	}
 	report := &ChoiceReport{
-		Baseline: c.Baseline, Tracepoints: r.catalogue.switchable(), History: len(normal), Strategies: make(map[string]*ChoiceScore),
+		Baseline: c.Baseline, Tracepoints: r.catalogue.switchable(), History: len(normal),
+		Strategies: make(map[string]*ChoiceScore),
 	}
 	for i := range s.Cases {
 		n, alarms := r.control(&s.Cases[i], normal)
@@ -145,7 +146,13 @@ func (r *runner) newRun(c *Case, strategy string, history []slice) *caseRun {
 	table := &trace.Table{} // runs must not share names
 	table.Merge(r.table)
 	p := &caseRun{
-		runner: r, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Suspects: []string{}, Ranking: []ChoiceEntry{}},
+		runner: r, ChoiceResult: ChoiceResult{
+			Name:     c.Name,
+			Fault:    c.Fault,
+			Target:   c.Target,
+			Suspects: []string{},
+			Ranking:  []ChoiceEntry{},
+		},
 		core: engine.NewCore(table, options), now: began, ever: make(map[trace.Symbol]bool),
 	}
 	announced := r.catalogue.announce()
@@ -192,7 +199,9 @@ func (r *runner) control(c *Case, normal []*recordedTrace) (n, alarms int) {
 
 // history returns the slices of the learning period: those recorded after the window, then those recorded before it.
 func (r *runner) history(normal []*recordedTrace, window history.Interval) []slice {
-	split, _ := slices.BinarySearchFunc(normal, window.From, func(t *recordedTrace, at trace.Nanos) int { return cmp.Compare(t.start, at) })
+	split, _ := slices.BinarySearchFunc(normal, window.From, func(t *recordedTrace, at trace.Nanos) int {
+		return cmp.Compare(t.start, at)
+	})
 	var history []slice
 	for _, part := range [][]*recordedTrace{normal[split:], normal[:split]} {
 		if len(part) > 0 {
@@ -331,7 +340,8 @@ func (g *caseRun) score(window []*recordedTrace) {
 		}
 	}
 	for _, op := range g.catalogue.order {
-		if p := g.catalogue.points[op]; g.seen(p) && isTarget(&g.Target, op, g.table) && (p.baseline || executed[p.id]) {
+		if p := g.catalogue.points[op]; g.seen(p) && isTarget(&g.Target, op, g.table) &&
+			(p.baseline || executed[p.id]) {
 			g.Visible = true
 		}
 	}
@@ -379,7 +389,11 @@ func (g *caseRun) seen(p *point) bool { return p.baseline || g.ever[p.id] }
 func (g *caseRun) entry(s *search.Suspect) ChoiceEntry {
 	o := g.table.Operation(s.Op)
 	e := ChoiceEntry{
-		Service: g.table.Text(o.Service), Operation: g.table.Text(o.Name), Kind: o.Kind.String(), Baseline: s.Tracepoint == 0, Share: s.Share,
+		Service:   g.table.Text(o.Service),
+		Operation: g.table.Text(o.Name),
+		Kind:      o.Kind.String(),
+		Baseline:  s.Tracepoint == 0,
+		Share:     s.Share,
 	}
 	if at := g.catalogue.place(s.Op, g.seen); at != s.Op {
 		e.Callee = g.table.ServiceName(at)

@@ -45,34 +45,38 @@ type ChoiceSum struct {
 
 // ChoiceResult is the answer to one case.
 type ChoiceResult struct {
-	Name     string        `json:"name"`
-	Fault    string        `json:"fault"`
-	Traces   int           `json:"traces"`           // in the window
-	Recorded int           `json:"window_slices"`    // slices of the window before its traces are repeated
-	Raised   *int          `json:"raised"`           // slice of the window, from 1, whose end raised the first problem; nil without a problem
-	Repeated bool          `json:"repeated"`         // whether the window's traces had been repeated by then
-	Status   string        `json:"status,omitempty"` // of the investigation with the answer; empty without an investigation
-	Rank     *int          `json:"rank"`             // of the first suspect with the label, from 1; nil if no suspect has it
-	Visible  bool          `json:"visible"`          // whether the labelled operation was ever enabled or belongs to the baseline
-	Suspects []string      `json:"suspects"`         // services that the incident names, in order; empty without an incident
-	Ranking  []ChoiceEntry `json:"ranking"`          // the first suspects of the investigation; not nil
-	Slices   int           `json:"slices"`           // executed slices of the window
-	Executed int           `json:"executed"`         // tracepoints that requests of the window executed, enabled or not
-	Enabled  int           `json:"enabled"`          // of these, ever enabled
-	Requests int           `json:"requests"`         // in the window
-	SpanHits int           `json:"span_hits"`        // spans of enabled tracepoints
+	Name     string `json:"name"`
+	Fault    string `json:"fault"`
+	Traces   int    `json:"traces"`        // in the window
+	Recorded int    `json:"window_slices"` // slices of the window before its traces are repeated
+	// Raised is the slice of the window, from 1, whose end raised the first problem; nil without a problem.
+	Raised   *int `json:"raised"`
+	Repeated bool `json:"repeated"` // whether the window's traces had been repeated by then
+	// Status belongs to the investigation with the answer; empty without an investigation.
+	Status string `json:"status,omitempty"`
+	Rank   *int   `json:"rank"` // of the first suspect with the label, from 1; nil if no suspect has it
+	// Visible: the labelled operation was enabled at some time, or belongs to the baseline.
+	Visible  bool          `json:"visible"`
+	Suspects []string      `json:"suspects"`  // services that the incident names, in order; empty without an incident
+	Ranking  []ChoiceEntry `json:"ranking"`   // the first suspects of the investigation; not nil
+	Slices   int           `json:"slices"`    // executed slices of the window
+	Executed int           `json:"executed"`  // tracepoints that requests of the window executed, enabled or not
+	Enabled  int           `json:"enabled"`   // of these, ever enabled
+	Requests int           `json:"requests"`  // in the window
+	SpanHits int           `json:"span_hits"` // spans of enabled tracepoints
 
 	Target Target `json:"-"`
 }
 
 // ChoiceEntry is a suspect.
 type ChoiceEntry struct {
-	Service   string  `json:"service"`
-	Operation string  `json:"operation"`
-	Kind      string  `json:"kind"`
-	Callee    string  `json:"callee,omitempty"` // service that a CLIENT calls, if visible: its own time is spent on the way there
-	Baseline  bool    `json:"baseline"`
-	Share     float64 `json:"share"` // of the problem
+	Service   string `json:"service"`
+	Operation string `json:"operation"`
+	Kind      string `json:"kind"`
+	// Callee is the service that a CLIENT calls, if visible: its own time is spent on the way there.
+	Callee   string  `json:"callee,omitempty"`
+	Baseline bool    `json:"baseline"`
+	Share    float64 `json:"share"` // of the problem
 }
 
 // summarize sets the sums.

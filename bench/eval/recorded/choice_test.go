@@ -94,7 +94,8 @@ func TestCatalogue(t *testing.T) {
 	var got strings.Builder
 	c := newCatalogue(traces, Services, &table)
 	for _, tp := range c.announce() {
-		fmt.Fprintf(&got, "%s: parent %q, owner %q, baseline %v\n", table.Text(tp.ID), table.Text(tp.Parent), table.OpName(tp.Owner), tp.Baseline)
+		fmt.Fprintf(&got, "%s: parent %q, owner %q, baseline %v\n",
+			table.Text(tp.ID), table.Text(tp.Parent), table.OpName(tp.Owner), tp.Baseline)
 	}
 	want := `cart Get server: parent "", owner "", baseline true
 cart Put server: parent "", owner "", baseline true
@@ -171,7 +172,8 @@ func wholeShop(t *testing.T) string {
 		out.Write(line)
 		out.WriteByte('\n')
 	}
-	return set(t, TracesName, out.String(), `{"name": "price", "fault": "slow", "start_unix_nano": "300000000000", "end_unix_nano": "360000000000", "target": {"service": "cart", "operation": "price"}}
+	return set(t, TracesName, out.String(),
+		`{"name": "price", "fault": "slow", "start_unix_nano": "300000000000", "end_unix_nano": "360000000000", "target": {"service": "cart", "operation": "price"}}
 {"name": "nothing", "fault": "none", "start_unix_nano": "400000000000", "end_unix_nano": "430000000000", "target": {"service": "shop"}}
 {"name": "empty", "fault": "none", "start_unix_nano": "900000000000", "end_unix_nano": "930000000000", "target": {"service": "shop"}}
 `)
@@ -200,9 +202,11 @@ func TestChoose(t *testing.T) {
 		for name, s := range r.Strategies {
 			price, nothing, empty := &s.Cases[0], &s.Cases[1], &s.Cases[2]
 			searched := name != NoStrategy
-			if found := price.Rank != nil && *price.Rank == 1; price.Raised == nil || price.Repeated || found != searched || price.Visible != searched ||
+			if found := price.Rank != nil && *price.Rank == 1; price.Raised == nil || price.Repeated ||
+				found != searched || price.Visible != searched ||
 				price.Enabled > 0 != searched || price.SpanHits > 0 != searched {
-				t.Errorf("%s, %s, price: %+v; want it first and visible by enabled tracepoints only", baseline, name, price)
+				t.Errorf("%s, %s, price: %+v; want it first and visible by enabled tracepoints only",
+					baseline, name, price)
 			}
 			if nothing.Raised != nil || nothing.Slices != 12 || nothing.Recorded != 3 || nothing.SpanHits != 0 {
 				t.Errorf("%s, %s, nothing: %+v; want 12 slices of 3 and no problem", baseline, name, nothing)
@@ -210,7 +214,8 @@ func TestChoose(t *testing.T) {
 			if empty.Raised != nil || empty.Slices != 0 || empty.Ranking == nil {
 				t.Errorf("%s, %s, empty: %+v; want no slices, no problem and an empty ranking", baseline, name, empty)
 			}
-			if want := s.Top1 * 3; s.Count != 3 || s.Raised*3 != 1 || searched && want != 1 || s.ByFault["none"].Count != 2 {
+			if want := s.Top1 * 3; s.Count != 3 || s.Raised*3 != 1 || searched && want != 1 ||
+				s.ByFault["none"].Count != 2 {
 				t.Errorf("%s, %s: %+v; want one of three raised", baseline, name, s.ChoiceSum)
 			}
 		}
@@ -221,7 +226,9 @@ func TestChoose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same := cmp.Comparer(func(a, b eval.Rate) bool { return a == b || math.IsNaN(float64(a)) && math.IsNaN(float64(b)) })
+		same := cmp.Comparer(func(a, b eval.Rate) bool {
+			return a == b || math.IsNaN(float64(a)) && math.IsNaN(float64(b))
+		})
 		if diff := cmp.Diff(r, again, same); diff != "" {
 			t.Errorf("%s: two runs differ: %s", baseline, diff)
 		}
@@ -241,7 +248,8 @@ func TestLabelsOnlyScoreChoices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := strings.NewReplacer("cart", "nobody", "shop", "somebody", "slow", "else", `"price"`, `"other"`).Replace(string(labels))
+	other := strings.NewReplacer("cart", "nobody", "shop", "somebody", "slow", "else",
+		`"price"`, `"other"`).Replace(string(labels))
 	if err := os.WriteFile(path, []byte(other), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -263,8 +271,10 @@ func TestLabelsOnlyScoreChoices(t *testing.T) {
 func TestChooseWithoutHistory(t *testing.T) {
 	var b strings.Builder
 	requests(&b, 1, 10, 0)
-	dir := set(t, TracesName, b.String(), `{"name": "a", "fault": "slow", "start_unix_nano": 1, "end_unix_nano": 9000000000000, "target": {"service": "cart"}}`)
-	if _, err := choose(t, dir, Choice{Baseline: Services}); err == nil || !strings.Contains(err.Error(), "nothing to learn from") {
+	dir := set(t, TracesName, b.String(),
+		`{"name": "a", "fault": "slow", "start_unix_nano": 1, "end_unix_nano": 9000000000000, "target": {"service": "cart"}}`)
+	if _, err := choose(t, dir, Choice{Baseline: Services}); err == nil ||
+		!strings.Contains(err.Error(), "nothing to learn from") {
 		t.Error(err)
 	}
 }

@@ -19,7 +19,9 @@ type Pairs struct {
 
 // NoticePairs plays a stream as [Set.Notice] does, but lays the traces of two cases over each other in each window. The
 // cases of a pair are random and of different services. Each was noticed alone with its service first.
-func (s *Set) NoticePairs(ctx context.Context, stream Stream, alone *backtest.Score, number int, seed uint64, options backtest.Options) (*Pairs, error) {
+func (s *Set) NoticePairs(
+	ctx context.Context, stream Stream, alone *backtest.Score, number int, seed uint64, options backtest.Options,
+) (*Pairs, error) {
 	score, err := s.play(ctx, stream, s.pairs(alone, number, seed), options)
 	if err != nil {
 		return nil, err

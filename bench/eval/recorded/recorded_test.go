@@ -24,8 +24,9 @@ func requests(out *strings.Builder, second, n int, slow int64) {
 		id := second + i + 1
 		at := int64(second+i) * 1e9
 		span := func(service, name, id, parent string, kind int, start, end int64) string {
-			return fmt.Sprintf(`{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":%q}}]},"scopeSpans":[{"spans":[{"traceId":"%s",`+
-				`"spanId":%q,"parentSpanId":%q,"name":%q,"kind":%d,"startTimeUnixNano":"%d","endTimeUnixNano":"%d"}]}]}`,
+			return fmt.Sprintf(`{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":%q}}]},`+
+				`"scopeSpans":[{"spans":[{"traceId":"%s","spanId":%q,"parentSpanId":%q,"name":%q,"kind":%d,`+
+				`"startTimeUnixNano":"%d","endTimeUnixNano":"%d"}]}]}`,
 				service, "TRACE", id, parent, name, kind, at+start, at+end)
 		}
 		line := `{"resourceSpans":[` + strings.Join([]string{
@@ -184,7 +185,8 @@ func TestLabelsOnlyScore(t *testing.T) {
 }
 
 func TestNoHistory(t *testing.T) {
-	const all = `{"name": "a", "fault": "slow", "start_unix_nano": 1, "end_unix_nano": 9000000000000, "target": {"service": "cart"}}`
+	const all = `{"name": "a", "fault": "slow", "start_unix_nano": 1, "end_unix_nano": 9000000000000, ` +
+		`"target": {"service": "cart"}}`
 	var b strings.Builder
 	requests(&b, 1, 10, 0)
 	r, err := ask(t, set(t, TracesName, b.String(), all))
@@ -202,7 +204,8 @@ func TestReadErrors(t *testing.T) {
 		{"", "no known faults"},
 		{"\n\n", "no known faults"},
 		{"nonsense", ":1: malformed fault"},
-		{`{"name": "a", "fault": "f", "start_unix_nano": 1, "end_unix_nano": 2, ` + target + "}\n{}", ":2: malformed fault: no name"},
+		{`{"name": "a", "fault": "f", "start_unix_nano": 1, "end_unix_nano": 2, ` + target +
+			"}\n{}", ":2: malformed fault: no name"},
 		{`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2}`, "no target.service"},
 		{`{"name": "a", "end_unix_nano": 2, ` + target + `}`, "no start_unix_nano"},
 		{`{"name": "a", "start_unix_nano": 3, "end_unix_nano": 2, ` + target + `}`, "before start_unix_nano"},

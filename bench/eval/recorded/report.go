@@ -56,7 +56,13 @@ type Entry struct {
 }
 
 func result(c *Case, suspects []compare.Suspect, reason string, table *trace.Table) Result {
-	r := Result{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: make([]Entry, 0, len(suspects)), Reason: reason}
+	r := Result{
+		Name:    c.Name,
+		Fault:   c.Fault,
+		Target:  c.Target,
+		Ranking: make([]Entry, 0, len(suspects)),
+		Reason:  reason,
+	}
 	for i := range suspects {
 		r.add(&suspects[i], table)
 	}

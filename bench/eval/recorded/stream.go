@@ -31,7 +31,8 @@ const (
 )
 
 // ErrFewHealthy means that there are too few healthy traces for [Set.Notice].
-var ErrFewHealthy = fmt.Errorf("the traces outside of all windows cover less than %v, too little to make a stream of", leastHealthy)
+var ErrFewHealthy = fmt.Errorf("the traces outside of all windows cover less than %v, too little to make a stream of",
+	leastHealthy)
 
 // Notice plays a stream made of the set through the engine, and scores the incidents. The set must have been read with
 // KeepAll. It ignores options.Table, and returns [ErrFewHealthy] if it cannot make a stream.
@@ -42,7 +43,9 @@ func (s *Set) Notice(ctx context.Context, stream Stream, options backtest.Option
 }
 
 // play plays a stream with the given windows through the engine. Each window has the traces of one or more cases.
-func (s *Set) play(ctx context.Context, stream Stream, windows [][]Case, options backtest.Options) (*backtest.Score, error) {
+func (s *Set) play(
+	ctx context.Context, stream Stream, windows [][]Case, options backtest.Options,
+) (*backtest.Score, error) {
 	w, err := s.weave(stream, windows)
 	if err != nil {
 		return nil, err
@@ -87,7 +90,9 @@ func (s *Set) weave(stream Stream, windows [][]Case) (*woven, error) {
 		from, to := backtest.Extent(t)
 		all = append(all, movedTrace{of: t, start: from, end: to})
 	}
-	slices.SortFunc(all, func(a, b movedTrace) int { return cmp.Or(cmp.Compare(a.start, b.start), a.of.ID.Compare(b.of.ID)) })
+	slices.SortFunc(all, func(a, b movedTrace) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), a.of.ID.Compare(b.of.ID))
+	})
 	w := &woven{clock: streamStart, healthy: outside(all, s.Windows())}
 	if n := len(w.healthy); n == 0 || w.healthy[n-1].start.Sub(w.healthy[0].start) < leastHealthy {
 		return nil, ErrFewHealthy

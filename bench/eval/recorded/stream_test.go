@@ -20,7 +20,9 @@ func everySecond(until trace.Nanos, cases ...Case) *Set {
 	s := &Set{Cases: cases, Table: &trace.Table{}}
 	for at := range until {
 		if at < 100 || at >= 200 {
-			s.all = append(s.all, &trace.Trace{ID: trace.ID{byte(at >> 8), byte(at), 15: 1}, Spans: []trace.Span{{ID: 1, Start: at * second, End: (at + 1) * second}}})
+			span := trace.Span{ID: 1, Start: at * second, End: (at + 1) * second}
+			id := trace.ID{byte(at >> 8), byte(at), 15: 1}
+			s.all = append(s.all, &trace.Trace{ID: id, Spans: []trace.Span{span}})
 		}
 	}
 	return s
@@ -36,13 +38,15 @@ func windowOf(name string, from, to trace.Nanos) Case {
 // A stream starts with healthy traces without gaps, which also follow each window, and are repeated with other IDs.
 func TestWeave(t *testing.T) {
 	s := everySecond(300, windowOf("late", 240, 260), windowOf("early", 20, 40), windowOf("empty", 120, 140))
-	w, err := s.weave(Stream{Learn: 40 * time.Second, Between: 20 * time.Second}, [][]Case{s.Cases[1:2], s.Cases[2:], s.Cases[:1]})
+	w, err := s.weave(Stream{Learn: 40 * time.Second, Between: 20 * time.Second},
+		[][]Case{s.Cases[1:2], s.Cases[2:], s.Cases[:1]})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var cases []string
 	for _, c := range w.cases {
-		cases = append(cases, c.Name+" "+c.Window.From.Sub(streamStart).String()+" "+c.Window.To.Sub(streamStart).String())
+		cases = append(cases,
+			c.Name+" "+c.Window.From.Sub(streamStart).String()+" "+c.Window.To.Sub(streamStart).String())
 	}
 	if diff := cmp.Diff([]string{"early 40s 1m0s", "late 1m20s 1m40s"}, cases); diff != "" {
 		t.Errorf("cases (-want +got):\n%s", diff)
@@ -68,7 +72,8 @@ func TestWeave(t *testing.T) {
 		}
 	}
 	if len(ids) != 119 || w.clock.Sub(streamStart) != 2*time.Minute {
-		t.Errorf("got %d traces in %v, want 119 in two minutes: a gap is two seconds long", len(ids), w.clock.Sub(streamStart))
+		t.Errorf("got %d traces in %v, want 119 in two minutes: a gap is two seconds long",
+			len(ids), w.clock.Sub(streamStart))
 	}
 }
 
@@ -92,7 +97,8 @@ func TestWeavePairs(t *testing.T) {
 	if diff := cmp.Diff([]time.Duration{0, 0, 40 * time.Second, 40 * time.Second}, from); diff != "" {
 		t.Errorf("windows begin (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]time.Duration{20 * time.Second, 30 * time.Second, 60 * time.Second, 70 * time.Second}, to); diff != "" {
+	diff := cmp.Diff([]time.Duration{20 * time.Second, 30 * time.Second, 60 * time.Second, 70 * time.Second}, to)
+	if diff != "" {
 		t.Errorf("windows end (-want +got):\n%s", diff)
 	}
 	if len(ids) != 120 || len(w.traces) != 120 {
@@ -107,7 +113,8 @@ func TestPairs(t *testing.T) {
 	found := func(name string, incident uint64) backtest.Case {
 		return backtest.Case{Name: name, RankService: new(1), Incident: incident}
 	}
-	pairs := s.pairs(&backtest.Score{Cases: []backtest.Case{found("a", 1), found("b", 2), {Name: "c"}, found("d", 3)}}, 10, 1)
+	pairs := s.pairs(&backtest.Score{Cases: []backtest.Case{found("a", 1), found("b", 2), {Name: "c"}, found("d", 3)}},
+		10, 1)
 	if len(pairs) != 2 || len(s.pairs(&backtest.Score{}, 10, 1)) != 0 {
 		t.Errorf("got pairs %v, want b with a, and b with d", pairs)
 	}
@@ -116,7 +123,10 @@ func TestPairs(t *testing.T) {
 			t.Errorf("got the pair %v", p)
 		}
 	}
-	got := pairsOf(&backtest.Score{Cases: []backtest.Case{found("a", 1), found("b", 2), found("a", 3), found("b", 3), {}, {}, found("a", 4), {}}, False: make([]uint64, 5)})
+	got := pairsOf(&backtest.Score{
+		Cases: []backtest.Case{found("a", 1), found("b", 2), found("a", 3), found("b", 3), {}, {}, found("a", 4), {}},
+		False: make([]uint64, 5),
+	})
 	if diff := cmp.Diff(&Pairs{Pairs: 4, Both: 0.25, One: 0.75, FalseIncidents: 5}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -142,7 +152,8 @@ func TestNotice(t *testing.T) {
 	if _, err := everySecond(50).Notice(t.Context(), Stream{}, o); !errors.Is(err, ErrFewHealthy) {
 		t.Errorf("got error %v, want ErrFewHealthy", err)
 	}
-	score, err := everySecond(500, windowOf("a", 40, 60)).Notice(t.Context(), Stream{Learn: 30 * time.Minute, Between: 6 * time.Minute}, o)
+	score, err := everySecond(500, windowOf("a", 40, 60)).Notice(t.Context(),
+		Stream{Learn: 30 * time.Minute, Between: 6 * time.Minute}, o)
 	if err != nil || len(score.Cases) != 1 || score.HealthyHours < 0.4 {
 		t.Errorf("got %+v, %v", score, err)
 	}

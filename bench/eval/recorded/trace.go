@@ -94,13 +94,15 @@ func (t *recordedTrace) instrument(c *catalogue, e enabled, id trace.ID, shift t
 		}
 	}
 	for _, j := range t.whole.Joins {
-		if j.Span = moved[j.Span]; j.Span >= 0 && slices.ContainsFunc(out.Spans, func(s trace.Span) bool { return s.ID == j.Linked }) {
+		isLinked := func(s trace.Span) bool { return s.ID == j.Linked }
+		if j.Span = moved[j.Span]; j.Span >= 0 && slices.ContainsFunc(out.Spans, isLinked) {
 			out.Joins = append(out.Joins, j)
 		}
 	}
 	for i := range out.Spans {
 		if out.Spans[i].Parent == 0 {
-			out.Attrs = append(out.Attrs, trace.Attr{Key: keyPlan, Number: float64(e.plan), Numeric: true, Span: int32(i)})
+			out.Attrs = append(out.Attrs,
+				trace.Attr{Key: keyPlan, Number: float64(e.plan), Numeric: true, Span: int32(i)})
 			if e.arm != 0 {
 				out.Attrs = append(out.Attrs, trace.Attr{Key: keyArm, Text: e.arm, Span: int32(i)})
 			}

@@ -49,7 +49,8 @@ func TestPicks(t *testing.T) {
 		}
 		if s.Name == "random" {
 			slices.Sort(got)
-			if len(slices.Compact(slices.Clone(got))) != search.PicksAtOnce || slices.Contains(got, 3) || slices.Contains(got, 4) {
+			if len(slices.Compact(slices.Clone(got))) != search.PicksAtOnce || slices.Contains(got, 3) ||
+				slices.Contains(got, 4) {
 				t.Errorf("random: %v, want %d different spans", got, search.PicksAtOnce)
 			}
 			continue
