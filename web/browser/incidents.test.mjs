@@ -391,12 +391,12 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   await page.getByText("after an hour of traffic, requests that stop (30 min left)").waitFor();
   assert.deepEqual(await violations(page), []);
   silence = 90_000;
-  await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor();
+  await page.getByText(/No traces have arrived for .*: Sibyl cannot detect incidents/).waitFor();
   assert.equal(await page.getByText("All is well").count(), 0); // nobody knows
   list.items = structuredClone(listed.items); // an open incident does not hide it
   await page.goto(service.url);
   await page.locator(".incident.open").first().waitFor();
-  await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor();
+  await page.getByText(/No traces have arrived for .*: Sibyl cannot detect incidents/).waitFor();
   list.items = [];
   list.learning = true;
   await page.goto(service.url);

@@ -113,7 +113,7 @@ test("a tree defines its shares, caps them at 100 %, and omits small ones", asyn
   await side.getByText("The slowdown is the additional time").waitFor();
   assert.equal(await side.getByText("of the slowdown").count(), 1);
   assert.match(await side.textContent(), /all of the slowdown/);
-  await side.getByText("The others have less than 1 % each").waitFor();
+  await side.getByText("Each of the others has less than 1 %").waitFor();
   assert.equal(await page.locator(".vrow.matched").count(), 1);
   assert.match(await page.locator(".vrow.matched").textContent(), /◆ 100 %/);
   await context.close();
@@ -136,7 +136,7 @@ test("a touch explains one term after the other", async () => {
   const tooltip = page.getByRole("tooltip");
   for (const [term, text] of [
     ["CoV", /^Coefficient of variation/],
-    ["Impact", /beyond the expected mean/],
+    ["Impact", /above the expected mean/],
   ]) {
     await page.locator(".facts .term", { hasText: term }).tap();
     await tooltip.getByText(text).waitFor();
@@ -420,7 +420,7 @@ test("a box links to its sample traces, and gives advice if it has no sampled re
     )
     .waitFor();
   await page.getByText("One side has no requests").waitFor();
-  await page.getByText("No trace of this selection is stored").waitFor();
+  await page.getByText("No stored trace is in this selection").waitFor();
   assert.deepEqual(await violations(page), []);
   await context.close();
 });

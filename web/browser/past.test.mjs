@@ -93,7 +93,7 @@ test("a group without a past says so", async () => {
     route.fulfill({ json: { from: "2026-01-01T00:00:00Z", to: "2026-01-02T00:00:00Z", windows: [], compared: [] } }),
   );
   await page.goto(`${service.url}${paths.problem}?before=yesterday`);
-  await page.getByText(/No windows of yesterday, .* are kept/).waitFor();
+  await page.getByText(/There is no data for yesterday, /).waitFor();
   await context.close();
 });
 
@@ -146,7 +146,7 @@ test("closed problems are listed and opened", async () => {
   await shot(page, "past-closed-problems");
   await list.getByRole("link").first().click();
   await page.getByText("Nothing to do: the problem has closed.").waitFor();
-  await page.getByText("few to many requests of the column").waitFor();
+  await page.getByText("few to many requests in the column").waitFor();
   assert.equal(await page.getByRole("button", { name: "Acknowledge" }).count(), 0);
   await settle(page);
   assert.deepEqual(await violations(page), []);

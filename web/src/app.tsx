@@ -359,7 +359,7 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
           .
         </strong>{" "}
         {done === null
-          ? "No requests yet. Learning begins when the service receives traces (OTLP)."
+          ? "No requests yet. Learning starts when the service receives traces (OTLP)."
           : "Until then no incidents or problems are reported, and statistics are provisional."}
       </>,
     );

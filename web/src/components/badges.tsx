@@ -61,9 +61,9 @@ export function ClosedBadge({ of: end }: { of: Schemas["IncidentEnd"] }) {
 const signs: Record<Schemas["Severity"], string> = { critical: "▲", major: "◆", minor: "●" };
 
 const severities: Record<Schemas["Severity"], string> = {
-  critical: "Requests lost half of their usual time, or half of them failed, or they missed an objective fast",
-  major: "Requests lost a tenth of their usual time, a quarter of a request type failed, or they missed an objective",
-  minor: "Requests lost less than a tenth of their usual time",
+  critical: "Requests took half as long again as usual, half of them failed, or an error budget burned fast",
+  major: "Requests took a tenth longer, a quarter of a request type failed, or an objective was missed",
+  minor: "Requests took less than a tenth longer than usual",
 };
 
 // SeverityBadge shows the severity of an incident as a word with a sign, never by colour alone. Its title is the reason
@@ -78,9 +78,9 @@ export function SeverityBadge({ of, reason = severities[of] }: { of: Schemas["Se
 
 const incidentKinds: Record<Schemas["IncidentKind"], [label: string, definition: string]> = {
   slow: ["slow", "Requests take longer than in the hours before"],
-  crept: ["slower for days", "Requests take longer than a week or four weeks ago: it took hours or days"],
+  crept: ["slower for days", "Requests have become slower over hours or days, compared with one or four weeks ago"],
   failing: ["failing", "More requests fail, or get no answer"],
-  silent: ["silent", "Requests no longer come, where they came steadily"],
+  silent: ["silent", "Requests have stopped that used to come steadily"],
   objective: ["objective", "Requests miss an objective, and no service stands out"],
 };
 
@@ -120,17 +120,17 @@ export const definitions: Record<string, string> = {
   chronic: "These requests have been like this for as long as Sibyl has seen them",
   variable: "Some of these requests take far longer than others",
   slow: "These requests take longer on average than expected",
-  shifted: "These requests changed their call flow, or began to fail",
+  shifted: "These requests changed their call flow, or started to fail",
   none: "Waiting: worse problems are investigated first",
   joined: "Its incident is investigated as a whole",
-  opened: "Just detected; the search begins with the next epoch",
+  opened: "Just detected; the search starts with the next epoch",
   investigating: "Tracepoints are being switched on and off to find the cause",
   located: "The location is known; no tracepoint below it is left to try",
   explained: "The location is known, and so is the reason: what its threads wait for, or attributes that correlate",
   exhausted: "Every available tracepoint was tried; no location is certain",
   open: "Requests are still slower, or fail more often, than usual",
   gone: "The search ended with its problem or incident",
-  unlisted: "It has closed, or the filter now hides it",
+  unlisted: "It has closed, or a filter now hides it",
   on: "On now",
   pending: "Requested; no agent has confirmed it yet",
   off: "Off",

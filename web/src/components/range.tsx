@@ -66,7 +66,7 @@ function Custom({ of: r, pick, close }: { of: Range; pick: (text: string) => voi
       </label>
       {!valid && (
         <p className="bad" role="alert">
-          The range must end after it begins.
+          The range must end after it starts.
         </p>
       )}
     </Dialog>

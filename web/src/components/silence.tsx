@@ -6,7 +6,7 @@ import { useResource } from "../api/queries.ts";
 import { silentFor } from "../logic/health.ts";
 import { useNow } from "../settings.ts";
 
-const unnoticed = "incidents cannot be noticed";
+const unnoticed = "Sibyl cannot detect incidents";
 
 // Silence says that no traces arrive, if so, and the effect.
 export function Silence({ effect = unnoticed }: { effect?: string }) {

@@ -9,7 +9,7 @@ type Known = Record<string, readonly [name: string, means: string, remedy: strin
 const busy = "If all cores are busy, add cores or sample fewer traces in the SDKs; otherwise the disk is slow.";
 
 const ingest: Known = {
-  requests: ["Export requests", "Accepted messages of SDKs and Collectors, each with many spans.", ""],
+  requests: ["Export requests", "Accepted messages from SDKs and Collectors, each with many spans.", ""],
   spans: ["Spans", "Spans in these requests.", ""],
   rejected_spans: [
     "Spans rejected",
@@ -18,7 +18,7 @@ const ingest: Known = {
   ],
   duplicate_spans: [
     "Duplicates ignored",
-    "Spans that had arrived before. They are no sign that requests come.",
+    "Spans that had already arrived. They do not count as new traffic.",
     "If they keep coming, a sender repeats its requests; with sibyl replay, a recording was sent again.",
   ],
   late_spans: [
@@ -72,7 +72,7 @@ const closed: Known = {
   complete: ["Complete traces", "No span is missing.", ""],
   idle: [
     "Closed with spans missing",
-    "No more spans arrived, and a caller was still missing. They are analysed as far as they allow.",
+    "No more spans arrived, and a caller was still missing. They are analysed as far as possible.",
     "Not every service sends spans, a sampler drops single spans, or a sender is slow; in that case raise assembly.timeout.",
   ],
   age: [
@@ -126,26 +126,26 @@ const queues: Known = {
   questions: [
     "API queue",
     "API reads waiting for the engine.",
-    "Too many reads at a time: pages become slow, but traces are still accepted. Stop scripts that poll.",
+    "Too many reads at once: pages become slow, but traces are still accepted. Stop scripts that poll.",
   ],
   changes: [
     "Changes",
-    "Changes by people and agents that are not applied yet.",
-    "They are applied in order. Wait, and retry refused changes.",
+    "Changes by people and agents that have not been applied yet.",
+    "They are applied in order. Wait a moment, and retry changes that were refused.",
   ],
   exemplars: [
     "Sample traces",
-    "Batches of traces to be kept as samples.",
+    "Batches of traces waiting to be stored as samples.",
     "The disk is slow: some samples are kept an epoch later, or not at all. Nothing else is affected.",
   ],
   outbox: [
     "Webhooks",
-    "Messages not delivered yet.",
+    "Messages that have not been delivered yet.",
     "See below which webhook fails. Beyond the limit the oldest messages are dropped.",
   ],
   export: [
     "Export to the tracing backend",
-    "Traces whose critical path is to be exported.",
+    "Traces waiting for export with their critical path.",
     "The backend is slow or does not respond. Beyond the limit they are dropped; nothing else is affected.",
   ],
 };

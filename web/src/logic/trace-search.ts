@@ -45,9 +45,9 @@ export function problemsOf(f: Fields): string[] {
     ["Shorter than", f.shorter],
   ] as const)
     if (text.trim() !== "" && parseDuration(text) === undefined)
-      problems.push(`${name}: write a duration like 250ms or 1.5s.`);
+      problems.push(`${name}: enter a duration such as 250ms or 1.5s.`);
   if (f.trace.trim() !== "" && !/^[0-9a-f]{1,32}$/i.test(f.trace.trim()))
-    problems.push("Trace ID: write up to 32 hex digits.");
+    problems.push("Trace ID: enter up to 32 hex digits.");
   if (attributesOf(f.attributes).length > mostAttributes) problems.push(`Attributes: at most ${mostAttributes}.`);
   return problems;
 }

@@ -24,7 +24,7 @@ export function Attributes({ title, kind, of }: Props) {
       title={title}
       hint={
         items.length > 0 &&
-        `From ${count(a)} and ${count(b)} sampled requests${others(of)}. Difference: mean duration with the value, compared with that without it. p: Fisher's exact test, corrected for the number of values (Holm).`
+        `From ${count(a)} and ${count(b)} sampled requests${others(of)}. Difference: mean duration with the value minus the mean duration without it. p: Fisher's exact test, corrected for the number of values (Holm).`
       }
       table={() => ({
         header: [
@@ -67,7 +67,7 @@ export function Attributes({ title, kind, of }: Props) {
             "Attribute",
             { text: nameOfA, number: true },
             { text: nameOfB, number: true },
-            { text: "Difference", number: true, title: "Of the mean durations with and without the value" },
+            { text: "Difference", number: true, title: "Mean duration with the value minus mean duration without it" },
             { text: "p", number: true, title: "Probability of a difference at least as large by chance" },
           ]}
         >
@@ -104,7 +104,7 @@ export function Attributes({ title, kind, of }: Props) {
 // others says among how many requests all attributes were compared; the setting keys lists those of the others.
 const others = ({ whole_a, whole_b }: Schemas["AttributeComparison"]) =>
   whole_a > 0 && whole_b > 0
-    ? `, of which ${count(whole_a)} and ${count(whole_b)} were compared in all their attributes, the others in those of the setting keys`
+    ? `; all attributes were compared for ${count(whole_a)} and ${count(whole_b)} of them, only those in the setting keys for the others`
     : "";
 
 const fewRequests = 12; // below, the API compares no attributes
@@ -112,6 +112,6 @@ const fewRequests = 12; // below, the API compares no attributes
 function nothingFound(a: number, b: number, compared: number): string {
   if (compared > 0) return "No attribute differs significantly.";
   if (a === 0 || b === 0 || a + b < fewRequests)
-    return "Too few requests were sampled to compare attributes: a side needs five, both together twelve.";
+    return "Too few requests were sampled to compare attributes: each side needs at least five, and both together twelve.";
   return "The sampled requests do not differ in any attribute.";
 }

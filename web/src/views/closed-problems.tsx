@@ -45,7 +45,7 @@ export function ClosedProblems({ choice }: { choice: ReactNode }) {
         {({ items, total }) =>
           items.length === 0 ? (
             <Empty title={q ? "No matching problems" : "No closed problems"}>
-              {q ? "Remove the filter to see more." : "Problems appear here once they have closed, for retention.age."}
+              {q ? "Remove the filter to see more." : "Closed problems stay here for as long as retention.age says."}
             </Empty>
           ) : (
             <>
@@ -64,7 +64,7 @@ export function ClosedProblems({ choice }: { choice: ReactNode }) {
               {items.length < total && limit < most && (
                 <p className="under">
                   <button type="button" className="link" onClick={() => setLimit(most)}>
-                    Show {count(Math.min(total, most) - items.length)} earlier ones
+                    Show {count(Math.min(total, most) - items.length)} earlier problems
                   </button>
                 </p>
               )}

@@ -83,7 +83,7 @@ function NewComment({ incident, changed }: { incident: string; changed: () => vo
     <form className="new-comment" onSubmit={(event) => void add(event)}>
       <textarea
         aria-label="New comment"
-        placeholder="What was found, what was done …"
+        placeholder="What you found, what you did …"
         rows={2}
         maxLength={longest}
         value={text}

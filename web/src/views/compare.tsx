@@ -103,7 +103,7 @@ const emptySide: Record<ComparisonKind, string> = {
   slowest: "Too few requests were sampled. Wait for the next epoch, choose another share, or compare time ranges.",
   selection: "All or none of the sampled requests are in the selection. Choose a larger or a smaller one.",
   duration: "All or none of the sampled requests match. Choose other durations or times.",
-  time: "Choose other times: a window counts if it lies within them.",
+  time: "No window lies completely within these times. Choose other times, or a longer range.",
 };
 
 function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | undefined }) {
@@ -266,7 +266,7 @@ function SelectionNotice({ group, note, from, to, longer, shorter, compareTimes 
           .{" "}
         </>
       ) : (
-        exemplars.value && "No trace of this selection is stored. "
+        exemplars.value && "No stored trace is in this selection. "
       )}
       {from && (
         <button type="button" onClick={compareTimes}>

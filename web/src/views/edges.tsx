@@ -117,7 +117,7 @@ function LocatedRow({ of }: { of: Located }) {
       <td>
         <strong>{of.operation}</strong>
         <div className="small dim">
-          <MeasuredAt of={of} /> It lies within the edges below.
+          <MeasuredAt of={of} /> It is inside the edges below.
         </div>
       </td>
       <td className="bars">
@@ -166,9 +166,9 @@ export function Edges({ p, edges, located }: { p: Problem; edges: Edge[]; locate
           {
             text: "Slowest tenth",
             number: true,
-            title: "Extra time there of the slowest tenth of the requests since they were last as usual",
+            title: "Extra time that the slowest tenth of requests spends there, since they were last normal",
           },
-          { text: "Excess", number: true, title: "Above normal, with its 95 % interval" },
+          { text: "Excess", number: true, title: "Time above normal, with its 95 % interval" },
         ]}
       >
         {located?.tracepoint && <LocatedRow of={located} />}

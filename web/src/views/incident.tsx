@@ -105,7 +105,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
 
 // bounds defines the severities.
 const bounds =
-  "Critical: requests lose half of their usual time or half of them fail, or they miss an objective so fast that its budget of 30 days is spent within two. Major: a tenth, a quarter of the requests of a type fail, or they miss an objective.";
+  "Critical: requests take half as long again as usual, half of them fail, or an objective's 30-day error budget would last only two days. Major: requests take a tenth longer, a quarter of a request type fails, or an objective is missed.";
 
 // listsSuspects reports whether a service stands out in an incident.
 const listsSuspects = (x: Incident) => x.score > 0 || x.objectives.length === 0;
@@ -233,9 +233,9 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
             <When at={x.onset} />, and compares them with their behaviour since then.
           </p>
           <p>
-            For a quarter of an hour, in which Sibyl learns the new level, no incident opens. Accept it if the change is
-            intended, such as a new version that does more work: this cannot be undone. To hide the incident only for
-            some time, mute it.
+            No incident opens for a quarter of an hour, while Sibyl learns the new level. Accept only changes that are
+            intended, such as a new version that does more work: this cannot be undone. To hide the incident for a
+            while, mute it.
           </p>
           <label className="field">
             Reason (visible to others)
@@ -253,7 +253,7 @@ function Objectives({ of: x }: { of: Incident }) {
     <Figure
       id="objectives"
       title="Missed objectives"
-      hint="As of the last epoch in which requests spent their error budget too fast. At a burn rate of 1 it just lasts."
+      hint="Figures of the last epoch in which an error budget burned too fast. At a burn rate of 1, a budget lasts exactly 30 days."
       table={() => ({
         header: ["objective", "entry", "kind", "below (ms)", "budget (of 1)", "share (of 1)", "burn rate", "until"],
         rows: x.objectives.map((o) => [
@@ -296,7 +296,7 @@ function Suspects({ of: x }: { of: Incident }) {
     <Figure
       id="suspects"
       title="Suspects"
-      hint="Services that add time and failures to requests: the most likely cause, then the others by what they add. +10 % is a tenth of the usual time of a request, or a failure in every tenth, averaged over all requests, affected or not."
+      hint="Services that make requests slower or fail: the most likely cause first, then the others by how much they add. +10 % means that requests take a tenth longer, or that one in ten fails, averaged over all requests, affected or not."
       table={() => ({
         header: ["service", "owner", "score", ...suspectColumns, "operations", "instances"],
         rows: x.suspects.map((s) => [
@@ -409,7 +409,7 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
     <Figure
       id="search"
       title="Place"
-      hint="Where requests of all types that run through the first suspect lose time, as shares of all added latency. Sibyl switches tracepoints on and off to find the place."
+      hint="Where requests through the first suspect lose time, as shares of the added latency of all their types. Sibyl switches tracepoints on and off to find the place."
       tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
       table={() => (located ? framesTable(located) : placesTable(v))}
       tableOnly
@@ -481,13 +481,13 @@ const placesTable = (v: Schemas["Investigation"]) => ({
 // searchStates define the states of the search of an incident.
 const searchStates: Record<Schemas["State"], string> = {
   none: "",
-  opened: "The search begins with the next epoch",
+  opened: "The search starts with the next epoch",
   investigating: "Tracepoints are being switched on and off to find the place",
   located: "The place is known; no tracepoint below it is left to try",
   explained:
     "The place is known, and so is the reason: what its threads wait for, or attributes that correlate with it",
   exhausted: "Every available tracepoint was tried; no place is certain",
-  gone: "It ended with the incident",
+  gone: "The search ended with the incident",
 };
 
 // searchText says how far a search has come, with the reason that the next step and the command line give, too.
@@ -582,7 +582,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
     <Figure
       id="request-types"
       title="Affected request types"
-      hint="Since the onset; small: in healthy times. Names lead to a comparison of the two."
+      hint="Values since the onset; usual values are below, in small print. Select a name to compare the two."
       table={() => ({
         header: [
           "request type",
@@ -621,15 +621,16 @@ function RequestTypes({ of: x }: { of: Incident }) {
           className="affected"
           head={[
             "Request type",
-            { text: "Mean", title: "Since the onset, and usually" },
+            { text: "Mean", title: "Since the onset, with the usual value" },
             { text: "Slower", number: true },
-            { text: "P50", number: true, title: "Median since the onset, and usually" },
-            { text: "P99", number: true, title: "99th percentile since the onset, and usually" },
-            { text: "Failed", number: true, title: "Share of requests since the onset, and usually" },
+            { text: "P50", number: true, title: "Median since the onset, with the usual value" },
+            { text: "P99", number: true, title: "99th percentile since the onset, with the usual value" },
+            { text: "Failed", number: true, title: "Share of requests since the onset, with the usual value" },
             {
               text: "Requests",
               number: true,
-              title: "From the onset until the type had lost most. All figures but the usual ones are theirs",
+              title:
+                "From the onset until the type had lost the most time. All figures except the usual ones are about these requests",
             },
           ]}
         >
@@ -716,7 +717,7 @@ function Samples({ detail: { incident, exemplars } }: { detail: Detail }) {
       tableOnly
     >
       {exemplars.length === 0 ? (
-        <p className="dim">No samples of its time are stored.</p>
+        <p className="dim">No sample traces from its time are stored.</p>
       ) : (
         <ul className="plain">
           {exemplars.map((e) => (
@@ -745,7 +746,7 @@ function Problems({ of: x }: { of: Incident }) {
     <section className="figure more" id="problems">
       <details open={open === "open"} onToggle={(e) => setOpen(e.currentTarget.open ? "open" : "folded")}>
         <summary>
-          {count(x.problems.length)} {x.problems.length === 1 ? "problem" : "problems"} at these places
+          {count(x.problems.length)} {x.problems.length === 1 ? "problem" : "problems"} in the same places
         </summary>
         {open === "open" && (
           <ul className="problems">
@@ -756,7 +757,7 @@ function Problems({ of: x }: { of: Incident }) {
         )}
         {x.problems.length > maxProblems && (
           <p>
-            The others are in the list of <Link href="/problems">problems</Link>.
+            See the list of <Link href="/problems">problems</Link> for the others.
           </p>
         )}
       </details>
@@ -770,7 +771,7 @@ function ProblemLink({ id }: { id: string }) {
     (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
     true,
   );
-  if (resource.failure?.status === 404) return <li className="dim">It has closed since.</li>;
+  if (resource.failure?.status === 404) return <li className="dim">It has since closed.</li>;
   const p = resource.value?.problem;
   if (!p) return <li aria-busy={resource.failure === undefined}>{resource.failure?.title ?? "…"}</li>;
   return (

@@ -171,10 +171,10 @@ function Lists({ list, range, changed }: ListsProps) {
       {!nothing && <Silence />}
       {open.length > 0 && <Section title="Open" of={open} />}
       {open.length === 0 && chosen.length < list.items.length && (
-        <p className="dim state">No open incident is shown with these filters.</p>
+        <p className="dim state">No open incident matches these filters.</p>
       )}
       {nothing && <NothingOpen list={list} muted={list.items.filter((x) => x.state === "open" && isMuted(x)).length} />}
-      {closed.length > 0 && <Section title={`Closed ${rangeWords(range) || "of this time"}`} of={closed} />}
+      {closed.length > 0 && <Section title={`Closed ${rangeWords(range) || "in this time range"}`} of={closed} />}
       {earlier === "shown" && others.length > 0 && <Section title="Closed at other times" of={others} />}
       <p className="under">
         <Toggle n={others.length} of="closed at other times" value={earlier} pick={setEarlier} />
@@ -260,7 +260,7 @@ export const NextStep = ({ of: x, text }: { of: Incident; text: string }) => (
 
 // Earlier tells how often the first suspect of an incident had one before, with a link to these.
 export function Earlier({ of: x }: { of: Incident }) {
-  if (x.earlier === 0) return <span className="dim">first of this service</span>;
+  if (x.earlier === 0) return <span className="dim">first for this service</span>;
   return <Link href={`/${query({ service: x.service, earlier: "shown" })}`}>{earlierText(x.earlier)}</Link>;
 }
 
@@ -325,19 +325,15 @@ export function facts(x: Incident): Fact[] {
     all.push([
       "Came before",
       rate(x.stopped_per_second),
-      `Requests to the first suspect; none ${x.closed ? "from the onset until it ended" : "since the onset"}`,
+      `Requests to the first suspect before the onset; there ${x.closed ? "were none until it ended" : "have been none since"}`,
     ]);
   if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
   if (worst && x.kind !== "silent")
-    all.push([
-      "Slowed most",
-      <Effect key="worst" of={worst} />,
-      "The request type whose requests together are delayed most",
-    ]);
+    all.push(["Slowed most", <Effect key="worst" of={worst} />, "The request type with the largest total delay"]);
   const lost = impactText(x.impact);
   if (lost && x.kind !== "silent")
-    all.push(["Lost", keepUnits(lost), "By all affected requests, beyond the usual, on average since the onset"]);
-  if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Carries most of the cost of the first suspect"]);
+    all.push(["Lost", keepUnits(lost), "Extra time and failures of all affected requests, on average since the onset"]);
+  if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Accounts for most of the cost of the first suspect"]);
   if (deploy)
     all.push([
       "Deployed",
@@ -390,14 +386,14 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
     return (
       <Empty title="Learning normal behaviour">
         Sibyl compares requests with their own history, so it reports incidents only after about ten minutes of traffic.
-        {left !== undefined && ` About ${coarseDuration(left / 1e6)} are left.`}
+        {left !== undefined && ` About ${coarseDuration(left / 1e6)} left.`}
       </Empty>
     );
   }
   if (silent) {
     return (
       <div className="state short">
-        <strong>No traces arrive</strong>
+        <strong>No traces are arriving</strong>
         <SilenceNote of={silent} />
       </div>
     );
@@ -411,7 +407,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
       <Attention of={list.attention} />
       <p>
         {list.attention.length === 0 &&
-          `${quietSubject(muted, uncovered)} are neither slower nor fail more often than usual. `}
+          `${quietSubject(muted, uncovered)} are no slower than usual and fail no more often. `}
         {ends.length === 0 && "There was no incident in the last day."}
       </p>
       {ends.slice(0, mostEnds).map((x, i) => (
@@ -506,7 +502,7 @@ function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
       {learning.provisional?.slice(0, mostProvisional).map((x) => (
         <p key={`${x.service} ${x.value}`}>
           <Prose names={[x.value, x.service]}>{keepUnits(x.text)}</Prose>{" "}
-          <span className="dim">It has done so since Sibyl first saw it, so Sibyl takes it for usual.</span>
+          <span className="dim">It has done so since Sibyl first saw it, so Sibyl considers it normal.</span>
         </p>
       ))}
     </>

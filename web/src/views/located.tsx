@@ -60,9 +60,7 @@ export function MeasuredAt({ of }: { of: Place }) {
   const [zone] = useZone();
   const now = useNow();
   const requests = of.requests > 0 ? ` from ${count(of.requests)} requests` : "";
-  const state = of.enabled
-    ? "its tracepoint is on."
-    : "its tracepoints are off now, so that charts of the present lack it.";
+  const state = of.enabled ? "its tracepoint is on." : "its tracepoints are off now, so current charts do not show it.";
   return (
     <>
       Located at {time(of.at, zone, now)}
@@ -118,7 +116,7 @@ export function Frames({ of }: { of: Place }) {
         "Operation",
         `Share ${wholes[of.of]}`,
         ...(sampled
-          ? [{ text: "Requests", number: true, title: "On which the share rests; a dash: all of them" }]
+          ? [{ text: "Requests", number: true, title: "Requests that the share is based on; a dash means all of them" }]
           : []),
       ]}
     >
@@ -145,11 +143,12 @@ export function Frames({ of }: { of: Place }) {
 // Witnesses links to traces that contain the place.
 export function Witnesses({ of, search }: Props) {
   if (of.traces.length === 0 && !of.tracepoint)
-    return <p className="under dim small">Its spans are always on: sample traces contain it.</p>;
-  if (of.traces.length === 0) return <p className="under dim small">No trace with a span of the place is stored.</p>;
+    return <p className="under dim small">Its spans are always on, so sample traces contain it.</p>;
+  if (of.traces.length === 0)
+    return <p className="under dim small">No stored trace contains a span from this place.</p>;
   return (
     <p className="under">
-      <span>Traces with it:</span>
+      <span>Traces that contain it:</span>
       {of.traces.map((t, i) => (
         <span key={t.trace}>
           <Link href={`/traces/${t.trace}${query({ ...search, span: t.span })}`}>

@@ -42,12 +42,12 @@ export default function MapView() {
   );
   return (
     <>
-      {range.live && <Silence effect="the figures of the last minutes fall" />}
+      {range.live && <Silence effect="recent figures drop" />}
       <Async of={resource} what="the map">
         {(map) =>
           map.services.length === 0 ? (
             <Empty page title="No services yet">
-              Services appear when their spans arrive (OTLP) and the first epoch of ten seconds ends.
+              Services appear once their spans arrive (OTLP) and the first ten-second epoch ends.
             </Empty>
           ) : (
             <Content map={map} range={<RangeSelect value={range} pick={setRange} />} />
@@ -317,7 +317,7 @@ function MapLegend({ of: marks }: { of: Marks }) {
           share of the slowdown of an open incident
         </li>
       )}
-      {marks.figures && <li>text: rate, failures, P50, or the P99 if only that is longer than usual</li>}
+      {marks.figures && <li>text: rate, failures, and P50, or P99 if only that is longer than usual</li>}
       <li>
         <svg className="key call" width="34" height="16" aria-hidden="true">
           <path d="M0 8 H15" strokeWidth={widthOf(0, 1)} />
@@ -500,7 +500,7 @@ function CallTable({ calls, selected }: { calls: Call[]; selected: string }) {
   return (
     <Figure
       title={selected ? "Its calls" : "Calls"}
-      hint="Small: usually. ▲ Clearly more than usual."
+      hint="Usual values are in small print. ▲ marks values clearly above usual."
       table={() => ({
         header: [
           "caller",
@@ -509,7 +509,7 @@ function CallTable({ calls, selected }: { calls: Call[]; selected: string }) {
           "usual rate (1/s)",
           "failed (of 1)",
           "time between them (ms)",
-          "usually (ms)",
+          "usual time between them (ms)",
         ],
         rows: rows.map((c) => [
           c.caller,

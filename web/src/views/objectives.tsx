@@ -25,7 +25,7 @@ export default function Objectives() {
       </div>
       <Figure
         title="Error budgets"
-        hint="At a burn rate of 1 the budget just lasts. An objective opens an incident if the rates of both windows of an alert are too high: 14.4 in 5 minutes and in an hour, or 6 in 30 minutes and in 6 hours."
+        hint="At a burn rate of 1, the budget lasts exactly 30 days. An incident opens if the burn rate reaches 14.4 over both 5 minutes and an hour, or 6 over both 30 minutes and 6 hours."
         table={() => ({
           header: [
             "objective",
@@ -60,7 +60,7 @@ export default function Objectives() {
           {(list) =>
             list.items.length === 0 ? (
               <Empty title="No objectives">
-                List percentiles and error rates that requests must meet under the key objectives of the configuration.
+                To set latency and error targets for requests, list them under objectives in the configuration.
               </Empty>
             ) : (
               <Table
@@ -69,7 +69,7 @@ export default function Objectives() {
                 head={[
                   "Objective",
                   "State",
-                  { text: "Budget", title: "What is left of the error budget of the last 30 days" },
+                  { text: "Budget", title: "Share of the 30-day error budget that is left" },
                   ...windows.map((w) => ({ text: w, number: true as const, title: `Burn rate of the last ${w}` })),
                 ]}
               >
@@ -129,7 +129,7 @@ function Row({ of: x }: { of: Objective }) {
         <td
           key={w.window_ns}
           className={`number${w.rate >= w.alert ? " bad" : ""}`}
-          title={`${percent(w.requests > 0 ? w.missed / w.requests : 0)} of ${count(w.requests)} requests missed; too high from ${factor(w.alert)}`}
+          title={`${percent(w.requests > 0 ? w.missed / w.requests : 0)} of ${count(w.requests)} requests missed; too high at ${factor(w.alert)} or more`}
         >
           {w.requests > 0 ? factor(w.rate) : "–"}
         </td>

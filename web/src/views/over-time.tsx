@@ -127,7 +127,7 @@ function Binned({ group, times, edge, marks, expected, link = {}, deploys = [], 
   return (
     <Figure
       title="Latency over time"
-      hint={`${binLength(span.bin)} a column. Drag across, or a box, to compare its requests with the rest; arrow keys read the columns, with Shift they select.`}
+      hint={`${binLength(span.bin)} per column. Drag across columns, or draw a box, to compare those requests with the rest. Arrow keys move between columns; hold Shift to select.`}
       tools={
         <>
           {tools}
@@ -148,9 +148,7 @@ function Binned({ group, times, edge, marks, expected, link = {}, deploys = [], 
       <Async of={resource} what="the durations">
         {({ usual }) => (
           <>
-            {windows.length === 0 && (
-              <p className="dim">No requests of this time are kept, or they are not stored yet.</p>
-            )}
+            {windows.length === 0 && <p className="dim">No requests are stored in this time range, or not yet.</p>}
             {windows.length > 0 && as === "map" && (
               <>
                 <HeatMap
@@ -199,7 +197,7 @@ function Legend({ usual, expected }: { usual: boolean; expected: number | null }
         {shades.map((i) => (
           <i key={i} style={{ background: `var(--cell-${i})` }} aria-hidden="true" />
         ))}
-        few to many requests of the column
+        few to many requests in the column
       </span>
       {usual && (
         <span>

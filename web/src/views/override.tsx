@@ -112,8 +112,8 @@ function OverrideDialog({
           trace data, {digits((t.cost.cpu ?? 0) * 1000)} ms of CPU per second
           {budget.value && budget.value.total.bytes > 0 && (
             <>
-              ; that is {percent((t.cost.bytes ?? 0) / budget.value.total.bytes)} of the data budget, of which{" "}
-              {percent((budget.value.estimate.bytes ?? 0) / budget.value.total.bytes)} is used
+              , which is {percent((t.cost.bytes ?? 0) / budget.value.total.bytes)} of the data budget;{" "}
+              {percent((budget.value.estimate.bytes ?? 0) / budget.value.total.bytes)} is already used
             </>
           )}
           .

@@ -76,9 +76,9 @@ export function BeforeNote({ before, end, of, drawn }: NoteProps) {
   if (before === "none") return null;
   const day = dayBefore(before, end, zone);
   let text = `Thin lines: P99 and, dashed, P50 ${day}.`;
-  if (of.failure) text = `The windows of ${day} could not be loaded.`;
+  if (of.failure) text = `The data for ${day} could not be loaded.`;
   else if (!of.value) text = `Loading ${day} …`;
-  else if (!drawn) text = `No windows of ${day} are kept: there were no requests, or Sibyl did not run.`;
+  else if (!drawn) text = `There is no data for ${day}: no requests arrived, or Sibyl was not running.`;
   return (
     <p className="hint dim small" role="status">
       {text}
@@ -104,7 +104,7 @@ export function PastLatency({ group, from, to, marks, tools }: Props) {
   return (
     <Figure
       title="Latency over time"
-      hint="Windows of five minutes and twenty seconds; of 16 minutes in long spans and after two days."
+      hint="One window is 5 min 20 s long, or 16 min in long ranges and after two days."
       tools={
         <>
           {tools}
@@ -128,7 +128,7 @@ export function PastLatency({ group, from, to, marks, tools }: Props) {
       <Async of={resource} what="the windows">
         {() =>
           windows.length === 0 ? (
-            <p className="dim">No windows of this time are kept.</p>
+            <p className="dim">There is no data in this time range.</p>
           ) : (
             <Lines
               label={`Durations in ${windows.length} windows; the table has the numbers`}

@@ -237,15 +237,9 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
         of={[
           p.since
             ? ["Since", <When key="since" at={p.since} />, "When the problem opened"]
-            : ["Since", "unknown", "Sibyl saw no beginning: it is chronic"],
+            : ["Since", "unknown", "Sibyl has never seen these requests without it: it is chronic"],
           ...(p.closed
-            ? [
-                [
-                  "Closed",
-                  <When key="closed" at={p.closed} />,
-                  "All other values are those of that time",
-                ] satisfies Fact,
-              ]
+            ? [["Closed", <When key="closed" at={p.closed} />, "All other values are from that time"] satisfies Fact]
             : []),
           [
             "CoV",
@@ -272,12 +266,12 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
           [
             "Impact",
             lost(p.impact),
-            "Time that all requests lose in a second, beyond the expected mean or, if none is known, beyond the median",
+            "Time that all requests together lose per second, above the expected mean or, if that is unknown, above the median",
           ],
           [
             "Requests",
             `${count(p.requests)}${p.rate ? ` in ${span((p.requests / p.rate) * 1e9)}` : ""}`,
-            "On which these figures rest: those since they were last as usual, of an hour at most",
+            "Requests that these figures are based on: since they were last normal, for at most an hour",
           ],
         ]}
       />

@@ -79,7 +79,7 @@ function Content({ detail: d, range, setRange }: Props) {
       <Incidents of={s} />
       <Facts of={facts} />
       <p className="under">
-        <span>In the ten minutes to</span> <When at={d.to} /> <span>· small: usually</span>
+        <span>In the ten minutes to</span> <When at={d.to} /> <span>· usual values in small print</span>
         <Link href={`/traces${query({ service: s.service })}`}>Traces</Link>
         <Link href={`/map${query({ service: s.service })}`}>On the map</Link>
       </p>
@@ -99,7 +99,7 @@ function Content({ detail: d, range, setRange }: Props) {
 }
 
 const ownMeans =
-  "Mean time of a call on the critical path in the service itself, in all of its operations. Next to calls without a client span it contains their time on the wire";
+  "Mean time per call on the critical path in the service itself, over all its operations. It includes the time on the wire of calls without a client span";
 
 // Incidents lists the open incidents that suspect the service.
 function Incidents({ of: s }: { of: Schemas["Service"] }) {
@@ -136,7 +136,7 @@ function Trends({ of: d, range, setRange }: { of: Detail; range: Range; setRange
     <Figure
       title="Over time"
       tools={<RangeSelect value={range} pick={setRange} />}
-      hint="Dashed: usual. ▲ A new version. Point at the bars, or use the arrow keys, for their values."
+      hint="Dashed: usual values. ▲ New version. Hover over the bars, or use the arrow keys, to read their values."
       table={() => ({
         header: ["from", "rate (1/s)", "failed (of 1)", "own time (ms)"],
         rows: s.trend!.rate.map((r, i) => [
@@ -219,7 +219,7 @@ function Operations({ of: d }: { of: Detail }) {
   return (
     <Figure
       title="Operations"
-      hint="Those at which others call it, with all of their callers. Small: usually."
+      hint="Operations that others call, over all callers. Usual values are in small print."
       table={() => ({
         header: ["operation", "kind", "state", "rate (1/s)", "failed (of 1)", "P50 (ms)", "P99 (ms)", "own time (ms)"],
         rows: d.operations.map((o) => [
@@ -249,7 +249,7 @@ function Operations({ of: d }: { of: Detail }) {
             "Span alone",
             "own",
             true,
-            "Mean time of a call on the critical path in the span of the operation, without the operations inside the service, which its own time above contains",
+            "Mean time per call on the critical path in this span alone. The service's own time above also includes the operations inside it",
           ),
         ]}
       >
@@ -300,7 +300,7 @@ function Inside({ of: d }: { of: Detail }) {
   return (
     <Figure
       title="Inside it"
-      hint="Operations that no other service calls, and the calls that it makes; those that take most time first. Small: usually."
+      hint="Operations that no other service calls, and calls to other services; those that take the most time first. Usual values are in small print."
       table={() => ({
         header: ["operation", "kind", "spans", "P50 (ms)", "usual P50 (ms)", "P99 (ms)", "usual P99 (ms)"],
         rows: d.inside.map((o) => [
@@ -357,7 +357,9 @@ function Calls({ title, of, other }: { title: string; of: Call[]; other: "caller
       tableOnly
     >
       {of.length === 0 ? (
-        <p className="dim">{other === "caller" ? "Only from outside, as far as spans show." : "No other service."}</p>
+        <p className="dim">
+          {other === "caller" ? "Its spans show only calls from outside." : "It calls no other service."}
+        </p>
       ) : (
         <Table label={title} className="results" head={["Service", ...callColumns]}>
           {of.map((c) => (
@@ -409,7 +411,7 @@ function Instances({ of: d }: { of: Detail }) {
               key,
               { text: "Rate", number: true },
               { text: "Errors", number: true },
-              { text: "Time", number: true, title: "Mean time that a call costs there, on the wire included" },
+              { text: "Time", number: true, title: "Mean time per call there, including time on the wire" },
             ]}
           >
             {d.instances
@@ -448,7 +450,7 @@ function Deploys({ of: d }: { of: Detail }) {
     >
       {d.deploys.length === 0 ? (
         <p className="dim">
-          No new <code>service.version</code> since Sibyl has watched it.
+          No new <code>service.version</code> since Sibyl first saw this service.
         </p>
       ) : (
         <ul className="plain">
@@ -457,7 +459,7 @@ function Deploys({ of: d }: { of: Detail }) {
               <span className="mono">
                 <bdi>{x.version}</bdi>
               </span>
-              , before it <bdi className="mono">{x.before}</bdi>, <When at={x.at} />
+              , previously <bdi className="mono">{x.before}</bdi>, <When at={x.at} />
             </li>
           ))}
         </ul>

@@ -44,7 +44,7 @@ function Busiest({ list }: { list: Schemas["ServiceList"] }) {
         <span>
           in the ten minutes to <When at={list.to} />
         </span>
-        <span>· small: usual values</span>
+        <span>· usual values in small print</span>
       </p>
       <table className="queue fleet" aria-labelledby={heading}>
         <thead>

@@ -108,7 +108,7 @@ export default function Services() {
           <Menu label="Services: table and export" icon="⋯" items={exportItems("Services", () => asTable(items))} />
         )}
       </div>
-      <Silence effect="the figures of the last minutes fall" />
+      <Silence effect="recent figures drop" />
       <Async of={resource} what="services">
         {(list) => <ServiceTable list={list} items={items} sort={sort} setSort={setSort} asked={range.from} />}
       </Async>
@@ -184,7 +184,7 @@ function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
   if (list.items.length === 0)
     return (
       <Empty title="No services yet">
-        Services appear when their spans arrive (OTLP) and the first epoch of ten seconds ends.
+        Services appear once their spans arrive (OTLP) and the first ten-second epoch ends.
       </Empty>
     );
   return (
@@ -194,9 +194,9 @@ function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
         <span>
           in the ten minutes to <When at={list.to} />
         </span>
-        <span>· small: usual values</span>
+        <span>· usual values in small print</span>
         <SinceNote from={list.from} asked={asked} />
-        {list.learning && <span>· Usual values need some minutes of history.</span>}
+        {list.learning && <span>· Usual values appear after a few minutes of history.</span>}
       </p>
       {items.length === 0 ? (
         <Empty title="No matching services">Remove a filter to see more.</Empty>
@@ -237,7 +237,7 @@ export function SinceNote({ from, asked, alone }: { from: string; asked: number;
   if (Date.parse(from) - asked < clipped) return null;
   return (
     <span>
-      {alone ? "Trends begin" : "· trends begin"} <When at={from} brief />: calls are counted for two hours
+      {alone ? "Trends start" : "· trends start"} <When at={from} brief />: they cover two hours at most
     </span>
   );
 }
@@ -284,7 +284,7 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
       </td>
       <td data-label="Deployed">
         {s.deploy ? (
-          <span title={`${s.deploy.version}, before it ${s.deploy.before}`}>
+          <span title={`${s.deploy.version}, previously ${s.deploy.before}`}>
             <span className="mono">
               <bdi>{s.deploy.version}</bdi>
             </span>{" "}
@@ -302,7 +302,7 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
 
 // CallsNote says, behind the name of a service, that it makes other calls than before.
 export const CallsNote = ({ of: x }: { of: Schemas["ChangedCalls"] }) => (
-  <span title="By itself this slows or fails nothing, so it is no incident. After ten minutes it is usual.">
+  <span title="On its own this neither slows requests nor makes them fail, so it is no incident. After ten minutes it counts as normal.">
     {keepUnits(x.text)}; since <When at={x.since} />
   </span>
 );
@@ -373,7 +373,7 @@ export const callColumns: Column[] = [
     text: "Between them",
     number: true,
     title:
-      "Mean time of a call between the spans of the two services: on the wire or in a queue and, if the callee emits no spans, as a database, in the callee",
+      "Mean time per call between the spans of the two services: on the wire, in a queue, and in the callee if it emits no spans, like a database",
   },
 ];
 

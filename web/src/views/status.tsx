@@ -58,7 +58,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
           [
             "Last spans",
             <Arrival key="arrival" at={s.ingest.last_arrival} />,
-            "When the last analysed request arrived; duplicates do not count",
+            "When the last analysed request arrived, not counting duplicates",
           ],
           [
             "Learning",
@@ -92,7 +92,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
           [
             "Coverage",
             <Coverage key="coverage" of={s.coverage} few={s.few_calls} />,
-            "Of the last ten to twenty minutes: what is not judged is left out for a reason",
+            "Spans of the last ten to twenty minutes that are judged; the table below gives the reasons for those left out",
           ],
           ["Groups", count(s.groups), "Request types, and requests of one type that take the same path"],
         ]}
@@ -126,7 +126,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
       {s.queues.length > 0 && (
         <Figure
           title="Queues"
-          hint="Queues should be short. If one stays more than half full, its remedy is shown."
+          hint="Queues should be short. If one stays more than half full, a remedy is shown."
           table={() => ({
             header: ["queue", "meaning", "length", "capacity"],
             rows: s.queues.map((q) => [q.name, describe("queues", q.name).means, q.length, q.capacity]),
@@ -236,7 +236,10 @@ function Arrival({ at }: { at: string | null }) {
     <>
       {at ? <When at={at} /> : "none since the start"}
       {silent && (
-        <span className="bad"> None for {silent}: check the senders, their address of Sibyl, and their token.</span>
+        <span className="bad">
+          {" "}
+          None for {silent}: check that the senders run, and that their address and token for Sibyl are right.
+        </span>
       )}
     </>
   );
@@ -407,7 +410,7 @@ function DeadLetters() {
       <Async of={resource} what="dead letters">
         {(list) =>
           list.items.length === 0 ? (
-            <p className="dim">None: everything was delivered, or no webhook is configured.</p>
+            <p className="dim">No dead letters: everything was delivered, or no webhook is configured.</p>
           ) : (
             <>
               <Table

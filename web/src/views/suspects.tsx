@@ -10,7 +10,7 @@ type Suspect = Schemas["IncidentSuspect"];
 
 // scoreMeans explains the score of a suspect.
 export const scoreMeans =
-  "Averaged over all requests, affected or not: additional time, as a share of the usual time, and the share of requests that fail or stay unanswered, because of this service";
+  "Caused by this service, averaged over all requests, affected or not: additional time as a share of the usual time, plus the share of requests that fail or get no answer";
 
 type SentenceProps = { of: Incident; links?: ReadonlyMap<string, string> };
 

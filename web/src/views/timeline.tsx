@@ -25,7 +25,7 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
     .slice(0, 3);
   const joined = isInIncident(detail.problem);
   const idle = joined
-    ? "Sibyl investigates its incident, whose page has the decisions."
+    ? "Sibyl is investigating its incident: see the incident's page for the decisions."
     : "No investigation in progress.";
   return (
     <Figure

@@ -32,7 +32,7 @@ export function Comparison({ of: c }: { of: Schemas["TraceComparison"] }) {
   return (
     <Figure
       title="What is unusual"
-      hint={`Compared with ${count(c.normal)} typical and fast traces of the same request type that are kept.`}
+      hint={`Compared with ${count(c.normal)} stored typical and fast traces of the same request type.`}
       table={() => ({
         header: ["difference", "service", "operation", "part", "excess (ms)", "calls", "missing", "span"],
         rows: c.findings.map((f) => [

@@ -66,7 +66,7 @@ function SpanDetails({ trace, row }: { trace: Trace; row: Row }) {
 
 function Ranked({ of: s }: { of: Schemas["Span"] }) {
   if (s.percentile === null) {
-    return <span className="dim">{spanCount(s.among)} of this operation recently: too few to compare.</span>;
+    return <span className="dim">{spanCount(s.among)} of this operation recently: too few for a comparison.</span>;
   }
   return (
     <>

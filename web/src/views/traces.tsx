@@ -150,11 +150,11 @@ function Results({ list, page, next, back }: ResultsProps) {
   return (
     <Figure
       title="Kept traces"
-      hint="Sibyl keeps the slowest, some typical, the fastest and failed requests of each group, and those of problems and incidents."
+      hint="Sibyl keeps the slowest, the fastest, failed and some typical requests of each group, and samples of problems and incidents."
       tools={
         list.links.length > 0 && (
           <span className="requests">
-            <span className="dim">The rest:</span>
+            <span className="dim">All traces:</span>
             {list.links.map((link) => (
               <a key={link.url} href={link.url} rel="noreferrer" target="_blank">
                 Search in {link.name}
@@ -180,11 +180,11 @@ function Results({ list, page, next, back }: ResultsProps) {
       tableOnly
     >
       {list.items.length === 0 ? (
-        <Empty title={list.kept === 0 ? "No kept trace of this time matches" : "None of those read matches"}>
-          {list.kept > 0 && `${count(list.read)} of ${count(list.kept)} kept traces were read. `}
+        <Empty title={list.kept === 0 ? "No traces kept in this time range" : "No matching traces"}>
+          {list.kept > 0 && `Searched ${count(list.read)} of the ${count(list.kept)} kept traces. `}
           {list.links.length > 0
             ? "Your tracing backend has all traces: search there with the same query."
-            : "With a search template in trace-url of the configuration, this query can be handed to your tracing backend, which has all traces."}
+            : "Your tracing backend has all traces: set a search template in trace-url to open this query there."}
         </Empty>
       ) : (
         <Table
@@ -227,7 +227,7 @@ function Results({ list, page, next, back }: ResultsProps) {
       )}
       <p className="under">
         <span role="status">
-          {count(list.items.length)} found, {count(list.read)} of {count(list.kept)} read
+          {count(list.items.length)} found, {count(list.read)} of {count(list.kept)} searched
           {page > 0 && `, page ${page + 1}`}
         </span>
         {page > 0 && (
@@ -237,7 +237,7 @@ function Results({ list, page, next, back }: ResultsProps) {
         )}
         {list.next_cursor !== null && (
           <button type="button" className="link" onClick={next}>
-            Search on
+            Search more
           </button>
         )}
       </p>

@@ -407,7 +407,7 @@ function Matches({ tree, pick }: { tree: Tree; pick: (n: Node) => void }) {
           <OpName>{m.place.label}</OpName>
           <div className="dim">{share(m.score)} of the slowdown</div>
           <div className="small">
-            {m.nodes.length === 0 && "no match: no tracepoint is known there"}
+            {m.nodes.length === 0 && "no match: Sibyl knows no tracepoint there"}
             {m.nodes.slice(0, 5).map((x) => (
               <div key={x.index}>
                 <button
@@ -429,7 +429,7 @@ function Matches({ tree, pick }: { tree: Tree; pick: (n: Node) => void }) {
         </div>
       ))}
       {shown.length < tree.matches.length && (
-        <p className="dim small match">The others have less than {percent(minShare)} each.</p>
+        <p className="dim small match">Each of the others has less than {percent(minShare)}.</p>
       )}
       <p className="dim small">Select a context to see its cost and to switch its tracepoint.</p>
     </>
