@@ -106,7 +106,7 @@ func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 		layout = time.DateTime
 	}
 	return "No traces have arrived since " + last.Format(layout) + " (" + units.Coarse(at.Sub(last)) +
-		"): incidents cannot be noticed. sibyl doctor says what to do.", nil
+		"): Sibyl cannot detect incidents. Run sibyl doctor to find out why.", nil
 }
 
 // Webhooks returns the configured webhooks and e-mail destinations with their deliveries.
@@ -184,7 +184,8 @@ func (c *Client) noProblem(ctx context.Context, name string, open *contract.Prob
 		return fmt.Errorf("%s is an incident: sibyl incidents %s shows it", name, incident[:8])
 	}
 	if open.Learning && len(open.Items) == 0 {
-		return fmt.Errorf("there is no problem %q: Sibyl is learning normal behaviour; sibyl problems tells how long",
+		return fmt.Errorf("there is no problem %q: Sibyl is learning normal behaviour; run sibyl problems to see "+
+			"how long is left",
 			name)
 	}
 	return fmt.Errorf(

@@ -128,7 +128,8 @@ func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
 		return "", err
 	case len(list.Items) == 0 && list.Learning:
 		return "", fmt.Errorf(
-			"there is no incident %d: Sibyl is learning normal behaviour; sibyl incidents tells how long", place)
+			"there is no incident %d: Sibyl is learning normal behaviour; run sibyl incidents to see how long is "+
+				"left", place)
 	case len(list.Items) < place:
 		return "", fmt.Errorf("there is no incident %d: sibyl incidents lists %s",
 			place, units.Plural(len(list.Items), "incident"))
@@ -152,7 +153,7 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	case list.Learning && len(list.Items) == 0:
 		p.learning("incidents", list.LearningLeftNs)
 	case list.Learning:
-		p.printf("Sibyl is learning normal behaviour: until it has, only objectives raise incidents.\n")
+		p.printf("Sibyl is learning normal behaviour: until it is done, only objectives raise incidents.\n")
 	case len(list.Items) == 0 && !unwell:
 		p.printf("No incident matches.\n")
 	}
@@ -173,8 +174,9 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 		p.printf("%s\n", p.dim(units.Plural(list.Muted, "muted incident")+" not shown: --muted shows all"))
 	}
 	if len(list.Items) > 0 {
-		p.printf("\n%s", p.hint("Behind each suspect: what it adds to a request. +100 % is the usual time of a "+
-			"request, or a failure of each. sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
+		p.printf("\n%s", p.hint("Each suspect is followed by what it adds to a request: +100 % doubles its usual "+
+			"time, or makes every request fail. sibyl incidents ID (or 1 for the first) shows one with its "+
+			"evidence.", 0))
 	}
 	return p.flush(w)
 }
@@ -310,7 +312,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	p.incident(x)
 	p.printf("\n%s\n%s", p.bold("Next step"), style.Wrap(clean(d.Next), 2))
 	p.printf("\n%s %s\n", p.bold("Suspects"),
-		p.dim("what each adds to a request, on average: +100 % is the usual time of a request, or a failure of each"))
+		p.dim("what each adds to a request, on average: +100 % doubles its usual time, or makes every request fail"))
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
 		p.suspect(&x.Suspects[i])
 	}
@@ -475,7 +477,7 @@ func (p *page) requestTypes(types []contract.IncidentRequestType) {
 		}
 		return strings.TrimRight(line.String(), " ")
 	}
-	p.printf("\n%s %s\n", p.bold("Request types"), p.dim("since the onset, and as usual before it"))
+	p.printf("\n%s %s\n", p.bold("Request types"), p.dim("since the onset, with usual values from before it"))
 	p.printf("  %s\n", p.dim(row("", "MEAN", "P50", "P99", "FAILED", "REQUESTS")))
 	for i := range types[:min(len(types), shownTypes)] {
 		x := &types[i]

@@ -51,8 +51,8 @@ func (p *page) objective(x *contract.Objective) {
 		p.printf("    %s\n", clean(x.Entry))
 	}
 	if x.Requests == 0 {
-		p.printf("    %s\n", p.dim("if there should be: the page Services, and GET /api/v1/services, "+
-			"list the services and operations that receive requests"))
+		p.printf("    %s\n", p.dim("if that is wrong, check the entry: the page Services, and GET /api/v1/services, "+
+			"list services and operations with requests"))
 		return
 	}
 	var rates []string

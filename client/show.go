@@ -71,7 +71,7 @@ func loses(x *float64) string {
 
 func (p *page) since(t *time.Time) string {
 	if t == nil {
-		return "without a known beginning"
+		return "start unknown"
 	}
 	return "since " + t.Local().Format("15:04:05") + " (" + units.Coarse(p.now.Sub(*t)) + ")"
 }
@@ -134,7 +134,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
 	if len(list.Items) > 0 {
-		p.printf("\n%s", p.hint("LOST: the time that all requests lose in a second. sibyl problems ID (or RANK) "+
+		p.printf("\n%s", p.hint("LOST: time lost per second, over all requests. sibyl problems ID (or RANK) "+
 			"shows a problem with its evidence.", 0))
 	}
 	return p.flush(w)

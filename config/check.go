@@ -42,7 +42,7 @@ func (e *Effective) check(known Errors) Errors {
 	return c.errors
 }
 
-// objectives checks that no two objectives are about the same requests, because the stricter one would always decide.
+// objectives checks that no two objectives limit the same requests, because the stricter one would always decide.
 func (c *checker) objectives() {
 	type same struct {
 		entry string
@@ -58,7 +58,7 @@ func (c *checker) objectives() {
 			about = "durations below " + durationText(o.Below)
 		}
 		k := same{o.Entry, o.Below}
-		c.require(!seen[k], "two objectives are about the "+about+" of "+quote(o.Entry)+"; keep the stricter one",
+		c.require(!seen[k], "two objectives limit the "+about+" of "+quote(o.Entry)+"; keep the stricter one",
 			"objectives")
 		seen[k] = true
 	}

@@ -705,7 +705,7 @@ email:
 		hook + "format: opsgenie, token: geheim, token-file: x}]":         "both given",
 		hook + "format: pagerduty, token: \"ge\\nheim\"}]":                "want one line",
 		mail + "username: u}]":                                            "has no password",
-		mail + "password: geheim}]":                                       "belongs to no user",
+		mail + "password: geheim}]":                                       "a password needs a user",
 		mail + "username: u, password: geheim, security: none}]":          "must not be sent unencrypted",
 		"email: [{name: a, server: a, from: a@b, to: [c@d]}]":             "a host and a port",
 		"email: [{name: a, server: 'a:25', from: a, to: [c@d]}]":          "an address like",

@@ -91,7 +91,7 @@ func listenerKeys() []definition[Config] {
 		newField("api.base-path", words("path", "an empty path, or one like /sibyl without a trailing slash", isPrefix),
 			func(c *Config) *string { return &c.API.BasePath },
 			"Path prefix of API and UI, for a reverse proxy that also serves other paths. Create a token first: "+
-				"the proxy makes its clients local ones.").withDefault(""),
+				"behind a proxy, all clients look local.").withDefault(""),
 		newField("api.public-url",
 			words("url", "an empty text, or a URL that starts with http:// or https://", isPublicURL),
 			func(c *Config) *string { return &c.API.PublicURL },
@@ -127,7 +127,7 @@ func tlsKeys(prefix, listener, clients string, of func(*Config) *TLS) []definiti
 			"Private key of the certificate.").withDefault(""),
 		newField(prefix+"client-ca", file(), func(c *Config) *string { return &of(c).ClientCA },
 			"Certificate authorities that must have signed the certificates of "+clients+"; empty: "+clients+
-				" need none.").withDefault(""),
+				" need no certificate.").withDefault(""),
 	}
 }
 
@@ -139,8 +139,9 @@ func inputKeys() []definition[Config] {
 			"Listen address for OTLP traces over HTTP, at /v1/traces, and "+
 				"Zipkin's JSON, at /api/v2/spans.").withDefault("127.0.0.1:4318"),
 		newField("otlp.max-request", size(kib, gib), func(c *Config) *int64 { return &c.OTLP.MaxRequest },
-			"Maximum size of a request after decompression, at most a sixteenth of memory, as is the default if "+
-				"memory is below 1GiB. Larger requests are rejected and must not be retried.").withDefault(mostRequest),
+			"Maximum size of a request after decompression. It is at most a sixteenth of memory, also the default "+
+				"if memory is below 1GiB. Larger requests are rejected, and senders must not retry "+
+				"them.").withDefault(mostRequest),
 		newField("otlp.require-token", boolean(), func(c *Config) *bool { return &c.OTLP.RequireToken },
 			"Whether senders need a token of role agent, operator or admin; by default true if other machines can "+
 				"reach an OTLP address without a client certificate.").withDefault(false),
@@ -158,20 +159,20 @@ func traceKeys() []definition[Config] {
 			withDefault(defaultKeys),
 		newField("failures", &list{of: choice(ingest.FailureRuleNames()...)},
 			func(c *Config) *[]string { return &c.Failures },
-			"Signs by which a span counts as failed if its status does not say so. status: status "+
-				"ERROR; http, grpc: code of the response; error-type, error-tag: attributes error.type, "+
-				"error; exception: event that left the span.").withDefault(ingest.FailureRuleNames()),
+			"Signs that a span failed. status: status ERROR; http, grpc: response code; error-type, error-tag: "+
+				"attributes error.type, error; exception: an exception event that escaped the "+
+				"span.").withDefault(ingest.FailureRuleNames()),
 		newField("see-through", &list{of: text("the name of a service")},
 			func(c *Config) *[]string { return &c.SeeThrough },
-			"Services that answer no call, such as the sidecars istio-proxy and envoy: "+
-				"the first span behind them does.").withDefault([]string{}),
+			"Services that only forward calls, such as the sidecars istio-proxy and envoy: the first span behind "+
+				"them answers the call.").withDefault([]string{}),
 		newField("memory", size(64*mib, 16*tib), func(c *Config) *int64 { return &c.Memory },
 			"Memory for open traces, queues and statistics together. When it runs short, traces close early and "+
 				"senders are told to retry.").withDefault(2 * gib),
 		newField("assembly.timeout", duration(10*time.Millisecond, time.Hour),
 			func(c *Config) *time.Duration { return &c.Assembly.Timeout },
-			"Time without new spans after which a trace closes; after six tenths of it if no parent is missing. "+
-				"A trace that is open six times as long closes in any case. Raise it if senders deliver spans "+
+			"Time without new spans after which a trace with missing parents closes. A complete trace closes after "+
+				"six tenths of it, any trace after six times as long. Raise it if senders deliver spans "+
 				"later.").withDefault(assemble.Timeout),
 		newField("journal.durability", choice("disk", "process"),
 			func(c *Config) *string { return &c.Journal.Durability },
@@ -204,8 +205,8 @@ func problemKeys() []definition[Config] {
 			"Share of the alarms that may be false.").withDefault(w.FalseDiscovery).reloadable(),
 		newField("thresholds.min-impact", duration(0, day),
 			func(c *Config) *time.Duration { return &c.Thresholds.MinImpact },
-			"Minimum time lost per second of operation, or rise of the standard deviation × rate, for a change to be "+
-				"a problem, besides 1 % of the time of its request type.").
+			"Minimum time lost per second of operation, or rise of the standard deviation × rate, for a change to "+
+				"be a problem. It must also be 1 % of the time of its request type.").
 			withDefault(time.Duration(w.MinImpact)).reloadable(),
 		newField("group-by", &list{of: text("the key of an attribute")},
 			func(c *Config) *[]string { return &c.GroupBy },
@@ -214,8 +215,8 @@ func problemKeys() []definition[Config] {
 		newField("rules", typeRules(), func(c *Config) *[]group.TypeRule { return &c.Rules },
 			"Settings for some of the requests. The first matching rule applies.").withDefault([]group.TypeRule{}),
 		newField("objectives", objectives(), func(c *Config) *[]Objective { return &c.Objectives },
-			"Objectives for the requests of an entry. One opens an incident if its error budget burns: "+
-				"14.4 times too fast for an hour, or 6 times for six.").withDefault([]Objective{}).reloadable(),
+			"Objectives for the requests of an entry. An objective opens an incident if its error budget burns 14.4 "+
+				"times too fast for an hour, or 6 times too fast for six.").withDefault([]Objective{}).reloadable(),
 	}
 }
 
@@ -228,19 +229,19 @@ func gateKeys() []definition[Config] {
 				"Raise it if you do not act on small changes.").withDefault(g.Growth).reloadable(),
 		newField("gates.time", duration(time.Microsecond, time.Hour),
 			func(c *Config) *time.Duration { return &c.Gates.Time },
-			"Time that a call of the operation must lose besides. Lower it if calls take less than 10ms and every "+
+			"Time that a call of the operation must also lose. Lower it if calls take less than 10ms and every "+
 				"one of them matters.").withDefault(g.Time).reloadable(),
 		newField("gates.lost", rate(time.Microsecond, time.Hour),
 			func(c *Config) *time.Duration { return &c.Gates.Lost },
-			"Time that all calls of the operation together must lose besides; less in proportion if all requests "+
+			"Time that all calls of the operation together must also lose; proportionally less if all requests "+
 				"together take less than 400 times as long. Raise it if rarely called operations do not matter.").
 			withDefault(g.Lost).reloadable(),
 		newField("gates.failing", share(0.001, 1), func(c *Config) *float64 { return &c.Gates.Failing },
 			"Share of the calls of an operation that must fail to raise an incident.").
 			withDefault(g.Failing).reloadable(),
 		newField("gates.score", share(0.001, 100), func(c *Config) *float64 { return &c.Gates.Score },
-			"Score of a service from which it raises an incident: the part of their usual time that requests lose "+
-				"there, or the share that fails. Lower it to find causes that few requests meet.").
+			"Score from which a service raises an incident: the time that requests lose there relative to their "+
+				"usual time, or the share that fails. Lower it to find causes that affect few requests.").
 			withDefault(g.Score).reloadable(),
 	}
 }
@@ -404,7 +405,7 @@ func objectives() kind[[]Objective] {
 		newField("latency.percentile", number(50, 99.999), func(x *o) *float64 { return &x.Latency.Percentile },
 			"Percent of the requests that must take less than latency.below."),
 		newField("latency.below", duration(time.Microsecond, day),
-			func(x *o) *time.Duration { return &x.Latency.Below }, "Duration that they must not reach."),
+			func(x *o) *time.Duration { return &x.Latency.Below }, "Duration that they must stay below."),
 		newField("errors", share(1e-5, 0.5), func(x *o) *float64 { return &x.Errors },
 			"Share of the requests that may fail: the status of their entry span is an error."),
 		newField("name", text("a name"), func(x *o) *string { return &x.Name },
@@ -418,7 +419,7 @@ func checkObjective(x *Objective) string {
 	case (x.Latency.Percentile == 0) != (x.Latency.Below == 0):
 		return "a latency needs both latency.percentile and latency.below, like {percentile: 99, below: 300ms}"
 	case x.Latency.Below == 0 && x.Errors == 0:
-		return "say what the requests must meet: latency, like {percentile: 99, below: 300ms}, or errors, like 0.1%"
+		return "set what the requests must meet: latency, like {percentile: 99, below: 300ms}, or errors, like 0.1%"
 	}
 	return ""
 }
@@ -575,7 +576,7 @@ func emails() kind[[]Email] {
 				func(x *m) *string { return &x.Server },
 				"SMTP server that accepts the e-mails, usually at port 587 (starttls) or 465 (tls).").required(),
 			newField("security", choice("starttls", "tls", "none"), func(x *m) *string { return &x.Security },
-				"Encryption of the connection: by STARTTLS, from its beginning, or none. With starttls nothing is "+
+				"Encryption of the connection: with STARTTLS, TLS from the start, or none. With starttls nothing is "+
 					"sent to a server that does not offer it.").withDefault("starttls"),
 			newField("from", words("text", "an address like sibyl@example.com or Sibyl <sibyl@example.com>", isMail),
 				func(x *m) *string { return &x.From }, "Sender.").required(),
@@ -605,7 +606,7 @@ func checkEmail(m *Email) string {
 	case m.Username != "" && !given:
 		return "the user has no password; set password or password-file"
 	case m.Username == "" && given:
-		return "the password belongs to no user; set username"
+		return "a password needs a user; set username"
 	case given && m.Security == "none":
 		return "a password must not be sent unencrypted; set security to starttls or tls"
 	case len(m.To) == 0:

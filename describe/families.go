@@ -26,9 +26,9 @@ func Families(n *Names, all []trace.Family) (saw, do string) {
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, "and "+units.Count(more)+" more")
 	}
-	return "Names of operations seem to hold identities, so that each is judged by itself and seldom enough: " +
+	return "Operation names seem to contain IDs, so each is judged by itself and has too few calls: " +
 			strings.Join(names, ", ") + ".",
-		"Name these spans by their route, as SDKs do that know it (http.route), " +
+		"Name these spans by their route, as SDKs that know it do (http.route), " +
 			"by their statement without values, or by their key without its ID. " +
-			"Until then a rule (rules: attribute and name) makes one request type of such requests."
+			"Until then, a rule (rules: attribute and name) can make such requests one request type."
 }

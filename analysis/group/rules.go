@@ -44,18 +44,18 @@ func (r *Rules) Check() error {
 		t := &r.Types[i]
 		switch {
 		case t.Entry == "" && t.Attribute == "":
-			wrong = append(wrong, fmt.Errorf("rule %d: name an entry or an attribute that its requests have", i+1))
+			wrong = append(wrong, fmt.Errorf("rule %d: set an entry or an attribute", i+1))
 		case t.Attribute != "" && t.Name == "":
 			wrong = append(wrong,
-				fmt.Errorf("rule %d: requests told apart by an attribute need the name of a request type", i+1))
+				fmt.Errorf("rule %d: an attribute needs a name for the request type", i+1))
 		case t.Value != "" && t.Attribute == "":
-			wrong = append(wrong, fmt.Errorf("rule %d: a value without an attribute", i+1))
+			wrong = append(wrong, fmt.Errorf("rule %d: a value needs an attribute", i+1))
 		case t.Timeout < 0 || t.Timeout > 0 && t.Size == "" && r.Size == "":
-			wrong = append(wrong, fmt.Errorf("rule %d: a timeout is above 0, and needs the size of its requests", i+1))
+			wrong = append(wrong, fmt.Errorf("rule %d: a timeout must be above 0, and needs size", i+1))
 		}
 	}
 	if r.Timeout < 0 || r.Timeout > 0 && r.Size == "" {
-		wrong = append(wrong, errors.New("a timeout is above 0, and needs the size of its requests"))
+		wrong = append(wrong, errors.New("a timeout must be above 0, and needs size"))
 	}
 	return errors.Join(wrong...)
 }

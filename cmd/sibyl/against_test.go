@@ -156,7 +156,7 @@ func TestTraceAgainstUsage(t *testing.T) {
 		{"trace --against " + empty + " F", 1, "--against: no trace has a root span"},
 		{"trace --against nowhere F", 1, "nowhere"},
 		{"trace --against - -", 2, "standard input"},
-		{"trace --against F", 2, "which FILE?"},
+		{"trace --against F", 2, "FILE is missing"},
 		{"trace --against F --overlap-tolerance=0.5 F", 1, "overlap tolerance"},
 		{"trace --against F --trace-id 000000000000000000000000000000ff F", 1, "no trace"},
 		{"trace --against F -", 1, "no trace that could be read"},

@@ -66,7 +66,7 @@ func kernelAgentCommand(p *process) *cobra.Command {
 		Short: "Report why the threads of processes did not run",
 		Long: `Kernel observes processes with probes in the kernel of Linux and reports why their threads did not run:
 for each thread how often and how long it waited for files, the network, locks and so on, and how long it then waited
-for a CPU. The processes need not be prepared. Nothing stays in the kernel when the command ends, however it ends.
+for a CPU. The processes need no preparation. Nothing stays in the kernel when the command ends, however it ends.
 
 The time of a thread is divided without gaps: the totals of all classes add up to the time for which it was observed.
   oncpu      on a CPU                                  pipe     pipes and eventfds
@@ -100,21 +100,21 @@ users, and CAP_SYS_ADMIN to measure its cost. docs/kernel.md describes the data,
 	c.Flags().StringVar(&f.selection.Cgroup, "cgroup", "",
 		"cgroup of processes: a folder below /sys/fs/cgroup, or its path from there")
 	c.Flags().BoolVar(&f.children, "children", false,
-		"also processes that those of --pid start from now on; --comm and --cgroup include them")
+		"also observe processes that those of --pid start from now on, as --comm and --cgroup always do")
 	c.Flags().Var(&f.duration, "duration", "time to observe; 0: until interrupted")
 	c.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between reports without --duration")
 	c.Flags().StringSliceVar(&f.thresholds, "threshold", defaultThresholds, "duration from which a single wait of a "+
-		"class is too long; class=0 for none; classes that are not named keep theirs")
+		"class counts as too long; class=0: never; other classes keep their thresholds")
 	c.Flags().StringSliceVar(&f.classes, "classes", nil, "classes to observe; default: all")
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
 	c.Flags().Uint32Var(&f.sums, "sums", 1<<16,
 		"largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
 	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
 	c.Flags().StringVar(&f.otlp, "otlp", "", "endpoint of a Collector or of Sibyl, host:port or grpcs://host:port "+
-		"(with TLS): send waits above a threshold as spans below the spans that waited; default with --sibyl: "+
+		"(TLS), that receives waits above a threshold as children of the spans that waited; default with --sibyl: "+
 		"port 4317 of its host")
 	c.Flags().StringVar(&f.service, "service", "",
-		"with --otlp or --sibyl: service of selected processes that name none")
+		"with --otlp or --sibyl: service name for selected processes without one")
 	p.steerFlags(c, f)
 	return c
 }
@@ -215,7 +215,7 @@ func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresh
 func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 	switch {
 	case given("cpu-limit"):
-		return errors.New("--cpu-limit needs --sibyl: a report shows the cost, and limits nothing")
+		return errors.New("--cpu-limit needs --sibyl: without it, the report only shows the cost")
 	case given("service") && f.otlp == "":
 		return errors.New("--service needs --otlp or --sibyl")
 	case given("token") && f.otlp == "":

@@ -32,7 +32,7 @@ func classifyCommand(p *process) *cobra.Command {
 	f := &classifyFlags{output: cli.NewChoice("table", "json")}
 	c := &cobra.Command{
 		Use:   "classify PATH…",
-		Short: "Show which classes of an application the agent takes for its own",
+		Short: "Show which classes the agent considers the application's own",
 		Long: `Classify tells an application's own classes, whose methods become tracepoints, from those of its
 libraries. The agent in the JVM decides alike. PATH is a jar, a war, a jar of Spring Boot or a folder of classes or
 jars. Several jars and folders are one application, in the order of its class path.
@@ -49,7 +49,7 @@ a class.`,
 	}
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.main, "main", "",
-		"class with which the application begins; default: the one that the first manifest names")
+		"main class of the application; default: the one that the first manifest names")
 	c.Flags().StringVar(&f.include, "include", "",
 		"only classes that match are the application's own, as the agent's argument include")
 	c.Flags().StringVar(&f.own, "own", "", "classes that match are the application's own, as the agent's argument own")

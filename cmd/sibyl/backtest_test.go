@@ -142,7 +142,7 @@ func TestBacktestErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{}, 2, "which FILE?"},
+		{[]string{}, 2, "FILE is missing"},
 		{[]string{"nowhere"}, 1, "nowhere"},
 		{[]string{file("")}, 1, "nothing to play"},
 		{[]string{"-o", "html", small}, 2, "table, json"},

@@ -12,7 +12,7 @@ func backupCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup",
 		Short: "Copy the data of a running service, consistently",
-		Long: `Backup makes a running sibyl serve copy its data, with hard links, to the directory backup of its data
+		Long: `Backup makes a running sibyl serve copy its data, with hard links, to the directory backup in its data
 directory, and prints the name of that directory on the machine of the service. It replaces the previous backup. The
 copy has everything that was acknowledged before. It needs a token of the role admin, once a token exists.
 

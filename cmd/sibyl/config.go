@@ -39,7 +39,7 @@ Exit codes: 0 valid, 1 errors found, 2 wrong usage.`,
 				files = append(files, file)
 			}
 			if len(files) != 1 || files[0] == "" {
-				return errors.New("which FILE? Name one, such as /etc/sibyl/sibyl.yaml")
+				return errors.New("FILE is missing: name a configuration file, such as /etc/sibyl/sibyl.yaml")
 			}
 			file = files[0]
 			return nil

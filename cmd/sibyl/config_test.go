@@ -46,9 +46,9 @@ func TestConfigUsage(t *testing.T) {
 		err  string // part of the error message
 	}{
 		{"config", 0, ""},
-		{"config check", 2, "which FILE?"},
-		{"config check a b", 2, "which FILE?"},
-		{"config check a --config b", 2, "which FILE?"},
+		{"config check", 2, "FILE is missing"},
+		{"config check a b", 2, "FILE is missing"},
+		{"config check a --config b", 2, "FILE is missing"},
 		{"config check --config nowhere.yaml", 1, "nowhere.yaml: cannot be read"},
 		{"config check nowhere.yaml", 1, "nowhere.yaml: cannot be read"},
 		{"config print sibyl.yaml", 2, "sibyl config print --config FILE"},

@@ -62,18 +62,18 @@ gzip or zstd; - is standard input. To compare a window of time with the time bef
 func checkSides(files []string, before int) error {
 	switch {
 	case before < 0:
-		return errors.New("which files are BEFORE, and which AFTER? Separate them with --, as in: " +
-			"sibyl diff before.jsonl -- after.jsonl")
+		return errors.New("separate the files BEFORE from the files AFTER with --, as in: sibyl diff before.jsonl " +
+			"-- after.jsonl")
 	case before == 0:
-		return errors.New("which FILE is before? Name files or directories before --")
+		return errors.New("BEFORE is missing: name files or directories before --")
 	case before == len(files):
-		return errors.New("which FILE is after? Name files or directories after --")
+		return errors.New("AFTER is missing: name files or directories after --")
 	case slices.Contains(files[:before], file.Stdin) && slices.Contains(files[before:], file.Stdin):
 		return errors.New("standard input, -, can be on one side only")
 	}
 	for _, f := range files[before:] {
 		if strings.HasPrefix(f, "-") && f != file.Stdin {
-			return fmt.Errorf("%s stands after --, where only files do: write options before it, as in: "+
+			return fmt.Errorf("%s comes after --, where only files are allowed: put options before it, as in: "+
 				"sibyl diff -o json before.jsonl -- after.jsonl", f)
 		}
 	}

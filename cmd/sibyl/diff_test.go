@@ -137,8 +137,8 @@ func TestCompareUsage(t *testing.T) {
 	}{
 		{"diff", 2, "Separate them with --"},
 		{"diff F F", 2, "Separate them with --"},
-		{"diff -- F", 2, "which FILE is before?"},
-		{"diff F --", 2, "which FILE is after?"},
+		{"diff -- F", 2, "BEFORE is missing"},
+		{"diff F --", 2, "AFTER is missing"},
 		{"diff - -- -", 2, "one side only"},
 		{"diff -o html F -- F", 2, "table, json"},
 		{"diff --top=-1 F -- F", 2, "--top"},

@@ -56,7 +56,7 @@ func doctorCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the machine, the running service and the traces it receives",
-		Long: `Doctor checks what Sibyl needs and receives, and tells for each check what it saw and what to do. It
+		Long: `Doctor checks what Sibyl needs and receives, and reports for each check what it saw and what to do. It
 changes nothing.
 
 On the machine, with the settings that sibyl serve would have with the same file, environment and flags: addresses,

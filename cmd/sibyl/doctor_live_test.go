@@ -195,7 +195,7 @@ func TestDoctorOfTidyTraffic(t *testing.T) {
 	l.check("names", fine, "name 2 services")
 	l.check("proxies", fine, "")
 	l.check("context", fine, "")
-	l.check("instances", fine, "since Sibyl started none")
+	l.check("instances", fine, "since Sibyl started, no instance")
 	send()
 	l.check("traces", fine, "150 spans since the start had arrived before and were ignored.")
 	l.check("limits", fine, "All traffic is used.")

@@ -29,7 +29,7 @@ func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []
 		switch err := tryListen(ctx, l.Address); {
 		case err == nil && running:
 			f.State, f.Saw = warning, fmt.Sprintf("Nothing listens at %s, although a service runs.", l.Address)
-			f.Do = "Give sibyl doctor the flags, the environment and the file of the service."
+			f.Do = "Run sibyl doctor with the flags, the environment and the configuration file of the service."
 		case err == nil:
 			f.Saw = l.Address + " is free."
 		case errors.Is(err, syscall.EADDRINUSE) && running:
@@ -128,10 +128,10 @@ func checkClock() finding {
 		return finding{
 			Check: "clock",
 			State: skipped,
-			Saw:   fmt.Sprintf("The kernel does not tell whether the clock is synchronized: %v.", err),
+			Saw:   fmt.Sprintf("Cannot find out whether the clock is synchronized: %v.", err),
 		}
 	case state == unix.TIME_ERROR || t.Status&unix.STA_UNSYNC != 0:
-		f.State, f.Saw = warning, "The kernel does not know whether the clock of this machine is synchronized."
+		f.State, f.Saw = warning, "The clock of this machine may not be synchronized: the kernel does not know."
 		f.Do = "Synchronize the clocks of all machines with NTP, for example with chrony: Sibyl corrects differences " +
 			"within a trace, but not the times of onsets and deploys. A container may be unable to tell."
 	default:

@@ -48,12 +48,12 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 		f.State, f.Saw = failed, "No span has arrived."
 		f.Do = "Send OTLP to port 4317 (gRPC) or 4318 (HTTP), for example with " +
 			"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318, or try sibyl replay --example. " +
-			"Senders on other machines need an address that they reach, and a token."
+			"Senders on other machines need an address that they can reach, and a token."
 		return f
 	case last == nil:
 		f.State, f.Saw = warning, arrived(s)+" No request could be analysed yet."
 		f.Do = "Run sibyl doctor again in a minute: a trace is analysed once no span of it has " +
-			"arrived for some seconds. If this remains, the checks below tell what the spans lack."
+			"arrived for some seconds. If this persists, the checks below show what the spans lack."
 	case at.Sub(*last) > client.Silence:
 		f.State, f.Saw = warning,
 			fmt.Sprintf("The last request that could be analysed arrived %s ago.", units.Coarse(at.Sub(*last)))
@@ -143,12 +143,12 @@ func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 	f := finding{
 		Check: "instances",
 		State: fine,
-		Saw: "No open incident is one of single instances, and since Sibyl started none has taken much longer, " +
-			"or failed much more often, than its siblings.",
+		Saw: "No open incident comes from a single instance, and since Sibyl started, no instance has taken much " +
+			"longer or failed much more often than its siblings.",
 	}
 	if s.Learning.GrowthLeftNs == nil {
-		f.Saw = "No open incident is one of single instances. They are compared since the start in the first week " +
-			"only: later, the usual is known."
+		f.Saw = "No open incident comes from a single instance. After the first week, Sibyl compares instances with " +
+			"their own history only."
 	}
 	var saw, do, past []string
 	for i := range incidents {
@@ -165,8 +165,8 @@ func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 		for _, x := range *s.Learning.Provisional {
 			saw = append(saw, x.Text)
 		}
-		do = append(do, "Sibyl may have been started within an incident, and takes this for usual. If the instance is "+
-			"not meant to differ, mend or restart it: within two hours Sibyl learns the usual times anew.")
+		do = append(do, "Sibyl may have started during an incident and considers this normal. If the instance "+
+			"should not differ, repair or restart it: Sibyl relearns its usual times within two hours.")
 	}
 	if len(saw) > 0 {
 		f.State, f.Saw, f.Do = warning, strings.Join(saw, " "), strings.Join(do, " ")
@@ -265,7 +265,7 @@ const shownHops = 3
 // checkOperations checks whether operation names seem to contain identifiers.
 func checkOperations(s *contract.Status) finding {
 	if s.Names.Warning == "" {
-		return finding{Check: "operations", State: fine, Saw: "No names of operations seem to hold identities."}
+		return finding{Check: "operations", State: fine, Saw: "No operation names seem to contain IDs."}
 	}
 	return finding{Check: "operations", State: warning, Saw: terminal.Printable(s.Names.Warning), Do: s.Names.Remedy}
 }
@@ -279,8 +279,8 @@ var refusals = []struct {
 }{
 	{
 		func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "span", "rejected as malformed",
-		"Responses tell the reasons to the senders: look for partial_success in their logs or that of the " +
-			"Collector, and update their SDKs.",
+		"Responses told the senders why: look for partial_success in their logs or in the Collector's, and update " +
+			"their SDKs.",
 	},
 	{
 		func(s *contract.Status) int64 { return s.Unusable["no_duration"] + s.Unusable["too_long"] },
@@ -319,7 +319,7 @@ var refusals = []struct {
 		"End traces at queues, and at each run of a job, with links instead of parents.",
 	},
 	{
-		func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for want of memory",
+		func(s *contract.Status) int64 { return s.Closed["evicted"] }, "trace", "closed early for lack of memory",
 		"Raise --memory, or sample.",
 	},
 }
@@ -358,19 +358,19 @@ func checkWebhooks(all []contract.Webhook) []finding {
 	f := finding{
 		Check: "webhooks",
 		State: fine,
-		Saw:   fmt.Sprintf("Configured: %s. The last call of none has failed.", units.Plural(len(all), "webhook")),
+		Saw:   fmt.Sprintf("Configured: %s. No last call failed.", units.Plural(len(all), "webhook")),
 	}
 	var saw []string
 	for i := range all {
 		if w := &all[i]; w.LastError != "" || w.Disabled {
-			saw = append(saw, fmt.Sprintf("%s (%s) does not accept messages, of which %s wait: %s.",
+			saw = append(saw, fmt.Sprintf("%s (%s) does not accept messages; %s wait. Last error: %s.",
 				w.Name, w.Origin, units.Count(w.Waiting), w.LastError))
 		}
 	}
 	if len(saw) > 0 {
 		f.State, f.Saw = warning, strings.Join(saw, " ")
-		f.Do = "Repair the receiver or the configuration and try it with sibyl webhook test NAME. " +
-			"Messages are repeated for a day; then sibyl webhook dead lists them."
+		f.Do = "Fix the receiver or the configuration, and try it with sibyl webhook test NAME. " +
+			"Messages are retried for a day; then sibyl webhook dead lists them."
 	}
 	return []finding{f}
 }

@@ -203,12 +203,12 @@ func TestDoctorOfInstances(t *testing.T) {
 		saw, do  string
 	}{
 		{"nothing", contract.Learning{GrowthLeftNs: week}, nil, fine, "since Sibyl started", ""},
-		{"later", contract.Learning{}, nil, fine, "in the first week only", ""},
+		{"later", contract.Learning{}, nil, fine, "After the first week", ""},
 		{
 			"since the start",
 			contract.Learning{GrowthLeftNs: week, Provisional: since},
 			nil, warning,
-			"cart-2 takes 5 times", "within an incident",
+			"cart-2 takes 5 times", "may have started during an incident",
 		},
 		{
 			"an incident",
@@ -226,7 +226,7 @@ func TestDoctorOfInstances(t *testing.T) {
 			"both",
 			contract.Learning{GrowthLeftNs: week, Provisional: since},
 			incident("host.name", 1), warning,
-			"requests. cart-2", "within an incident",
+			"requests. cart-2", "may have started during an incident",
 		},
 		{"a version", contract.Learning{GrowthLeftNs: week}, incident("service.version", 1), fine, "", ""},
 		{"a part", contract.Learning{GrowthLeftNs: week}, incident("host.name", 0.3), fine, "", ""},
@@ -302,7 +302,7 @@ func TestDoctorOfWebhooks(t *testing.T) {
 	all[1].LastError = "10.0.0.1: the address is not public: to permit it, set allow-private: true"
 	if got := checkWebhooks(all); len(got) != 1 || got[0].State != warning ||
 		!strings.Contains(got[0].Saw, "b (http://b.example)") ||
-		!strings.Contains(got[0].Saw, "3 wait: 10.0.0.1") || got[0].Do == "" {
+		!strings.Contains(got[0].Saw, "3 wait. Last error: 10.0.0.1") || got[0].Do == "" {
 		t.Errorf("with an error: %+v", got)
 	}
 }

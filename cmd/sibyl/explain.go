@@ -23,7 +23,7 @@ the first digits of the ID, at least four. It is the same as sibyl problems PROB
   sibyl explain f072d879 -o json | jq '.edges[0]'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return errors.New("which PROBLEM? Name one: sibyl problems lists them")
+				return errors.New("PROBLEM is missing: sibyl problems lists them")
 			}
 			return nil
 		},

@@ -19,7 +19,7 @@ func incidentsCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "incidents [ID]",
 		Short: "List the incidents of a running service, or show one",
-		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: times in which requests are
+		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: periods when requests are
 slower, or fail more often, than the history explains. Each line has the ID, the opening time, the duration, and the
 suspects with their scores.
 

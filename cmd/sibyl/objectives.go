@@ -15,9 +15,9 @@ func objectivesCommand(p *process) *cobra.Command {
 		Use:   "objectives",
 		Short: "List the objectives of a running service with their burn rates",
 		Long: `Objectives lists the objectives in the configuration of a running sibyl serve: whether requests meet
-them, the part of the error budget that is left, and the burn rates of the last minutes and hours. At a burn rate of 1
-the budget just lasts. An objective opens an incident if the rates of 5 minutes and an hour reach 14.4, or those of 30
-minutes and 6 hours reach 6.`,
+them, the part of the error budget that is left, and the burn rates of the last minutes and hours. At a burn rate of 1,
+the budget lasts exactly 30 days. An objective opens an incident if the rates of 5 minutes and an hour reach 14.4, or
+those of 30 minutes and 6 hours reach 6.`,
 		Example: `  sibyl objectives
   sibyl objectives -o json | jq '.items[] | select(.burning)'`,
 		Args: cli.Arguments(0, 0),

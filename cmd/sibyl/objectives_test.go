@@ -21,7 +21,7 @@ func TestObjectives(t *testing.T) {
 	defer server.Close()
 	const want = `Orders arrive  at most 0.1 % fail  no requests yet
     shop
-    if there should be: the page Services, and GET /api/v1/services, list the services and operations that receive requests
+    if that is wrong, check the entry: the page Services, and GET /api/v1/services, list services and operations with requests
 `
 	if r := sibyl(t, "", "objectives", "--server", server.URL); r.code != 0 || r.out != want {
 		t.Errorf("as text: %+v", r)

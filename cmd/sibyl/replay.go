@@ -42,7 +42,7 @@ trace is shifted as a whole, so that durations within it do not change; interval
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; -
 is standard input. Replay reads all input into a temporary file before it sends anything. It retries requests that the
-endpoint refuses for now, for a minute; if nothing listens there, or it speaks another protocol, replay fails at once.
+endpoint cannot take yet, for a minute; if nothing listens there, or it speaks another protocol, replay fails at once.
 
 With --past, the first part of the recording has happened already: it is sent at once, with times before now. Incidents
 need such a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: two and a

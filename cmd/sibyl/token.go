@@ -59,7 +59,8 @@ func tokenCreateCommand(p *process) *cobra.Command {
 	c.Flags().StringSliceVar(&services, "services", nil,
 		"services for which agents with the token may speak, like shop,pay-*; default: all")
 	c.Flags().Var(&last, "expires", "validity of the token; 0: until revoked")
-	c.Flags().BoolVar(&ifNone, "if-none", false, "create no token if one exists, as at each start of a container")
+	c.Flags().BoolVar(&ifNone, "if-none", false, "do nothing if a token exists, for scripts that run at each start "+
+		"of a container")
 	dir := dataDirFlag(c, p)
 	c.RunE = func(*cobra.Command, []string) error {
 		now := time.Now()
@@ -76,7 +77,8 @@ func tokenCreateCommand(p *process) *cobra.Command {
 			return err
 		}
 		if ifNone && len(before) > 0 {
-			fmt.Fprintf(p.err, "sibyl: %s exists in %s: none was created\n", units.Plural(len(before), "token"), *dir)
+			fmt.Fprintf(p.err, "sibyl: %s exists in %s; no token was "+
+				"created\n", units.Plural(len(before), "token"), *dir)
 			return nil
 		}
 		secret, made, err := tokens.Create(access.Role(role), name, now, expires, services...)
@@ -97,8 +99,8 @@ func tokenCreateCommand(p *process) *cobra.Command {
 		fmt.Fprintf(p.err, "sibyl: token %s with the role %s created in %s; it is not shown again\n",
 			made.ID, made.Role, *dir)
 		if len(before) == 0 {
-			fmt.Fprintln(p.err, "sibyl: it is the first token: from now on, API and web UI reject clients without a "+
-				"token, also those that are connected")
+			fmt.Fprintln(p.err, "sibyl: this is the first token: from now on, API and web UI reject clients without "+
+				"one, including those already connected")
 		}
 		_, err = fmt.Fprintln(p.out, secret)
 		return err
@@ -162,7 +164,7 @@ func tokenRevokeCommand(p *process) *cobra.Command {
 		Example: "  sibyl token revoke 3f2a90c1",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("which ID? sibyl token list shows them")
+				return errors.New("ID is missing: sibyl token list shows them")
 			}
 			return nil
 		},

@@ -58,7 +58,7 @@ func tracepointsListCommand(p *process) *cobra.Command {
 // oneTracepoint is a [cobra.PositionalArgs] that requires one tracepoint.
 func oneTracepoint(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
-		return errors.New("which TRACEPOINT? Name one: sibyl tracepoints list shows them")
+		return errors.New("TRACEPOINT is missing: sibyl tracepoints list shows them")
 	}
 	return nil
 }

@@ -155,7 +155,7 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("tokens: %q, %s", r.out, r.err)
 	}
 	r = sibyl(t, "", "token", "create", "--role", "admin", "--if-none", "--data-dir", dir)
-	if r.code != cli.ExitOK || r.out != "" || !strings.Contains(r.err, "none was created") {
+	if r.code != cli.ExitOK || r.out != "" || !strings.Contains(r.err, "no token was created") {
 		t.Errorf("token create --if-none: exit code %d: %q %s", r.code, r.out, r.err)
 	}
 	for _, command := range []string{"explain", "incidents"} {

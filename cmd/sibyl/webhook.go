@@ -41,7 +41,7 @@ Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 		Example: "  sibyl webhook test oncall --config /etc/sibyl/sibyl.yaml",
 		Args: func(_ *cobra.Command, names []string) error {
 			if len(names) != 1 || names[0] == "" {
-				return errors.New("which NAME? Name a webhook of the configuration")
+				return errors.New("NAME is missing: name a webhook from the configuration")
 			}
 			return nil
 		},
@@ -129,7 +129,7 @@ func deadLettersCommand(
 		Example: "  sibyl webhook " + name + " 17\n  sibyl webhook " + name + " --all",
 		Args: func(_ *cobra.Command, numbers []string) error {
 			if all == (len(numbers) > 0) {
-				return errors.New("which NUMBER? sibyl webhook dead lists them; --all selects all")
+				return errors.New("NUMBER is missing: sibyl webhook dead lists them; --all selects all")
 			}
 			return nil
 		},

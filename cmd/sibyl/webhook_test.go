@@ -47,7 +47,7 @@ func TestWebhookTest(t *testing.T) {
 		{"webhook test guarded --config " + private, 1, "", "set allow-private: true"},
 		{"webhook test other --config " + file, 2, "", `no webhook "other", but good, bad`},
 		{"webhook test other", 2, "", "has no webhooks"},
-		{"webhook test", 2, "", "which NAME?"},
+		{"webhook test", 2, "", "NAME is missing"},
 		{"webhook", 0, "test", ""},
 	} {
 		signed, body = "", ""
@@ -92,8 +92,8 @@ func TestDeadLetterCommands(t *testing.T) {
 		{"webhook resend 17", 0, "1 dead letter sent again", ""},
 		{"webhook resend --all", 0, "1 dead letter sent again", ""},
 		{"webhook drop 17 17", 0, "2 dead letters dropped", ""},
-		{"webhook resend", 2, "", "which NUMBER?"},
-		{"webhook drop 17 --all", 2, "", "which NUMBER?"},
+		{"webhook resend", 2, "", "NUMBER is missing"},
+		{"webhook drop 17 --all", 2, "", "NUMBER is missing"},
 		{"webhook dead --limit -1", 2, "", "negative"},
 	} {
 		r := sibyl(t, "", append(strings.Fields(c.args), "--server", server.URL)...)

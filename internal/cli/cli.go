@@ -123,7 +123,7 @@ func Arguments(least, most int) cobra.PositionalArgs {
 			hint = suggestion(c, args[0])
 		}
 		if most == 0 {
-			return fmt.Errorf("%s takes no argument, such as %q%s", c.CommandPath(), args[0], hint)
+			return fmt.Errorf("%s takes no arguments, but got %q%s", c.CommandPath(), args[0], hint)
 		}
 		return fmt.Errorf("got %s, want: %s%s", units.Plural(len(args), "argument"), parent+c.Use, hint)
 	}

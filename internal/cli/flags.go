@@ -158,7 +158,7 @@ func AddPathFlags(c *cobra.Command) *PathFlags {
 	c.Flags().Var(&f.overlap, "overlap-tolerance",
 		"largest overlap of two children on the path, as a fraction of their parent's duration")
 	c.Flags().StringSliceVar(&f.seeThrough, "see-through", nil,
-		"services that answer no call, such as istio-proxy,envoy: the first span behind them does")
+		"services that only forward calls, such as istio-proxy,envoy: the first span behind them answers the call")
 	return f
 }
 

@@ -147,7 +147,7 @@ func (n *Notices) Complete() error {
 // RequireFiles is a cobra.PositionalArgs that wants at least one argument.
 func RequireFiles(_ *cobra.Command, files []string) error {
 	if len(files) == 0 {
-		return errors.New("which FILE? Name files or directories, or - for standard input")
+		return errors.New("FILE is missing: name files or directories, or - for standard input")
 	}
 	return nil
 }

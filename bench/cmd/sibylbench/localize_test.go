@@ -160,7 +160,7 @@ func TestLocalizeUsage(t *testing.T) {
 		"--faults nonsense":        "no fault is named",
 		"--strategies none":        "no strategy is named",
 		"-o page":                  "table, json, csv, svg",
-		"more":                     "takes no argument",
+		"more":                     "takes no arguments",
 		"--recorded nowhere1":      recorded.CasesName,
 	} {
 		got := sibylbench(t, append([]string{"localize"}, strings.Fields(args)...)...)
