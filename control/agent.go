@@ -47,7 +47,7 @@ var (
 	ErrStarting = refusal.New(refusal.Overloaded, "the service is starting", "")
 	ErrServices = refusal.New(refusal.Forbidden, "the token is limited to other services",
 		"the service, and those of all tracepoints, must be among the services of the token; "+
-			"an ID begins with its service and a slash")
+			"an ID starts with its service and a slash")
 	ErrPages = refusal.New(refusal.Invalid, "the pages do not add up to the announced catalogue", "")
 )
 

@@ -136,7 +136,7 @@ func (p *Problems) settle(by *detect.Detector, now trace.Nanos, others []analysi
 	}
 	for _, x := range p.accept(by, now, lasting) {
 		entries = append(entries,
-			fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", x.Kind, x.ID))
+			fmt.Sprintf("%s %s has been open for a day: from now on, this behaviour counts as normal", x.Kind, x.ID))
 	}
 	return entries
 }

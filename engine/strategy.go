@@ -19,7 +19,7 @@ var yardsticks = []string{"breadth-first", "flat", "random", "variables"}
 func (e *UnknownStrategyError) Error() string {
 	text := fmt.Sprintf("unknown strategy %q", e.Name)
 	if slices.Contains(yardsticks, e.Name) {
-		text = fmt.Sprintf("strategy %q was removed; it is now only a yardstick of `sibylbench localize`", e.Name)
+		text = fmt.Sprintf("strategy %q was removed; only `sibylbench localize` still uses it, for comparison", e.Name)
 	}
 	return text + ": choose one of " + strings.Join(search.StrategyNames(), ", ")
 }

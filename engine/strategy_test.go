@@ -64,7 +64,7 @@ func TestRestoreRefusesARemovedStrategy(t *testing.T) {
 	if err := engine.NewCore(&trace.Table{}, options).Restore(state); err != nil {
 		t.Errorf("with the yardsticks: %v", err)
 	}
-	const want = "strategy \"random\" was removed; it is now only a yardstick of `sibylbench localize`: " +
+	const want = "strategy \"random\" was removed; only `sibylbench localize` still uses it, for comparison: " +
 		"choose one of adaptive, binary, covariance, cross-layer, hierarchical"
 	err := engine.NewCore(&trace.Table{}, engine.DefaultOptions()).Restore(state)
 	if _, ok := errors.AsType[*engine.UnknownStrategyError](err); !ok || err.Error() != want {

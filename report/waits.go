@@ -111,13 +111,13 @@ func joinText(j *waits.Joins) string {
 }
 
 var joinReasons = [waits.NumReasons]string{
-	waits.MissingNotSought:   "of processes that do not tell the spans of their threads",
+	waits.MissingNotSought:   "of processes whose threads have no known spans",
 	waits.MissingNoGoroutine: "of threads of Go's runtime",
 	waits.MissingNoSpan:      "of threads that worked for no span",
 	waits.MissingUnreadable:  "of processes whose memory could not be read (swapped out, or not where the agent looks)",
 	waits.MissingUnsampled:   "of spans that are not sampled",
 	waits.MissingInvalid:     "with broken labels",
-	waits.MissingNoService:   "of processes without a name of their service",
+	waits.MissingNoService:   "of processes without a service name",
 	waits.MissingEnded:       "of processes that ended too early",
 }
 
@@ -132,11 +132,11 @@ func lossText(l *waits.Losses) string {
 		{l.Events, "single interval", "(they came faster than they are read)"},
 		{l.Limited, "single interval", "above the rate of 1,000 per process and second; the sums have them"},
 		{l.Threads, "time slice", "of threads (the kernel had no memory for their state)"},
-		{l.Stacks, "stack", "(others had their places, or the memory could not be read)"},
+		{l.Stacks, "stack", "(their slots were taken, or the memory could not be read)"},
 		{l.Children, "target", "(more than 4,096 processes at a time)"},
 		{l.Missed, "run", "of the probes (nested in another one)"},
 		{l.Switches, "part", "of the time of threads (the kernel did not report that they left a CPU)"},
-		{l.Gaps, "part", "of the time (this program stood still for more than ten seconds)"},
+		{l.Gaps, "part", "of the time (this program was stopped for more than ten seconds)"},
 	} {
 		if x.n > 0 {
 			parts = append(parts, units.Plural(int(x.n), x.noun)+" "+x.text)

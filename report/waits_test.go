@@ -250,7 +250,7 @@ func TestLosses(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	got := lossText(&waits.Losses{Gaps: 2})
-	if !strings.Contains(got, "2 parts of the time (this program stood still for more than ten seconds)") {
+	if !strings.Contains(got, "2 parts of the time (this program was stopped for more than ten seconds)") {
 		t.Errorf("%q", got)
 	}
 	got = joinText(&waits.Joins{Missing: [waits.NumReasons]uint64{waits.MissingUnreadable: 3}})

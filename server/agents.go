@@ -44,7 +44,7 @@ func (s *Server) control(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return fmt.Errorf("begin to control agents: %w", err)
+		return fmt.Errorf("start the control plane: %w", err)
 	}
 	s.plane.Begin(known)
 	return s.plane.Run(ctx)

@@ -43,7 +43,7 @@ func (s *Server) backup() (string, error) {
 		}
 		return dir, nil
 	}
-	return "", errors.Join(errors.New("backup: the journal is trimmed all the time; try again"), os.RemoveAll(fresh))
+	return "", errors.Join(errors.New("backup: the journal keeps being trimmed; try again"), os.RemoveAll(fresh))
 }
 
 // copyTo copies the data to dir, the store before the journal. The journal then has all records since the checkpoint in

@@ -24,9 +24,8 @@ const (
 
 // without describes, for each database, what is lost if its folder is moved away.
 var without = map[string]string{
-	journalName: "Sibyl then lacks the requests since its last checkpoint, and the traces that were open",
-	storeName: "Sibyl then learns anew, with the rest of the journal, " +
-		"and lacks its incidents, problems and kept traces",
+	journalName: "Sibyl then loses the requests since its last checkpoint, and the traces that were open",
+	storeName:   "Sibyl then relearns from the rest of the journal, and loses its incidents, problems and kept traces",
 }
 
 // explain adds the remedy to err, an error of the database name in dataDir.

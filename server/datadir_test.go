@@ -42,7 +42,7 @@ func TestUnusableData(t *testing.T) {
 	}{
 		{
 			"a manifest of the store is cut", cut("store", "MANIFEST-*"),
-			[]string{"it is damaged", "restore a backup", "store.aside1", "learns anew"},
+			[]string{"it is damaged", "restore a backup", "store.aside1", "relearns"},
 			"store",
 		},
 		{
@@ -55,7 +55,7 @@ func TestUnusableData(t *testing.T) {
 		{"a later format", later, []string{"a newer version of sibyl wrote it", "use that version"}, "store"},
 		{"a file in place of the store", file("store", "text"), []string{"is a file", "--data-dir"}, "store"},
 		{"damaged notes", file("notes.json", "{"), []string{"from a backup", "notes.json.aside"}, "notes.json"},
-		{"foreign notes", file("notes.json", `{"a":{}}`), []string{"no ID of an incident", ".aside"}, "notes.json"},
+		{"foreign notes", file("notes.json", `{"a":{}}`), []string{"not the ID of an incident", ".aside"}, "notes.json"},
 		{"damaged views", file("views.json", "{"), []string{"views.json.aside"}, "views.json"},
 		{"damaged comments", file("comments.json", "{"), []string{"comments.json.aside"}, "comments.json"},
 	} {
@@ -107,7 +107,7 @@ func TestMissingData(t *testing.T) {
 	}
 	log, err := begin(t, dir)
 	if err != nil || !strings.Contains(log, "a folder of the data directory is missing") ||
-		!strings.Contains(log, "learns anew") {
+		!strings.Contains(log, "relearns") {
 		t.Errorf("a missing store: %v, log %q", err, log)
 	}
 }

@@ -187,7 +187,7 @@ func (s *Server) sender(tokens *access.Tokens) func(secret, from string) bool {
 const drainTimeout = 20 * time.Second
 
 // errEnded is the error if a part ends without an error before the service is stopped.
-var errEnded = errors.New("a part of the service ended by itself")
+var errEnded = errors.New("a part of the service stopped unexpectedly")
 
 // Serve runs the service until ctx is done or one of its parts ends. It then accepts no more requests, finishes the
 // current ones, takes a checkpoint and returns the errors of all parts.

@@ -427,7 +427,7 @@ func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) boo
 				continue
 			}
 			if !exists {
-				l.Error = "there is no webhook of this name any more"
+				l.Error = "no webhook with this name is configured any longer"
 			}
 			if err := o.moveToDeadLetters(l); err != nil {
 				return died, err

@@ -36,7 +36,8 @@ func Check() (notes []string, err error) {
 	}
 	if mode, err := os.ReadFile("/sys/kernel/security/lockdown"); err == nil &&
 		strings.Contains(string(mode), "[confidentiality]") {
-		reasons = append(reasons, "the kernel is locked down to confidentiality, which forbids BPF to read its memory")
+		reasons = append(reasons, "the kernel's lockdown mode is confidentiality, which does not let BPF read "+
+			"kernel memory")
 	}
 	if len(reasons) == 0 {
 		reasons = append(reasons, missingInKernel()...)
@@ -64,12 +65,12 @@ func missingRights(held capabilitySet) (names []string) {
 // notesAbout describes the consequences of missing rights.
 func notesAbout(held capabilitySet) (notes []string) {
 	if !held.has(unix.CAP_SYS_PTRACE) {
-		notes = append(notes, "CAP_SYS_PTRACE is missing: of other users' processes neither the service nor the spans "+
-			"are found, so no waits of them are sent, and their stacks have no names")
+		notes = append(notes, "CAP_SYS_PTRACE is missing: the agent cannot find the services and spans of other "+
+			"users' processes, so it sends no waits for them, and their stacks have no names")
 	}
 	if !held.has(unix.CAP_DAC_READ_SEARCH) && !held.has(unix.CAP_DAC_OVERRIDE) {
-		notes = append(notes, "CAP_DAC_READ_SEARCH is missing: stacks have no names from files that this user cannot "+
-			"read, and of such programs and libraries the spans are not found")
+		notes = append(notes, "CAP_DAC_READ_SEARCH is missing: programs and libraries that this user cannot read "+
+			"get no names in stacks, and no spans")
 	}
 	if !held.has(unix.CAP_SYS_ADMIN) {
 		notes = append(notes, "CAP_SYS_ADMIN is missing: the cost of the probes is unknown (0 in JSON), "+

@@ -183,7 +183,7 @@ func TestNotes(t *testing.T) {
 	}
 	got := strings.Join(notesAbout(capabilitySet{}), "\n")
 	for _, want := range []string{
-		"CAP_SYS_PTRACE is missing: of other users' processes neither the service", "CAP_DAC_READ_SEARCH",
+		"CAP_SYS_PTRACE is missing: the agent cannot find", "CAP_DAC_READ_SEARCH",
 		"--cpu-limit counts the agent only",
 	} {
 		if !strings.Contains(got, want) {

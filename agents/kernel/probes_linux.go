@@ -102,7 +102,7 @@ func (p *Probes) openReaders() (err error) {
 		return fmt.Errorf("open the ring buffer: %w", err)
 	}
 	if p.states, err = link.AttachIter(link.IterOptions{Program: p.objects.Observe}); err != nil {
-		return fmt.Errorf("open the iterator of threads: %w", err)
+		return fmt.Errorf("iterate over the threads: %w", err)
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func (p *Probes) rotate() error {
 	}
 	p.rotatedAt = changes
 	if err := errors.Join(next.Set([len(p.named)]uint64{}), p.objects.Rotations.Set(p.rotations)); err != nil {
-		return fmt.Errorf("forget the targets that have ended: %w", err)
+		return fmt.Errorf("remove targets that have ended: %w", err)
 	}
 	return nil
 }

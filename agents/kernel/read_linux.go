@@ -127,7 +127,7 @@ func (p *Probes) ForgetStacks() error {
 		return err
 	}
 	if err := p.objects.Forgotten.Set(now); err != nil {
-		return fmt.Errorf("set the time of deleted stacks: %w", err)
+		return fmt.Errorf("record the time at which stacks were deleted: %w", err)
 	}
 	return nil
 }

@@ -107,8 +107,8 @@ const prefix = "sibyl_"
 var (
 	ErrRole     = errors.New("there is no such role")
 	ErrName     = fmt.Errorf("a name has at most %d printable characters", maxName)
-	ErrServices = fmt.Errorf("only a token of the role agent is limited to services: at most %d names of at most "+
-		"255 printable bytes, with * at the end only", maxServices)
+	ErrServices = fmt.Errorf("only tokens with the role agent can be limited to services: at most %d names of at "+
+		"most 255 printable bytes, with * only at the end", maxServices)
 	ErrTooMany = fmt.Errorf("there are %d tokens: revoke some", maxTokens)
 	ErrUnknown = errors.New("there is no such token")
 )
@@ -174,7 +174,7 @@ func read(path string, size int64) ([]Token, error) {
 // unusable returns the error for the token file at path, which is unusable because of err. It says how to recover.
 func unusable(path string, err error) error {
 	return fmt.Errorf("tokens: %s: %w: restore the file from a backup, or move it away (mv %[1]s %[1]s.aside) "+
-		"and create tokens anew with sibyl token create", path, err)
+		"and create new tokens with sibyl token create", path, err)
 }
 
 // Find returns the token with the given secret, or nil if there is no such token or it has expired. some reports

@@ -43,7 +43,7 @@ func OpenComments(dir string) (*Comments, error) {
 	}
 	for id := range c.all {
 		if len(id) != render.IncidentDigits || !noteID.MatchString(id) {
-			return nil, datafile.Unreadable(c.path, fmt.Errorf("%q is no ID of an incident", id))
+			return nil, datafile.Unreadable(c.path, fmt.Errorf("%q is not the ID of an incident", id))
 		}
 	}
 	return c, nil
@@ -127,7 +127,7 @@ func (a *Cases) AddComment(ctx context.Context, r contract.AddCommentRequestObje
 	}
 	text := strings.TrimSpace(r.Body.Text)
 	if text == "" {
-		return nil, refusal.New(refusal.Invalid, "text: want a comment", "")
+		return nil, refusal.New(refusal.Invalid, "text: the comment is empty", "")
 	}
 	by := access.Caller(ctx).Name
 	comment, err := a.options.Comments.Add(r.Incident, contract.Comment{By: by, At: a.options.Clock().UTC(), Text: text}, func(id string) bool { return has(s, aboutIncident, id) })

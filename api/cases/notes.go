@@ -56,7 +56,7 @@ func OpenNotes(dir string) (*Notes, error) {
 	}
 	for id := range n.all {
 		if !noteID.MatchString(id) {
-			return nil, datafile.Unreadable(n.path, fmt.Errorf("%q is no ID of an incident or a problem", id))
+			return nil, datafile.Unreadable(n.path, fmt.Errorf("%q is not the ID of an incident or a problem", id))
 		}
 	}
 	return n, nil

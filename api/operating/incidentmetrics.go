@@ -37,7 +37,7 @@ func (m *metrics) incidents(e metric.Emitter, s *epoch.Snapshot) {
 		if o := directory.Owner(x.Service); o != nil {
 			owner = label(o.Name)
 		}
-		e.Gauge("incident_info", "1 for each open incident, with its first suspect and the owner of that.", 1,
+		e.Gauge("incident_info", "1 for each open incident, with its first suspect and the owner of the suspect.", 1,
 			"incident", id, "service", service, "severity", string(x.Severity), "owner", owner)
 		gauge := func(name, help string, value float64) {
 			e.Gauge("incident_"+name, help, value, "incident", id, "service", service)
@@ -45,10 +45,10 @@ func (m *metrics) incidents(e metric.Emitter, s *epoch.Snapshot) {
 		gauge("onset_seconds", "Onset of an open incident, in seconds since 1970.", float64(x.Onset.UnixNano())/1e9)
 		gauge("score", "Score of the first suspect of an open incident: additional cost per request.", x.Score)
 		gauge("request_types", "Request types that an open incident affects.", float64(len(x.RequestTypes)))
-		gauge("lost_seconds_per_second", "Time beyond the usual that the affected requests of an open incident "+
-			"take in a second, on average since its onset.", x.Impact.LostNsPerSecond/1e9)
-		gauge("failed_requests_per_second", "Failed requests beyond the usual of an open incident, on average "+
-			"since its onset.", x.Impact.FailedPerSecond)
+		gauge("lost_seconds_per_second", "Extra time per second that the affected requests of an open incident "+
+			"take, on average since its onset.", x.Impact.LostNsPerSecond/1e9)
+		gauge("failed_requests_per_second", "Extra failed requests per second of an open incident, on average since "+
+			"its onset.", x.Impact.FailedPerSecond)
 	}
 }
 
@@ -65,7 +65,8 @@ func (m *metrics) objectives(e metric.Emitter, s *epoch.Snapshot) {
 			"Part of the error budget of 30 days that is left; negative if it is overspent.", o.Remaining, labels...)
 		for _, w := range o.Windows {
 			window := append(slices.Clone(labels), "window", shortDuration(time.Duration(w.WindowNs)))
-			e.Gauge("objective_burn_rate", "Rate at which an objective spends its error budget: at 1 it just lasts.",
+			e.Gauge("objective_burn_rate", "Rate at which an objective spends its error budget: at 1, the budget "+
+				"lasts exactly 30 days.",
 				w.Rate, window...)
 			e.Gauge("objective_burn_rate_alert", "Burn rate from which a window counts for an incident.",
 				w.Alert, window...)

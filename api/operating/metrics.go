@@ -111,7 +111,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 			"Values of attributes shown as (other), because their key has too many, by key.", count, "key", key)
 	}
 	e.Counter("names_forgotten_total",
-		"Names deleted from the dictionary because nothing mentions them any more.", n.Names.Load())
+		"Names deleted from the dictionary because nothing uses them any longer.", n.Names.Load())
 	open := n.Open()
 	e.Gauge("open_traces", "Traces waiting for more spans.", float64(open.Traces))
 	e.Gauge("open_spans", "Spans of open traces.", float64(open.Spans))
@@ -129,7 +129,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Gauge("epoch_work_seconds", "Time spent on the decisions of the last epoch.",
 		time.Duration(n.Decided.Load()).Seconds())
 	e.Counter("epochs_total", "Epochs.", n.Epochs.Load())
-	e.Gauge("checkpoint_work_seconds", "Time for which the last checkpoint stopped the decisions, but not the intake.",
+	e.Gauge("checkpoint_work_seconds", "Time for which the last checkpoint paused decisions; intake went on.",
 		time.Duration(n.Encoded.Load()).Seconds())
 	e.Counter("checkpoints_total", "Successful checkpoints.", n.Checkpoints.Load())
 	e.Counter("checkpoints_failed_total", "Failed checkpoints.", n.Unsaved.Load())
@@ -174,9 +174,9 @@ func (m *metrics) engine(e metric.Emitter) {
 		"Calls counted without their external target, because their operation calls too many.", int64(t.Bare))
 	e.Gauge("sites", "Calls of an operation by another that are counted for incidents.", float64(t.Sites))
 	e.Counter("calls_without_site_total",
-		"Calls that no incident can be raised from, because there are too many sites.", int64(t.Uncounted))
-	const messages = "Messages taken in another trace than the one that sent them; joined: their time in the " +
-		"queue is known, lost: not, because the sender is not in a trace of the last hour."
+		"Calls not counted for incidents, because there are too many sites.", int64(t.Uncounted))
+	const messages = "Messages received in another trace than the sender's. joined: their time in the queue is " +
+		"known; lost: it is not, because no trace of the last hour has the sender."
 	e.Counter("linked_messages_total", messages, int64(t.Joined), "outcome", "joined")
 	e.Counter("linked_messages_total", messages, int64(t.Lost), "outcome", "lost")
 	e.Counter("learning_dropped_requests_total", "Requests beyond the limit of the learning period.",

@@ -26,7 +26,7 @@ func (a *Plan) ListDecisions(
 	}
 	switch {
 	case q.Problem != nil && q.Incident != nil:
-		return nil, refusal.New(refusal.Invalid, "incident: not together with problem", "")
+		return nil, refusal.New(refusal.Invalid, "incident: cannot be combined with problem", "")
 	case q.Incident != nil:
 		id, err := render.ParseIncident(*q.Incident)
 		if err != nil {

@@ -43,7 +43,7 @@ func (a *Requests) GetGroupHistory(
 		length = group.LongPeriod
 	}
 	if to.Sub(from)/length > maxWindows {
-		return nil, refusal.New(refusal.Malformed, "the span has too many windows",
+		return nil, refusal.New(refusal.Malformed, "the time range has too many windows",
 			"ask for at most 37 days with short windows, or 111 with long ones")
 	}
 	var present []group.Numbers // of the period that isn't over

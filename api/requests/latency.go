@@ -25,7 +25,7 @@ type bins struct {
 }
 
 // binsOf returns bins that cover [from, to). If edge isn't 0, one of the bins starts there, rounded down to the minute
-// if requests are only kept per minute. Bins of whole periods ignore edge. If the span is too long, length is 0.
+// if requests are only kept per minute. Bins of whole periods ignore edge. If the time range is too long, length is 0.
 func binsOf(from, to, edge, now trace.Nanos) bins {
 	span, known := to.Sub(from), stats.Tick
 	if from < now.Add(-live.TicksKept) {
@@ -44,7 +44,7 @@ func binsOf(from, to, edge, now trace.Nanos) bins {
 	return b
 }
 
-// periodBins returns bins that cover [from, to) and consist of whole periods. If the span is too long, length is 0.
+// periodBins returns bins that cover [from, to) and consist of whole periods. If the time range is too long, length is 0.
 func periodBins(from, to trace.Nanos) bins {
 	b := bins{from: from, to: to, length: group.Period}
 	switch span := to.Sub(from); {
@@ -129,12 +129,12 @@ type binnedLatency struct {
 }
 
 // latency returns the requests of a group between from and to, in bins. See [binsOf] for edge. It returns a refusal if
-// the span is too long or the group is unknown.
+// the time range is too long or the group is unknown.
 func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos) (*binnedLatency, error) {
 	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
 	if b.length == 0 {
-		return nil, refusal.New(refusal.Malformed, "the span is too long",
-			"ask for at most two days, or for /groups/{group}/history")
+		return nil, refusal.New(refusal.Malformed, "the time range is too long",
+			"ask for at most two days, or use /groups/{group}/history")
 	}
 	var windows, present []group.PastWindow // present: from the period that isn't over
 	var err error

@@ -26,7 +26,8 @@ const (
 )
 
 // fewCallsRemedy tells people how failures of rare requests can raise incidents all the same.
-const fewCallsRemedy = "Set objectives for their requests: these judge an hour, and six hours, instead of minutes. " +
+const fewCallsRemedy = "Set objectives for their requests: objectives look at an hour and six hours instead of " +
+	"minutes. " +
 	"Or sample more of the requests."
 
 // FewCalls returns the operations and services with too few calls. The result is from s, from a later snapshot, or from
@@ -138,7 +139,7 @@ func fewCallsText(f *contract.FewCalls) string {
 		units.Count(f.Count), units.Plural(f.OfOperations, "operation"), units.Part(f.ShareOfCalls), leastCalls,
 		strings.Join(named, ", "))
 	if f.Services > 0 {
-		text += fmt.Sprintf(" %s of %s had so few in all.",
+		text += fmt.Sprintf(" %s of %s had that few in total.",
 			units.Count(f.Services), units.Plural(f.OfServices, "service"))
 	}
 	return text + " These are too few to judge well: incidents about them may open late, not at all, or by chance."

@@ -31,7 +31,7 @@ func TestFewCalls(t *testing.T) {
 	}
 	f := table(9, 1, 990).fewCalls(names)
 	const want = "2 of 3 operations, with 1 % of the calls, had fewer than 20 calls in ten minutes: " +
-		"charge of pay (9), refund of pay (1). 1 of 2 services had so few in all."
+		"charge of pay (9), refund of pay (1). 1 of 2 services had that few in total."
 	if !strings.HasPrefix(f.Text, want) || f.Remedy != "" || f.Count != 2 || f.Services != 1 {
 		t.Errorf("%+v, want %s", f, want)
 	}

@@ -445,8 +445,8 @@ func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, s
 		return contract.ServiceStateFailing, units.Percent(failed) + " of the calls to it fail, many before it " +
 			"answers: check whether all of its instances run and can be reached."
 	}
-	return contract.ServiceStateSilent, units.Percent(lost) + " of the calls to it are answered by none of its " +
-		"spans, usually " + units.Percent(before) + ": check whether all of its instances export spans."
+	return contract.ServiceStateSilent, units.Percent(lost) + " of the calls to it have no span of it, usually " +
+		"" + units.Percent(before) + ": check whether all of its instances export spans."
 }
 
 func share(part, whole uint64) float64 { return float64(part) / float64(max(1, whole)) }

@@ -141,8 +141,8 @@ func TestServiceWithLostSpans(t *testing.T) {
 		{"all answered", load(400, 0), load(4000, 0), ""},
 		{"some lost, as usual", load(400, 160), load(4000, 1500), ""},
 		{
-			"half lost", load(400, 200), load(4000, 40), "50 % of the calls to it are answered by none of its spans, " +
-				"usually 1 %: check whether all of its instances export spans.",
+			"half lost", load(400, 200), load(4000, 40), "50 % of the calls to it have no span of it, usually 1 %: " +
+				"check whether all of its instances export spans.",
 		},
 		{"too few calls", load(19, 19), load(4000, 0), ""},
 		{"no calls", load(0, 0), load(0, 0), ""},

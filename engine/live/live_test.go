@@ -599,7 +599,7 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Open(o)
-	const remedy = "use the build that wrote it, or start anew with the rest of the journal by moving the folder store"
+	const remedy = "use the build that wrote it, or start over with the rest of the journal by moving the folder store"
 	if err == nil || !strings.Contains(err.Error(), remedy) {
 		t.Errorf("error %v, want one with the remedy", err)
 	}
@@ -658,7 +658,7 @@ func TestOlderCheckpointIsLogged(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(lost, "journal"), os.DirFS(filepath.Join(dir, "journal"))); err != nil {
 		t.Fatal(err)
 	}
-	begin(lost, "starts anew with the rest of the journal")
+	begin(lost, "starts over with the rest of the journal")
 	begin(dir, fmt.Sprintf("continues from an older one\" of=%s lost_records=%d",
 		time.Unix(0, int64(checkpoint.At)).Format("2006-01-02T15:04:05.000Z07:00"), last-1-checkpoint.Seq))
 }

@@ -220,12 +220,13 @@ func (s *Service) assemble() error {
 // errUnreadable is returned for a checkpoint that can't be restored. The journal can't replace the checkpoint, because
 // the records that it covers have been deleted.
 var errUnreadable = errors.New("it is damaged, or another build of sibyl wrote it: use the build that wrote it, " +
-	"or start anew with the rest of the journal by moving the folder store out of the data directory")
+	"or start over with the rest of the  journal by moving the folder store out of the data directory")
 
 // errOldStrategy is returned for a checkpoint or a journal with a strategy that this version doesn't have.
 var errOldStrategy = errors.New("another version of sibyl wrote it with " +
 	"another strategy: start that version once more with a strategy that both " +
-	"have, stop it, and start this one; or start anew by moving the folders store and journal out of the data directory")
+	"have, stop it, and start this one; or start over by moving the folders store and journal out of the data " +
+	"directory")
 
 // restore restores the last checkpoint, if there is one.
 func (s *Service) restore() error {
@@ -270,7 +271,7 @@ func (s *Service) reportOlder(c *store.Checkpoint) {
 	const remedy = "stop sibyl and restore a backup, or go on with this state; look for errors of the disk"
 	switch first := s.options.Journal.First(); {
 	case c == nil && first > 1:
-		s.options.Log.Warn("the store has lost its checkpoint: Sibyl starts anew with the rest of the journal",
+		s.options.Log.Warn("the store has lost its checkpoint: Sibyl starts over with the rest of the journal",
 			slog.Uint64("lost_records", first-1), slog.String("remedy", remedy))
 	case c != nil && first > c.Seq+1:
 		s.options.Log.Warn("the store has lost its last checkpoint: Sibyl continues from an older one",

@@ -55,7 +55,7 @@ const (
 )
 
 var errOverlap = errors.New(
-	"critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
+	"with an overlap tolerance, shares of the critical path do not add up: analyse without one")
 
 // spoolShare is the ratio of the memory for open traces to the memory for packed observations.
 const spoolShare = 4

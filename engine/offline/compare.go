@@ -271,7 +271,7 @@ func (c *comparer) selectBaseline(baseline TimeRange, w history.Interval, first,
 	}
 	if b.From < w.To && w.From < b.To {
 		return fmt.Errorf("the baseline %s overlaps with the window: choose a baseline that ends before the window "+
-			"begins, or begins after it", baseline.text)
+			"starts, or starts after it ends", baseline.text)
 	}
 	c.baseline = within(b)
 	earlier := c.recording.Select(c.baseline)

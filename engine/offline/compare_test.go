@@ -224,7 +224,7 @@ func TestCompareErrors(t *testing.T) {
 		{"+0s..", "", "too few traces to compare with begin outside of the window: "},
 		{"+30s..", "+10s..+10.1s", "choose a longer baseline"},
 		{"+30s..", "..+31s", "overlaps with the window"},
-		{"+30s..", "14:13:30..14:13:20", "baseline: 14:13:30..14:13:20: the range ends before it begins"},
+		{"+30s..", "14:13:30..14:13:20", "baseline: 14:13:30..14:13:20: the range ends before it starts"},
 	} {
 		var baseline *offline.TimeRange
 		if c.baseline != "" {

@@ -59,7 +59,7 @@ func ParseTimeRange(text string) (TimeRange, error) {
 }
 
 // ErrOrder reports that a range ends before it starts.
-var ErrOrder = errors.New("the range ends before it begins; write the earlier time first")
+var ErrOrder = errors.New("the range ends before it starts; write the earlier time first")
 
 func mixedUp(text string) error { return fmt.Errorf("%s: %w", text, ErrOrder) }
 

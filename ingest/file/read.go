@@ -119,7 +119,7 @@ func (b InputError) Error() string {
 }
 
 // ErrCut is the cause of an InputError for a file whose compressed data ends early. Everything before the end is used.
-var ErrCut = errors.New("the file is cut: what follows is missing")
+var ErrCut = errors.New("the file is truncated")
 
 // Unwrap returns the cause.
 func (b InputError) Unwrap() error { return b.Err }
@@ -318,7 +318,7 @@ func noTraces(data []byte) error {
 		}
 	}
 	if it, err := j.ObjIter(); err == nil && it.Next() {
-		return fmt.Errorf("no traces in a JSON document that begins with the field %q; %s",
+		return fmt.Errorf("no traces in a JSON document that starts with the field %q; %s",
 			it.Key()[:min(len(it.Key()), 40)], formats)
 	}
 	return errors.New("not a JSON document with traces; " + formats)

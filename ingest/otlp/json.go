@@ -33,7 +33,7 @@ type UnknownError struct {
 
 // Error names the field and the expected names.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("unknown field %q, and none of %s: are these traces in OTLP/JSON?", e.Field, e.Want)
+	return fmt.Sprintf("unknown field %q, want %s: is this OTLP/JSON?", e.Field, e.Want)
 }
 
 func unknownField(key []byte, want string) error {

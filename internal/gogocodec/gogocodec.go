@@ -24,7 +24,7 @@ func (codec) Marshal(v any) ([]byte, error) {
 	if m, ok := v.(message); ok {
 		return m.Marshal()
 	}
-	return nil, fmt.Errorf("%T is no message of gogo/protobuf", v)
+	return nil, fmt.Errorf("%T is not a gogo/protobuf message", v)
 }
 
 // Unmarshal implements [encoding.Codec].
@@ -32,7 +32,7 @@ func (codec) Unmarshal(data []byte, v any) error {
 	if m, ok := v.(message); ok {
 		return m.Unmarshal(data)
 	}
-	return fmt.Errorf("%T is no message of gogo/protobuf", v)
+	return fmt.Errorf("%T is not a gogo/protobuf message", v)
 }
 
 // Name implements [encoding.Codec].

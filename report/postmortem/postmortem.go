@@ -180,8 +180,8 @@ func (r *Report) suspects() section {
 	x := &r.Detail.Incident
 	s := section{
 		title: "Suspects",
-		note: "Services that add time and failures to requests, the most likely cause first. " +
-			"10 % is a tenth of the usual time of a request, or a failure in every tenth.",
+		note: "Services that make requests slower or fail, the most likely cause first. 10 % means that requests " +
+			"take a tenth longer, or that one in ten fails.",
 		head: []column{{"Service", false}, {"Adds", true}, {"As", false}, {"Operations", false}, {"Mostly on", false}},
 	}
 	for i := range x.Suspects[:min(len(x.Suspects), maxSuspects)] {
@@ -294,7 +294,7 @@ func interval(x *contract.Interval) string {
 func (r *Report) requestTypes() section {
 	s := section{
 		title: "Affected request types",
-		note:  "Since the onset, and usually before it.",
+		note:  "Since the onset, with usual values from before it.",
 		head: []column{
 			{"Request type", false},
 			{"Mean", true},
@@ -338,7 +338,7 @@ func (r *Report) latency() section {
 	if c == nil {
 		return section{
 			title: "Latency",
-			note:  "The durations of " + types[0].Name + " around the incident are not kept any more.",
+			note:  "The durations of " + types[0].Name + " around the incident are no longer kept.",
 		}
 	}
 	return section{title: "Latency", note: "Mean and p99 of " + types[0].Name + ".", chart: c}

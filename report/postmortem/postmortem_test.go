@@ -138,7 +138,7 @@ func TestLatency(t *testing.T) {
 	}
 	r.Latency = nil
 	for format := range formats {
-		if got := render(t, format, r); !strings.Contains(got, "around the incident are not kept any more") {
+		if got := render(t, format, r); !strings.Contains(got, "around the incident are no longer kept") {
 			t.Errorf("%s does not say why it has no chart", format)
 		}
 	}

@@ -30,7 +30,7 @@ func ParseModel(text string) (Model, error) {
 		number, rest, _ := strings.Cut(line, "\t")
 		w, err := strconv.ParseFloat(number, 64)
 		if err != nil || math.IsInf(w, 0) || math.IsNaN(w) {
-			return Model{}, fmt.Errorf("weights.txt: %q does not begin with a number", line)
+			return Model{}, fmt.Errorf("weights.txt: %q does not start with a number", line)
 		}
 		name, value, _ := strings.Cut(rest, "\t")
 		switch {

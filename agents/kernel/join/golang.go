@@ -110,8 +110,8 @@ const (
 )
 
 var (
-	errNoDebug   = errors.New("there is none, or not enough")
-	errMuchDebug = errors.New("it is too large to be read")
+	errNoDebug   = errors.New("it is missing or incomplete")
+	errMuchDebug = errors.New("it is too large to read")
 )
 
 // debugInformation returns the sections of a program that describe structures, by name without .debug_.

@@ -171,10 +171,10 @@ func contextOf(folder string, linked bool, before error) (c Context, _ bool, err
 	return c, linked, err
 }
 
-var errNoService = errors.New("the process does not tell the name of its service: " +
-	"set OTEL_SERVICE_NAME in its environment, or give --service")
+var errNoService = errors.New("the process does not name its service: set OTEL_SERVICE_NAME in its environment, or " +
+	"use --service")
 
-var errNoAnswer = errors.New("the process has not let its memory and its files be read yet")
+var errNoAnswer = errors.New("the memory and files of the process could not be read yet")
 
 // process returns the process with ID pid, or an error if it isn't running. If another program now has the ID, it
 // returns a new process.

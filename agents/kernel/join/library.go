@@ -52,8 +52,8 @@ func libraryContext(folder string) (c Context, err error) {
 	return Context{}, errNoRecord
 }
 
-var errNoRecord = fmt.Errorf("it is no Go program, neither it nor its libraries export %s, "+
-	"and it is no JVM whose agent has waits:on", recordSymbol)
+var errNoRecord = fmt.Errorf("it is not a Go program, neither it nor its libraries export %s, and it is not a JVM "+
+	"whose agent has waits:on", recordSymbol)
 
 // libraries returns at most maxLibraries shared libraries listed in maps, the file with a process's mappings.
 func libraries(maps string) (all []library, err error) {

@@ -42,7 +42,7 @@ func (l *lately) assess(scan int, waited float64) (changed bool) {
 		l.until = scan + incompleteScans
 	}
 	if l.lacks != nil && l.untold > maxUntold*(l.told+l.untold) {
-		l.reason = "some of its processes do not tell their spans: " + l.lacks.Error()
+		l.reason = "the spans of some of its processes are unknown: " + l.lacks.Error()
 		changed = changed || scan >= l.until
 		l.until = scan + incompleteScans
 	}
@@ -72,7 +72,7 @@ func (s *steering) miss(missing map[waits.MissingKey]waits.Missed, unsent map[st
 		u.drops += n
 		u.sent -= min(u.sent, n)
 		u.lately.unsent += float64(n)
-		u.lately.reason, u.lately.fresh = "the receiver does not take them", true
+		u.lately.reason, u.lately.fresh = "the receiver does not accept them", true
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *steering) missUnknown(l *waits.Losses, intervals uint64) {
 	reason := ""
 	switch unseen := l.Threads + l.Missed + l.Switches; {
 	case l.Gaps > 0:
-		reason = "the agent stood still for longer than its lease"
+		reason = "the agent was stopped for longer than its lease"
 	case l.Uncounted > 0:
 		reason = "waits of very many processes are missing"
 	case float64(unseen) > maxMissing*float64(intervals+unseen):

@@ -59,7 +59,7 @@ func TestMissingWaits(t *testing.T) {
 	}, nil)
 	m.look()
 	want := map[string]string{
-		"orders/kernel/file": "applied: much of its time is missing: there are more than the limit of a process",
+		"orders/kernel/file": "applied: much of its time is missing: the process is over its limit",
 	}
 	if got := m.incomplete(); !maps.Equal(got, want) || len(m.due) != 1 {
 		t.Errorf("incomplete %q, want %q; %d reports are due", got, want, len(m.due))
@@ -92,7 +92,7 @@ func TestUnsentWaits(t *testing.T) {
 	m.miss(nil, map[string]uint64{"orders/kernel/sync": 5})
 	m.look()
 	want := map[string]string{
-		"orders/kernel/sync": "applied: much of its time is missing: the receiver does not take them",
+		"orders/kernel/sync": "applied: much of its time is missing: the receiver does not accept them",
 	}
 	if got := m.incomplete(); !maps.Equal(got, want) {
 		t.Errorf("incomplete %q, want %q", got, want)
@@ -108,7 +108,7 @@ func TestMissingUnknown(t *testing.T) {
 		{waits.Losses{Switches: 40, Unseen: 900, Sums: 900, Stacks: 900, Limited: 900}, ""},
 		{waits.Losses{Switches: 40, Threads: 20}, "the probes missed 60 of 1060 intervals"},
 		{waits.Losses{Missed: 60}, "the probes missed 60 of 1060 intervals"},
-		{waits.Losses{Gaps: 1}, "the agent stood still"},
+		{waits.Losses{Gaps: 1}, "the agent was stopped"},
 		{waits.Losses{Uncounted: 1}, "waits of very many processes"},
 	} {
 		m := observedMachine(t)
@@ -146,7 +146,7 @@ func TestManyServices(t *testing.T) {
 	}
 	m.look()
 	if n := len(m.serviceNames()); n != maxServices ||
-		m.limits() != "services beyond 256, which are not announced: 10" {
+		m.limits() != "services that are not announced: 10 (there are more than 256)" {
 		t.Errorf("%d services, %s", n, m.limits())
 	}
 	byID := func(a, b protocol.Tracepoint) int { return strings.Compare(a.ID, b.ID) }
@@ -173,11 +173,11 @@ func TestManyProcesses(t *testing.T) {
 	}
 	m.Apply(planOf(2, "orders/kernel/sync", "cart/kernel/sync"))
 	want := map[string]string{
-		"cart/kernel/sync":   "applied: processes that are not observed: 5; those of the plan are more than 4096",
-		"orders/kernel/sync": "applied: processes that are not observed: 1; those of the plan are more than 4096",
+		"cart/kernel/sync":   "applied: processes that are not observed: 5 (the plan has more than 4096)",
+		"orders/kernel/sync": "applied: processes that are not observed: 1 (the plan has more than 4096)",
 	}
 	if got := m.incomplete(); !maps.Equal(got, want) || len(m.applied.Targets) != kernel.MaxTargets ||
-		!strings.Contains(m.limits(), "services of which processes are not observed: 2") {
+		!strings.Contains(m.limits(), "services with processes that are not observed: 2") {
 		t.Errorf("%d targets, incomplete %q, limits %q", len(m.applied.Targets), got, m.limits())
 	}
 }
@@ -204,7 +204,7 @@ func TestSomeProcessesTellNothing(t *testing.T) {
 	}, 1)
 	m.look()
 	want := map[string]string{"orders/kernel/sync": "applied: much of its time is missing: " +
-		"some of its processes do not tell their spans: no labels"}
+		"the spans of some of its processes are unknown: no labels"}
 	if got := m.incomplete(); !maps.Equal(got, want) || len(m.due) != 1 {
 		t.Errorf("incomplete %q, want %q; %d reports are due", got, want, len(m.due))
 	}

@@ -51,7 +51,7 @@ func Run(ctx context.Context, s Settings) (err error) {
 	}
 	if probes.Others() {
 		a.logger.WarnContext(ctx,
-			"another kernel agent runs on this machine: of processes that both observe, each wait is sent twice")
+			"another kernel agent runs on this machine: waits of processes that both observe are sent twice")
 	}
 	e.Start(ctx, func() {})
 	defer e.Close()
@@ -323,7 +323,7 @@ func (a *agent) judge(ctx context.Context) error {
 		}
 	}
 	if a.steering.judge(share) {
-		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
+		a.logger.WarnContext(ctx, "observing more or less than before, because of the cost",
 			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare),
 			slog.Float64("cpus_agent", share-cost.CPUShare),
 			slog.Float64("limit", a.settings.CPULimit*float64(kernel.CPUs())))

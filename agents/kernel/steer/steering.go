@@ -118,10 +118,10 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 		o.State, o.Reason, o.Incomplete = protocol.Failed, reason, true
 	default:
 		if err := s.unjoined(service); err != nil {
-			o.State, o.Reason = protocol.Failed, "no spans are known of its threads: "+err.Error()
+			o.State, o.Reason = protocol.Failed, "the spans of its threads are unknown: "+err.Error()
 		} else if n := s.omitted[service]; n > 0 {
 			o.Incomplete = true
-			o.Reason = fmt.Sprintf("processes that are not observed: %d; those of the plan are more than %d",
+			o.Reason = fmt.Sprintf("processes that are not observed: %d (the plan has more than %d)",
 				n, kernel.MaxTargets)
 		} else if u != nil && s.processes.scans < u.lately.until {
 			o.Incomplete, o.Reason = true, "much of its time is missing: "+u.lately.reason
@@ -241,11 +241,12 @@ func (s *steering) limits() string {
 	defer s.mu.Unlock()
 	var parts []string
 	if n := len(s.processes.dropped); n > 0 {
-		parts = append(parts, fmt.Sprintf("services beyond %d, which are not announced: %d", maxServices, n))
+		parts = append(parts, fmt.Sprintf("services that are not announced: %d (there are more than "+
+			"%d)", n, maxServices))
 	}
 	if len(s.omitted) > 0 {
-		parts = append(parts, fmt.Sprintf("services of which processes are not observed: %d; "+
-			"those of the plan are more than %d", len(s.omitted), kernel.MaxTargets))
+		parts = append(parts, fmt.Sprintf("services with processes that are not observed: %d (the plan has more "+
+			"than %d)", len(s.omitted), kernel.MaxTargets))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -126,9 +126,9 @@ const (
 )
 
 var causeTexts = [NumCauses]string{
-	"the ring buffer is full", "there are more than the limit of a process",
-	"the memory with the identity of the span is not in place",
-	"short ones have no room in their span beside the others",
+	"the ring buffer is full", "the process is over its limit",
+	"the memory with the span's ID is paged out",
+	"short ones did not fit in their span next to others",
 }
 
 // String returns the cause as a sentence.

@@ -88,7 +88,7 @@ func (c Cursor) String() string {
 }
 
 // ErrCursor is the refusal of a cursor that belongs to another list.
-var ErrCursor = refusal.New(refusal.Malformed, "the cursor does not belong to this list and order", "begin without one")
+var ErrCursor = refusal.New(refusal.Malformed, "the cursor is from another list or order", "start without a cursor")
 
 // ParseCursor parses a text returned by String. It returns ErrCursor if the cursor belongs to another order.
 func ParseCursor(text, sort string) (Cursor, error) {
