@@ -178,6 +178,12 @@ func TestTraceComparison(t *testing.T) {
 	if !strings.Contains(slow.Sentence, "longer than such requests usually do") {
 		t.Error(slow.Sentence)
 	}
+	if err := w.store.Traces.Delete(trace.ID{15: 8}); err != nil {
+		t.Fatal(err)
+	}
+	if got := get("9"); got == nil || got.Normal != 7 {
+		t.Errorf("without a normal trace that was just deleted: %+v", got)
+	}
 	failed := get("a")
 	reasons := []string{}
 	for _, f := range failed.Findings {

@@ -255,8 +255,7 @@ const leastNormal = 4
 const mostNormal = 40
 
 // compareTrace compares a stored trace with typical and fast traces of the same request type, preferably from healthy
-// times. It returns nil if the trace isn't an exemplar, if fewer than leastNormal others are stored, or if one of them
-// has just been deleted.
+// times. It returns nil if the trace isn't an exemplar, or if fewer than leastNormal others are stored.
 func (a *Requests) compareTrace(
 	ctx context.Context, id trace.ID, data []byte, options critpath.Options,
 ) (*contract.TraceComparison, error) {
@@ -274,16 +273,24 @@ func (a *Requests) compareTrace(
 	}
 	names, extractor := &trace.Table{}, critpath.NewExtractor(options)
 	profile := onetrace.NewProfile(names)
+	compared := 0
 	for _, k := range normal {
 		other, err := a.store.Traces.Get(k.Trace)
-		if err != nil || other == nil {
+		if err != nil {
 			return nil, err
+		}
+		if other == nil { // it has just been deleted
+			continue
 		}
 		t, err := otlp.DecodeNamedTrace(k.Trace, other, names, a.options.Failing)
 		if err != nil {
 			return nil, err
 		}
 		profile.Add(extractor.Extract(t))
+		compared++
+	}
+	if compared < leastNormal {
+		return nil, nil
 	}
 	t, err := otlp.DecodeNamedTrace(id, data, names, a.options.Failing)
 	if err != nil {
@@ -297,7 +304,7 @@ func (a *Requests) compareTrace(
 	x := describe.NewTraceExplanation(describe.New(names, describe.Verbatim), id, &e)
 	d := &contract.TraceComparison{
 		Sentence:   x.Sentence().String(),
-		Normal:     len(normal),
+		Normal:     compared,
 		DurationNs: x.DurationNS,
 		UsualNs:    x.UsualNS,
 		Findings:   []contract.TraceFinding{},
