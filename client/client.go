@@ -118,8 +118,8 @@ func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
 	return list.Items, nil
 }
 
-// SampleTraces returns one kept trace, a slow one if there is one, of each of the busiest request types. types limits
-// their number. Types without kept traces are skipped.
+// SampleTraces returns one kept trace, a typical one if there is one, of each of the busiest request types. types
+// limits their number. Types without kept traces are skipped.
 func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace, error) {
 	groups, err := Get[contract.GroupList](ctx, c, contract.ListGroupsParams{
 		Level: new(contract.LevelRequestType),
@@ -139,7 +139,11 @@ func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace,
 		if len(samples.Items) == 0 {
 			continue
 		}
-		if trace, err := c.Trace(ctx, samples.Items[0].Trace); err == nil { // the trace may just have been deleted
+		typical := slices.IndexFunc(samples.Items, func(e contract.Exemplar) bool {
+			return e.Stratum == contract.ExemplarStratumTypical
+		})
+		trace, err := c.Trace(ctx, samples.Items[max(0, typical)].Trace)
+		if err == nil { // otherwise, it may just have been deleted
 			traces = append(traces, *trace)
 		}
 	}

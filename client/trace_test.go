@@ -133,3 +133,37 @@ it differs from normal ones.
 		}
 	}
 }
+
+// A sample trace is a typical one, if the request type has one.
+func TestSampleTraces(t *testing.T) {
+	const a, b = "0114a5fa724917998cc31597940696c8", "0733d175000000000000000000000000"
+	exemplar := func(trace, stratum string) string {
+		return fmt.Sprintf(`{"trace":%q,"stratum":%q,"group":"","start":"2026-01-02T03:04:05Z","duration_ns":1}`,
+			trace, stratum)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		path, of := strings.TrimPrefix(r.URL.Path, "/api/v1/"), r.URL.Query().Get("group")
+		switch {
+		case path == "groups":
+			_, _ = io.WriteString(w, `{"items":[{"id":"both"},{"id":"slow"},{"id":"none"}],"total":3,"next_cursor":null}`)
+		case path == "exemplars" && of == "both":
+			_, _ = fmt.Fprintf(w, `{"items":[%s,%s]}`, exemplar(a, "slow"), exemplar(b, "typical"))
+		case path == "exemplars" && of == "slow":
+			_, _ = fmt.Fprintf(w, `{"items":[%s]}`, exemplar(a, "slow"))
+		case path == "exemplars":
+			_, _ = io.WriteString(w, `{"items":[]}`)
+		default:
+			_, _ = fmt.Fprintf(w, `{"id":%q}`, strings.TrimPrefix(path, "traces/"))
+		}
+	}))
+	defer s.Close()
+	c, err := New(s.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces, err := c.SampleTraces(t.Context(), 3)
+	if err != nil || len(traces) != 2 || traces[0].ID != b || traces[1].ID != a {
+		t.Errorf("%v, %v; want the traces %s and %s", traces, err, b, a)
+	}
+}
