@@ -56,7 +56,7 @@ func runChronic(ctx context.Context, o *Options) (*Chronic, error) {
 	noon := monday.Add(12 * time.Hour)
 	x.app.advance(noon)
 	p := planner{app: x.app}
-	op := p.busiest()
+	op := p.busiest(-1)
 	slow := p.factorFor(op, chronicGrowth)
 	result := &Chronic{}
 	for at := noon; at < noon.Add(chronicBefore+chronicFault) &&

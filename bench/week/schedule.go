@@ -168,7 +168,7 @@ func between(from trace.Nanos, length time.Duration) history.Interval {
 }
 
 // busy returns a random operation below the gateways that is called often enough at time at, except operations of the
-// service `not`. If no such operation is called often enough, it returns the busiest of all.
+// service `not`. If no such operation is called often enough, it returns the busiest.
 func (p *planner) busy(at trace.Nanos, not int) int {
 	var eligible []int
 	for i := range p.app.ops {
@@ -181,16 +181,20 @@ func (p *planner) busy(at trace.Nanos, not int) int {
 		}
 	}
 	if len(eligible) == 0 {
-		return p.busiest()
+		return p.busiest(not)
 	}
 	return eligible[p.rng.IntN(len(eligible))]
 }
 
-// busiest returns the operation below the gateways that is called most often.
-func (p *planner) busiest() int {
+// busiest returns the operation below the gateways that is called most often, except operations of the service `not`.
+func (p *planner) busiest(not int) int {
 	most := -1
 	for i := range p.app.ops {
-		if o := &p.app.ops[i]; o.service >= gateways && (most < 0 || o.rate > p.app.ops[most].rate) {
+		o := &p.app.ops[i]
+		if o.service < gateways || o.service == not {
+			continue
+		}
+		if most < 0 || o.rate > p.app.ops[most].rate {
 			most = i
 		}
 	}

@@ -55,6 +55,19 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// A second fault avoids the service of the first, even at a time when no operation is called often.
+func TestBusyAvoidsAService(t *testing.T) {
+	a := testApp()
+	for i := range a.ops {
+		a.ops[i].rate *= 1e-9
+	}
+	p := planner{app: a, rng: a.rng, schedule: &schedule{}}
+	first := a.ops[p.busy(monday, -1)].service
+	if second := a.ops[p.busy(monday, first)].service; second == first {
+		t.Errorf("both faults are in service %d", first)
+	}
+}
+
 // meanThrough returns the mean duration of the requests that execute op.
 func meanThrough(a *app, op int) float64 {
 	n, sum := 0.0, 0.0
