@@ -183,9 +183,7 @@ func (x *run) useNames() error {
 			x.change.end = time.Now()
 			return err
 		case <-time.After(pollInterval):
-			if err := x.poll(); err != nil {
-				return err
-			}
+			x.poll()
 		}
 	}
 }
@@ -269,24 +267,23 @@ func (x *run) pass(ctx context.Context, d time.Duration) error {
 		case <-x.sibyl.process.exited:
 			return x.sibyl.process.exitError()
 		case <-end:
-			return x.poll()
+			x.poll()
+			return nil
 		case <-poll.C:
-			if err := x.poll(); err != nil {
-				return err
-			}
+			x.poll()
 		}
 	}
 }
 
 // poll adds the current incidents to the log, and prints new ones. Errors are only printed, because the next poll
 // retries.
-func (x *run) poll() error {
+func (x *run) poll() {
 	ctx, cancel := context.WithTimeout(x.ctx, pollInterval)
 	defer cancel()
 	incidents, err := x.sibyl.incidents(ctx)
 	if err != nil {
 		fmt.Fprintf(x.Out, "read incidents: %v\n", err)
-		return nil // the next poll retries
+		return
 	}
 	for _, i := range incidents {
 		if _, known := x.log.last[i.ID]; !known {
@@ -294,7 +291,6 @@ func (x *run) poll() error {
 		}
 	}
 	x.log.add(time.Now().UnixNano(), incidents, x.cases)
-	return nil
 }
 
 // report returns the verdict.
