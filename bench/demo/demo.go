@@ -65,8 +65,9 @@ const (
 	WithKernel
 )
 
-// ErrNotFound means that the fault was not located in time or that, without a fault, an incident opened.
-var ErrNotFound = errors.New("no answer in time")
+// ErrNotFound means that the fault was located in the wrong place, or not in time, or that, without a fault, an incident
+// opened.
+var ErrNotFound = errors.New("no correct answer in time")
 
 const (
 	offTimeout = 60 * time.Second // from the answer until its tracepoints are disabled and the kernel explains it
@@ -78,7 +79,7 @@ const (
 )
 
 // Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. In the second case, it returns
-// [ErrNotFound] if the fault was not located or if, without a fault, an incident opened.
+// [ErrNotFound] unless the result is correct.
 func Run(ctx context.Context, o *Options) (err error) {
 	d, err := newDemo(o)
 	if err != nil {
@@ -113,7 +114,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 			return c.exitError()
 		}
 	}
-	if !result.Correct && !result.Located || d.Fault == shop.None && !result.Correct {
+	if !result.Correct {
 		return ErrNotFound
 	}
 	return nil

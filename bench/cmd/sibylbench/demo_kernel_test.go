@@ -58,7 +58,7 @@ func requireKernel(t *testing.T) {
 func kernelDemo(t *testing.T, code int, args ...string) *demo.Result {
 	t.Helper()
 	r := sibylbench(t, append([]string{"demo", "--headless", "--exit-when-located", "--seed=1", "-o=json"}, args...)...)
-	if code == cli.ExitError && !strings.HasSuffix(r.err, "\nsibylbench: no answer in time\n") {
+	if code == cli.ExitError && !strings.HasSuffix(r.err, "\nsibylbench: no correct answer in time\n") {
 		t.Errorf("a process failed: %s", r.err)
 	}
 	var got demo.Result
