@@ -85,9 +85,11 @@ type Online struct {
 	unused  []int32            // free indexes in open
 	lists   [3]list            // by state
 	owners  [ownerShares]owner // shares of the services, by hash
-	ready   []ready            // closed, not yet returned by Next
+	ready   []ready            // closed; Next has returned the first ones
 	closed  remembered
-	spans   int64 // of open traces
+	// returned is the number of traces in ready that Next has returned. It is less than the length, or both are 0.
+	returned int
+	spans    int64 // of open traces
 	// arrived spans of traces already closed, since the start
 	late, duplicates int64
 	left             trace.Coverage // the same by service, since the last call of Account
@@ -321,8 +323,10 @@ func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	if len(o.ready) == 0 {
 		return false
 	}
-	r := o.ready[0]
-	o.ready = o.ready[:copy(o.ready, o.ready[1:])]
+	r := o.ready[o.returned]
+	if o.returned++; o.returned == len(o.ready) {
+		o.ready, o.returned = o.ready[:0], 0
+	}
 	x := &o.open[r.trace]
 	t.Reset()
 	t.ID, t.Reason, t.At, t.Last = x.id, r.reason, r.at, x.last

@@ -209,6 +209,31 @@ func TestOnlineIsBounded(t *testing.T) {
 	})
 }
 
+// Traces that close at once are returned in the order in which they closed.
+func TestOnlineReturnsTracesInOrder(t *testing.T) {
+	options := quick
+	options.MaxSpans = 1
+	o := NewOnline(options)
+	for round := range 2 {
+		for i := range uint64(3) {
+			b := ingest.Batch{
+				Traces: []trace.ID{{0: byte(round + 1), 15: byte(i)}},
+				Spans:  []trace.Span{{ID: 1, Start: 0, End: 1}},
+			}
+			o.Add(0, i, &b, Run{To: 1})
+		}
+		var c Closed
+		for i := range byte(3) {
+			if !o.Next(0, &c) || c.ID[0] != byte(round+1) || c.ID[15] != i || c.Reason != Size {
+				t.Errorf("round %d, trace %d: %v closed by %v", round, i, c.ID, c.Reason)
+			}
+		}
+		if o.Next(0, &c) {
+			t.Errorf("round %d: %v is returned again", round, c.ID)
+		}
+	}
+}
+
 // A span with attributes and joins is unchanged, in any number of blocks.
 func TestOnlineKeepsEverything(t *testing.T) {
 	var b ingest.Batch
