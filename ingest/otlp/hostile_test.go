@@ -170,7 +170,7 @@ func requestJSON(span string) []byte {
 func TestUnknownNames(t *testing.T) {
 	const spans = `"scopeSpans":[{"spans":[{` + goodIDs + `}]}]`
 	unknown := func(name, names string) string {
-		return fmt.Sprintf("unknown field %q, and none of %s: are these traces in OTLP/JSON?", name, names)
+		return fmt.Sprintf("unknown field %q, want %s: is this OTLP/JSON?", name, names)
 	}
 	for data, want := range map[string]string{
 		`{"resourceLogs":[{}]}`: unknown("resourceLogs", "resourceSpans, batches"),
