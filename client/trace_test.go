@@ -146,7 +146,7 @@ func TestSampleTraces(t *testing.T) {
 		path, of := strings.TrimPrefix(r.URL.Path, "/api/v1/"), r.URL.Query().Get("group")
 		switch {
 		case path == "groups":
-			_, _ = io.WriteString(w, `{"items":[{"id":"both"},{"id":"slow"},{"id":"none"}],"total":3,"next_cursor":null}`)
+			_, _ = io.WriteString(w, `{"items":[{"id":"both"},{"id":"slow"},{"id":"none"}],"total":3}`)
 		case path == "exemplars" && of == "both":
 			_, _ = fmt.Fprintf(w, `{"items":[%s,%s]}`, exemplar(a, "slow"), exemplar(b, "typical"))
 		case path == "exemplars" && of == "slow":

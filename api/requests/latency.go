@@ -44,7 +44,7 @@ func binsOf(from, to, edge, now trace.Nanos) bins {
 	return b
 }
 
-// periodBins returns bins that cover [from, to) and consist of whole periods. If the time range is too long, length is 0.
+// periodBins returns bins that cover [from, to) and consist of whole periods. If the range is too long, length is 0.
 func periodBins(from, to trace.Nanos) bins {
 	b := bins{from: from, to: to, length: group.Period}
 	switch span := to.Sub(from); {

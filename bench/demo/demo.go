@@ -65,8 +65,8 @@ const (
 	WithKernel
 )
 
-// ErrNotFound means that the fault was located in the wrong place, or not in time, or that, without a fault, an incident
-// opened.
+// ErrNotFound means that the fault was located in the wrong place, or not in time, or that an incident opened without
+// a fault.
 var ErrNotFound = errors.New("no correct answer in time")
 
 const (
