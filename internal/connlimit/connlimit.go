@@ -45,7 +45,8 @@ func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	}
 	if now := time.Now(); now.Sub(s.warned) >= warnInterval {
 		s.warned = now
-		s.log.Warn("the connection limit is reached: idle connections are closed to make room; without any, new ones are closed at once",
+		s.log.Warn("the connection limit is reached: idle connections are closed to make room; without any, new "+
+			"ones are closed at once",
 			slog.String("address", c.of.Addr().String()), slog.Int("most", s.most))
 	}
 	longest := s.idle.Front()
