@@ -55,7 +55,7 @@ func TestUnusableData(t *testing.T) {
 		{"a later format", later, []string{"a newer version of sibyl wrote it", "use that version"}, "store"},
 		{"a file in place of the store", file("store", "text"), []string{"is a file", "--data-dir"}, "store"},
 		{"damaged notes", file("notes.json", "{"), []string{"from a backup", "notes.json.aside"}, "notes.json"},
-		{"foreign notes", file("notes.json", `{"a":{}}`), []string{"not the ID of an incident", ".aside"}, "notes.json"},
+		{"foreign notes", file("notes.json", `{"a":{}}`), []string{"not the ID", ".aside"}, "notes.json"},
 		{"damaged views", file("views.json", "{"), []string{"views.json.aside"}, "views.json"},
 		{"damaged comments", file("comments.json", "{"), []string{"comments.json.aside"}, "comments.json"},
 	} {

@@ -188,7 +188,7 @@ func TestSteering(t *testing.T) {
 	}
 	m.lacks = errors.New("it is no Go program")
 	m.look()
-	m.expectStates("the spans of its threads are unknown", map[string]protocol.State{"cart/kernel/runqueue": protocol.Failed})
+	m.expectStates("spans unknown", map[string]protocol.State{"cart/kernel/runqueue": protocol.Failed})
 	m.lacks = nil
 	m.fails = errors.New("no memory")
 	m.look()
