@@ -220,7 +220,7 @@ func (s *Service) assemble() error {
 // errUnreadable is returned for a checkpoint that can't be restored. The journal can't replace the checkpoint, because
 // the records that it covers have been deleted.
 var errUnreadable = errors.New("it is damaged, or another build of sibyl wrote it: use the build that wrote it, " +
-	"or start over with the rest of the  journal by moving the folder store out of the data directory")
+	"or start over with the rest of the journal by moving the folder store out of the data directory")
 
 // errOldStrategy is returned for a checkpoint or a journal with a strategy that this version doesn't have.
 var errOldStrategy = errors.New("another version of sibyl wrote it with " +

@@ -333,7 +333,7 @@ func TestBroken(t *testing.T) {
 		{"two-gzips", append(gzipped([]byte(line(1)+"\n")), gzipped([]byte(line(2)))...), 12, nil},
 		{
 			"two-gzips-torn", cut(append(gzipped([]byte(line(1)+"\n")), gzipped([]byte(line(2)+"\n"))...)), 12,
-			[]string{"the file is cut"},
+			[]string{"the file is truncated"},
 		},
 		{"no-gzip", []byte{0x1f, 0x8b, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0, []string{"malformed: decompress: "}},
 		{"no-zstd", []byte("\x28\xb5\x2f\xfdxyzxyz"), 0, []string{"malformed: decompress: "}},
