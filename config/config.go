@@ -22,7 +22,6 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -282,29 +281,10 @@ func (e *Endpoint) Fields() (map[string]string, error) {
 // mostRequest is the default of otlp.max-request.
 const mostRequest = 64 * mib
 
-// MaxInFlight returns the limit on the bytes of all requests being read or decoded. There is room for three of the
-// largest requests, because a request takes up to twice its size, as sent and uncompressed, and more than one sender
-// must make progress. If the maximum size of requests is smaller than the default, there is room for more of them.
-func (c *Config) MaxInFlight() int64 {
-	return 3 * max(c.OTLP.MaxRequest, min(mostRequest, c.Memory/requestShare))
-}
-
-// openShare is the ratio of the configured memory to the memory for open traces.
-const openShare = 4
-
-// OpenTraces returns the options of package assemble for the traces of all shards together.
-func (c *Config) OpenTraces() assemble.OnlineOptions {
-	return assemble.NewOnlineOptions(c.Assembly.Timeout, c.Memory/openShare)
-}
-
-// groupBytes is the memory of a large group with its contexts. It is used to calculate the maximum number of groups for
-// the configured memory.
-const groupBytes = 20 << 10
-
 // Engine returns the options of package engine.
 func (c *Config) Engine() engine.Options {
 	o := engine.DefaultOptions()
-	o.Groups.Groups = int(min(group.DefaultGroups, c.Memory/groupBytes))
+	c.limitStatistics(&o)
 	o.Watch, o.Learning, o.Epoch, o.Rules = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules()
 	o.SeeThrough(c.SeeThrough...)
 	o.Budget, o.Strategy, o.Retention = c.Budget.Search(), c.Strategy, c.Retention.Age

@@ -28,11 +28,13 @@ type Options struct {
 	Watch  detect.WatchOptions
 	// length of the learning period, which starts at the first request; requests during it count as healthy
 	Learning time.Duration
-	Epoch    time.Duration // time between two decisions
-	Budget   search.Budget
-	Strategy string // a published strategy or one of Strategies; empty: the default
-	Seed     uint64
-	Rules    group.Rules
+	// EarlyBytes limits the memory for requests of the learning period, which take about 200 bytes each.
+	EarlyBytes int
+	Epoch      time.Duration // time between two decisions
+	Budget     search.Budget
+	Strategy   string // a published strategy or one of Strategies; empty: the default
+	Seed       uint64
+	Rules      group.Rules
 	// Groups are deleted once they have had no request for Retention. Closed incidents are kept as long, and for at
 	// least a day. If it is 0, groups and incidents are deleted only to make room.
 	Retention time.Duration
@@ -54,11 +56,12 @@ type Options struct {
 // DefaultOptions returns options with a learning period of five minutes and epochs of ten seconds.
 func DefaultOptions() Options {
 	return Options{
-		Path:     critpath.DefaultOptions(),
-		Watch:    detect.DefaultWatchOptions(),
-		Learning: 5 * time.Minute,
-		Epoch:    10 * time.Second,
-		Gates:    incident.DefaultGates(),
+		Path:       critpath.DefaultOptions(),
+		Watch:      detect.DefaultWatchOptions(),
+		Learning:   5 * time.Minute,
+		EarlyBytes: 256 << 20,
+		Epoch:      10 * time.Second,
+		Gates:      incident.DefaultGates(),
 	}
 }
 
@@ -128,6 +131,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		versions:   newVersions(),
 		learning: learning{
 			epoch:    options.Epoch,
+			limit:    options.EarlyBytes,
 			requests: spool.New("", math.MaxInt), // never on disk
 			preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
 		},

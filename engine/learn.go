@@ -22,14 +22,12 @@ type epochEnd struct {
 	seen uint64 // requests until then
 }
 
-// earlyBytes limits the memory for observations of the learning period, which take about 200 bytes each.
-const earlyBytes = 256 << 20
-
-// learning holds the state of the learning period. It keeps requests, up to earlyBytes, until the period ends, because
-// the request types are only known then. Until then, statistics are provisional.
+// learning holds the state of the learning period. It keeps requests, up to Options.EarlyBytes, until the period ends,
+// because the request types are only known then. Until then, statistics are provisional.
 type learning struct {
 	over     bool
 	epoch    time.Duration    // time between two decisions
+	limit    int              // of the bytes in requests
 	began    trace.Nanos      // start of the first epoch with a request; 0: no request yet
 	requests *spool.Spool     // nil after the learning period
 	preview  *detect.Detector // provisional groups of the requests; nil after the learning period
@@ -38,10 +36,10 @@ type learning struct {
 	dropped  uint64 // requests dropped because there was no room
 }
 
-// observe stores o, or drops it if earlyBytes are used up, and returns its provisional request type and group.
+// observe stores o, or drops it if the limit is reached, and returns its provisional request type and group.
 func (l *learning) observe(o *observation.Observation) (requestType, group *group.Group) {
 	l.preview.Groups.Types.Learn(o)
-	if l.requests.Bytes() < earlyBytes {
+	if l.requests.Bytes() < l.limit {
 		l.seen++
 		if err := l.requests.Add(o); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the spool is in memory only

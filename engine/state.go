@@ -135,7 +135,7 @@ func (c *Core) Restore(b []byte) error {
 	if err := r.Err(); err != nil {
 		return fmt.Errorf("%w: sections of the core", err)
 	}
-	table, _, err := trace.DecodeTable(parts[0], c.table.Limit)
+	table, _, err := trace.DecodeTable(parts[0], 0) // c.table may have a lower limit than the table that was saved
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,7 @@ type process struct {
 	log       *os.File
 	more      []string // further arguments
 	files     int      // limit on open files; 0 for the limit of this process
+	cgroup    string   // the file that the process enters a cgroup by; empty for the cgroup of this process
 	cmd       *exec.Cmd
 }
 
@@ -114,6 +115,10 @@ func (v *process) start() {
 	if v.files > 0 {
 		limited := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, v.files)
 		v.cmd.Args = append([]string{"sh", "-c", limited, v.cmd.Path}, v.cmd.Args[1:]...)
+		v.cmd.Path = "/bin/sh"
+	}
+	if v.cgroup != "" {
+		v.cmd.Args = append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, v.cgroup, v.cmd.Path}, v.cmd.Args[1:]...)
 		v.cmd.Path = "/bin/sh"
 	}
 	v.cmd.Stderr = v.log

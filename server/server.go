@@ -59,12 +59,8 @@ type Server struct {
 	opamp     *opamp.Server      // answers OpAMP agents
 }
 
-// Divisors of the configured memory: one part in each is reserved for the named use. Statistics and the garbage
-// collector use the rest.
-const (
-	inFlightShare = 8 // requests that are admitted but not yet assembled
-	bodiesShare   = 8 // bodies from agents that are being read
-)
+// bodiesShare is the ratio of the configured memory to the memory for bodies from agents that are being read.
+const bodiesShare = 16
 
 // New opens the data directory of c, locks it against other processes, and connects the parts of the service. A
 // database calls giveUp if it cannot continue.
@@ -111,7 +107,10 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	}
 	o := live.DefaultOptions()
 	o.Core, o.Assembly, o.Keys = c.Engine(), c.OpenTraces(), keys
-	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
+	o.MaxJournal = uint64(c.Journal.MaxBytes)
+	limits := c.IntakeLimits()
+	o.InFlight, o.Heap, o.Charted = limits.InFlight, limits.Heap, limits.Charted
+	o.Names, o.DecoderNames = limits.Names, limits.DecoderNames
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Fits, o.Log = s.journal, s.store, s.disk.Full, s.disk.Fits, log
 	o.Epoch = s.epoch

@@ -76,6 +76,7 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	if r.Bad() {
 		return nil, nil, fmt.Errorf("%w: table", codec.ErrCorrupt)
 	}
+	t.measure()
 	return t, r.Rest(), nil
 }
 

@@ -77,12 +77,13 @@ func (e *entries[K, V]) thaw() {
 // [Table.Thaw].
 func (t *Table) Freeze() *Table {
 	return &Table{
-		Limit:    t.Limit,
-		refused:  t.refused,
-		text:     t.text.freeze(),
-		ops:      t.ops.freeze(),
-		contexts: t.contexts.freeze(),
-		edges:    t.edges.freeze(),
+		Limit:     t.Limit,
+		refused:   t.refused,
+		textBytes: t.textBytes,
+		text:      t.text.freeze(),
+		ops:       t.ops.freeze(),
+		contexts:  t.contexts.freeze(),
+		edges:     t.edges.freeze(),
 	}
 }
 

@@ -55,6 +55,7 @@ func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) 
 	before := t.Len()
 	t.text, t.ops = kept(m, &t.text), kept(m, &t.ops)
 	t.contexts, t.edges = kept(m, &t.contexts), kept(m, &t.edges)
+	t.measure()
 	return before - t.Len(), nil
 }
 
@@ -69,12 +70,21 @@ func kept[K ~uint64, V any](m *mentions, from *entries[K, V]) entries[K, V] {
 	return entries[K, V]{added: some}
 }
 
+// measure sets t.textBytes.
+func (t *Table) measure() {
+	t.textBytes = 0
+	for _, s := range t.text.all() {
+		t.textBytes += len(s)
+	}
+}
+
 // Len returns the number of entries.
 func (t *Table) Len() int { return t.text.len() + t.ops.len() + t.contexts.len() + t.edges.len() }
 
-// Crowded reports whether more than three quarters of the room for any kind of entries is used.
+// Crowded reports whether more than three quarters of the room for any kind of entries, or for texts, is used.
 func (t *Table) Crowded() bool {
-	return max(t.text.len(), t.ops.len(), t.contexts.len(), t.edges.len()) > t.limit()/4*3
+	most := max(t.text.len(), t.ops.len(), t.contexts.len(), t.edges.len(), t.textBytes/bytesPerText)
+	return most > t.limit()/4*3
 }
 
 // AppendMentioned is like [Table.AppendBinary] for the entries that an encoded state mentions (see [Table.Forget]). The

@@ -97,9 +97,9 @@ type EdgeInfo struct {
 // Table is the dictionary from identities to their content. Because identities are hashes of their content, tables
 // filled independently never contradict each other and merge by union.
 //
-// A Table is bounded: once it holds Limit entries of a kind, it refuses and counts new ones, and they appear under the
-// name [Overflow] in reports, unless [Table.Forget] makes room. The zero Table is empty and holds up to [DefaultLimit]
-// entries of each kind. A Table is not safe for concurrent use.
+// A Table is bounded: once it holds Limit entries of a kind, or texts of 128 bytes for each, it refuses and counts new
+// ones, and they appear under the name [Overflow] in reports, unless [Table.Forget] makes room. The zero Table is empty
+// and holds up to [DefaultLimit] entries of each kind. A Table is not safe for concurrent use.
 type Table struct {
 	Limit int // maximum number of entries of each kind; 0 means DefaultLimit
 
@@ -108,6 +108,8 @@ type Table struct {
 	contexts entries[Context, ContextInfo]
 	edges    entries[Edge, EdgeInfo]
 	refused  int
+
+	textBytes int // total length of the texts
 
 	recording bool     // new symbols and operations are recorded for TakeAdditions
 	newText   []Symbol // since the last call of TakeAdditions
@@ -119,6 +121,10 @@ type Table struct {
 // DefaultLimit is the default limit of a [Table] for each kind of entry. It is far above the number of operations in
 // real systems. A full table, at about 100 bytes per entry, is still small compared with the statistics.
 const DefaultLimit = 1 << 20
+
+// bytesPerText is the mean length of a text at which a [Table] that is full of them is also full of bytes. Names are
+// mostly shorter.
+const bytesPerText = 128
 
 // Overflow is the name of every entry that a full [Table] refused.
 const Overflow = "(other)"
@@ -144,11 +150,21 @@ func (t *Table) Symbol(s string) Symbol {
 }
 
 func (t *Table) addText(sym Symbol, s string) {
+	switch {
+	case t.text.has(sym):
+	case t.textBytes+len(s) > bytesPerText*t.limit():
+		t.refused++
+		return
+	case !add(t, &t.text, sym, s):
+		return
+	default:
+		t.textBytes += len(s)
+		if t.recording {
+			t.newText = append(t.newText, sym)
+		}
+	}
 	if t.renewed != nil {
 		t.renewed.current.text[sym] = struct{}{}
-	}
-	if add(t, &t.text, sym, s) && t.recording {
-		t.newText = append(t.newText, sym)
 	}
 }
 
@@ -187,11 +203,11 @@ func (t *Table) addOp(o Operation) Op {
 }
 
 func (t *Table) putOp(op Op, o Operation) {
-	if t.renewed != nil {
-		t.renewed.current.ops[op] = struct{}{}
-	}
 	if add(t, &t.ops, op, o) && t.recording {
 		t.newOps = append(t.newOps, op)
+	}
+	if t.renewed != nil && t.ops.has(op) {
+		t.renewed.current.ops[op] = struct{}{}
 	}
 }
 
@@ -315,6 +331,7 @@ func (t *Table) Clear() {
 	t.ops.clear()
 	t.contexts.clear()
 	t.edges.clear()
+	t.textBytes = 0
 	t.newText, t.newOps = t.newText[:0], t.newOps[:0]
 }
 

@@ -95,6 +95,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 	const refused = "Export requests refused with a time to retry, by reason."
 	e.Counter("ingest_refused_requests_total", refused, n.Refused.Busy.Load(), "reason", "busy")
 	e.Counter("ingest_refused_requests_total", refused, n.Refused.Full.Load(), "reason", "disk_full")
+	e.Counter("ingest_refused_requests_total", refused, n.Refused.Memory.Load(), "reason", "memory")
 	e.Counter("journal_damaged_records_total", "Unreadable or missing records of the journal.", n.Damaged.Load())
 	e.Counter("journal_commits_total", "Commits to the journal.", n.Commits.Load())
 	e.Seconds("journal_commit_seconds_total", "Time spent on commits to the journal.", time.Duration(n.Waited.Load()))

@@ -51,7 +51,7 @@ func (a *Operating) GetStatus(
 			CheckpointsFailed: n.Unsaved.Load(),
 		},
 		Refused: map[string]int64{
-			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(),
+			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(), "memory": n.Refused.Memory.Load(),
 			"too_many_groups": int64(s.Tally.Refused), "learning_full": int64(s.Tally.Unlearned),
 		},
 		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},

@@ -297,6 +297,11 @@ var refusals = []struct {
 		"Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md.",
 	},
 	{
+		func(s *contract.Status) int64 { return s.Refused["memory"] },
+		"export request", "refused because the memory was used up",
+		"Give Sibyl more memory (--memory), or sample; see docs/operations.md.",
+	},
+	{
 		func(s *contract.Status) int64 { return s.Refused["disk_full"] },
 		"export request", "refused because the disk was full", "Free space.",
 	},

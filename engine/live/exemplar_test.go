@@ -31,7 +31,7 @@ func TestPostponedExemplars(t *testing.T) {
 	k.size = 3
 	k.retained.Store(&Retention{Exemplars: k.size})
 	group := &group.Group{ID: analysis.Hash{Lo: 1}}
-	decoder := newDecoder(ingest.AllKeys())
+	decoder := newDecoder(ingest.AllKeys(), 1<<18)
 	n := 0
 	for record, err := range r.journal.Read(1) {
 		if err != nil {
@@ -98,7 +98,7 @@ func TestFailedExemplars(t *testing.T) {
 	}
 	k, refs := open(), make(map[trace.ID]int)
 	group := &group.Group{ID: analysis.Hash{Lo: 1}}
-	decoder := newDecoder(ingest.AllKeys())
+	decoder := newDecoder(ingest.AllKeys(), 1<<18)
 	next, stop := iter.Pull2(r.journal.Read(1))
 	defer stop()
 	begun := c.at()

@@ -25,6 +25,7 @@ const fullDelay = 2 * time.Second
 var (
 	errBusy     = refusal.New(refusal.Overloaded, "too many requests are waiting", "").Later(time.Second)
 	errFull     = refusal.New(refusal.Overloaded, "the disk is full", "").Later(fullDelay)
+	errMemory   = refusal.New(refusal.Overloaded, "the memory is used up", "").Later(fullDelay)
 	errOverfull = refusal.New(refusal.Overloaded, "the journal has reached its size limit", "").Later(fullDelay)
 	errStarting = refusal.New(refusal.Overloaded, "the service is starting and reads its journal", "").
 			Later(time.Second)
@@ -35,6 +36,7 @@ var (
 type intake struct {
 	shards   int
 	limit    int64 // see Options.InFlight
+	heap     heapWatch
 	decoders chan *decoder
 	free     sync.Pool    // of *delivery
 	inFlight atomic.Int64 // bytes
@@ -48,10 +50,14 @@ type intake struct {
 
 func newIntake(o *Options, counts *Counts) *intake {
 	in := &intake{
-		counts: counts, shards: o.Shards, limit: o.InFlight, decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
+		shards:   o.Shards,
+		limit:    o.InFlight,
+		heap:     heapWatch{limit: uint64(o.Heap)},
+		decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
+		counts:   counts,
 	}
 	for range cap(in.decoders) {
-		in.decoders <- newDecoder(o.Keys)
+		in.decoders <- newDecoder(o.Keys, o.DecoderNames)
 	}
 	return in
 }
@@ -64,12 +70,10 @@ type decoder struct {
 	period int64 // of the names in table
 }
 
-// decoderNames limits the dictionary of a decoder. If new names in a request take more than a quarter of it, some names
-// lose their text but keep their identity.
-const decoderNames = 1 << 18
-
-func newDecoder(keys *ingest.Keys) *decoder {
-	table := &trace.Table{Limit: decoderNames}
+// newDecoder returns a decoder whose dictionary has at most the given number of names of each kind. If new names in a
+// request take more than a quarter of it, some names lose their text but keep their identity.
+func newDecoder(keys *ingest.Keys, names int) *decoder {
+	table := &trace.Table{Limit: names}
 	table.RecordAdditions()
 	return &decoder{Decoder: otlp.NewDecoder(table, keys), table: table}
 }
@@ -211,6 +215,9 @@ func (s *Service) Refuse() *refusal.Error {
 	case s.intake.full():
 		s.counts.Refused.Busy.Add(1)
 		return errBusy
+	case s.intake.heap.full():
+		s.counts.Refused.Memory.Add(1)
+		return errMemory
 	}
 	return nil
 }

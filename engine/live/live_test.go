@@ -744,7 +744,7 @@ func TestOverload(t *testing.T) {
 func TestLackOfSpaceIsLogged(t *testing.T) {
 	var log strings.Builder
 	var space Space
-	q := &sequencer{overfull: new(atomic.Bool), options: &Options{
+	q := &sequencer{intake: &intake{}, overfull: new(atomic.Bool), options: &Options{
 		Clock: time.Now, Full: func(time.Time) bool { return space >= SpaceLow }, Fits: func(time.Time, uint64) bool {
 			return space < SpaceNone
 		},
@@ -952,7 +952,7 @@ func TestExemplars(t *testing.T) {
 					return err
 				}
 				var b ingest.Batch
-				if err := newDecoder(ingest.AllKeys()).Protobuf(request, &b); err != nil ||
+				if err := newDecoder(ingest.AllKeys(), 1<<18).Protobuf(request, &b); err != nil ||
 					!slices.ContainsFunc(b.Spans, func(s trace.Span) bool { return s.ID == x.Root }) {
 					t.Errorf("trace %s is stored without its root: %v", x.Trace, err)
 				}

@@ -56,6 +56,7 @@ type sequencer struct {
 	names    chan<- *shardOutput // to the core loop: outputs that only have names
 	overfull *atomic.Bool        // belongs to the Service
 	full     bool                // the last check found too little free space for requests
+	memory   bool                // the last check found the memory used up
 	spent    bool                // the last check found too little free space to end an epoch
 	counts   *Counts
 
@@ -291,6 +292,9 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 
 // redeliver delivers the request in r, a record of the journal. It counts a request that it can't decode as damaged.
 func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
+	if err := q.waitForRoom(ctx); err != nil {
+		return err
+	}
 	d := q.intake.newDelivery(r.Kind, q.intake.charge(len(r.Data)))
 	d.seq = r.Seq
 	if err := q.intake.decode(ctx, d, r.Data); err != nil {
@@ -304,3 +308,22 @@ func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
 	q.deliver(r.At, d)
 	return nil
 }
+
+// waitForRoom waits while the requests in flight have reached their limit, and then up to roomTimeout while the heap
+// exceeds its limit: beyond that time, the statistics themselves take the memory, and waiting longer would not help.
+func (q *sequencer) waitForRoom(ctx context.Context) error {
+	deadline := time.Now().Add(roomTimeout)
+	for q.intake.full() || q.intake.heap.full() && time.Now().Before(deadline) {
+		select {
+		case <-time.After(roomInterval):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+const (
+	roomTimeout  = time.Second
+	roomInterval = time.Millisecond
+)

@@ -38,14 +38,20 @@ import (
 
 // Options configure a [Service].
 type Options struct {
-	Core       engine.Options
-	Assembly   assemble.OnlineOptions // Memory is for all shards together
-	Keys       *ingest.Keys           // attributes to decode; nil: only those used by the protocol
-	Shards     int                    // 0: one per core
-	InFlight   int64                  // bytes of accepted requests not yet assembled, and of those waiting for the core
-	Checkpoint time.Duration          // minimum time between checkpoints, which are taken at the ends of epochs
-	Retention  Retention
-	Journal    *journal.Journal
+	Core     engine.Options
+	Assembly assemble.OnlineOptions // Memory is for all shards together
+	Keys     *ingest.Keys           // attributes to decode; nil: only those used by the protocol
+	Shards   int                    // 0: one per core
+	InFlight int64                  // bytes of accepted requests not yet assembled, and of those waiting for the core
+	// Heap is the limit in bytes on the live heap after a garbage collection. Beyond it, requests are refused. 0 means
+	// unlimited.
+	Heap         int64
+	Names        int           // names of each kind in the core's dictionary; 0: [trace.DefaultLimit]
+	DecoderNames int           // the same for the dictionary of a decoder, of which there is one per core
+	Charted      int           // groups and request types whose requests are kept by tick
+	Checkpoint   time.Duration // minimum time between checkpoints, which are taken at the ends of epochs
+	Retention    Retention
+	Journal      *journal.Journal
 	// MaxJournalAge is the maximum age of journal records that a checkpoint covers but that open traces still refer to.
 	// 0 means unlimited.
 	MaxJournalAge time.Duration
@@ -87,11 +93,13 @@ type Ended struct {
 // DefaultOptions returns options without a journal, a store and a log, which the caller must set.
 func DefaultOptions() Options {
 	return Options{
-		Core:       engine.DefaultOptions(),
-		Assembly:   assemble.DefaultOnlineOptions(),
-		InFlight:   256 << 20,
-		Checkpoint: 10 * time.Second,
-		Retention:  Retention{Exemplars: 3},
+		Core:         engine.DefaultOptions(),
+		Assembly:     assemble.DefaultOnlineOptions(),
+		InFlight:     256 << 20,
+		DecoderNames: 1 << 18,
+		Charted:      2048,
+		Checkpoint:   10 * time.Second,
+		Retention:    Retention{Exemplars: 3},
 	}
 }
 
@@ -181,14 +189,14 @@ func (s *Service) assemble() error {
 	if err != nil {
 		return err
 	}
-	table := &trace.Table{}
+	table := &trace.Table{Limit: o.Names}
 	s.loop = &loop{
 		options:   o,
 		core:      engine.NewCore(table, o.Core),
 		table:     table,
 		exemplars: exemplars,
 		witnesses: newWitnesses(),
-		ticks:     newTicks(),
+		ticks:     newTicks(o.Charted),
 		past:      newPastStore(o),
 		outputs:   s.outputs,
 		queries:   s.queries,

@@ -28,7 +28,8 @@ func (s *Service) Space() Space {
 	return SpaceEnough
 }
 
-// watchSpace refuses requests while the journal exceeds its limit, and logs when space runs out and when it is back.
+// watchSpace refuses requests while the journal exceeds its limit. It logs when space or memory runs out, and when there
+// is enough again.
 func (q *sequencer) watchSpace() {
 	overfull := q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal
 	if q.overfull.Swap(overfull) != overfull {
@@ -38,6 +39,10 @@ func (q *sequencer) watchSpace() {
 	if full := q.options.Full(now); full != q.full {
 		q.full = full
 		q.logRefusing(full, "the disk is full")
+	}
+	if full := q.intake.heap.full(); full != q.memory {
+		q.memory = full
+		q.logRefusing(full, "the memory is used up")
 	}
 	if spent := !q.options.Fits(now, 0); spent != q.spent {
 		q.spent = spent

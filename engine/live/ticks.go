@@ -17,23 +17,22 @@ const (
 	TicksKept = 3 * time.Hour
 	// MinutesKept is the age at which requests, kept by minute after TicksKept, are deleted.
 	MinutesKept = 2 * group.Day
-	// maxTicked limits the groups and request types whose requests are kept by tick. docs/operations.md says how much
-	// space they take.
-	maxTicked = 2048
-	// maxTicks limits the ticks of all groups between two checkpoints. Charts lack the requests in further ticks.
-	maxTicks = 1 << 17
+	// ticksEach is the mean number of ticks of a group between two checkpoints at which charts lack the requests in
+	// further ticks.
+	ticksEach = 64
 )
 
 // ticks counts the requests since the last checkpoint by group and by the tick of their start, no matter when their
 // traces arrived. No decision depends on it.
 type ticks struct {
+	limit  int                           // groups and request types; docs/operations.md says how much space they take
 	now    trace.Nanos                   // end of the last epoch
 	ticked map[analysis.Hash]trace.Nanos // latest tick of each group and request type
 	all    map[store.Tick]*group.Past
 }
 
-func newTicks() *ticks {
-	return &ticks{ticked: make(map[analysis.Hash]trace.Nanos), all: make(map[store.Tick]*group.Past)}
+func newTicks(limit int) *ticks {
+	return &ticks{limit: limit, ticked: make(map[analysis.Hash]trace.Nanos), all: make(map[store.Tick]*group.Past)}
 }
 
 // observe adds o to its request type and group, either of which may be nil. It ignores requests that started more than
@@ -53,13 +52,13 @@ func (t *ticks) observe(requestType, group *group.Group, o *observation.Observat
 func (t *ticks) add(id analysis.Hash, o *observation.Observation) {
 	at := store.Tick{Group: id, From: store.TickOf(o.Start)}
 	latest, known := t.ticked[id]
-	if !known && len(t.ticked) >= maxTicked {
+	if !known && len(t.ticked) >= t.limit {
 		return
 	}
 	t.ticked[id] = max(latest, at.From)
 	p := t.all[at]
 	if p == nil {
-		if len(t.all) >= maxTicks {
+		if len(t.all) >= ticksEach*t.limit {
 			return
 		}
 		p = &group.Past{}

@@ -45,9 +45,11 @@ func (s *idSet) has(id uint64) bool { return *s.find(id) != 0 }
 // between one and two windows after it was added, or earlier if too many are added.
 type remembered struct {
 	window     time.Duration
+	limit      int // hashes in a generation
+	spanLimit  int // spans in a part of the filter of a generation
 	young, old generation
 	began      trace.Nanos // time at which young was started
-	since      []uint64    // hashes added since the last drain
+	since      []uint64    // hashes added since the last drain, at most 2*limit
 }
 
 // generation holds the traces added during a window.
@@ -56,8 +58,22 @@ type generation struct {
 	spans  spanFilter
 }
 
-// rememberedTraces limits the number of hashes in the set. Each takes about 20 bytes.
-const rememberedTraces = 4 << 20
+// Memory of a hash in remembered.young and in remembered.since, in bytes.
+const rememberedBytes = 24 + 8
+
+// mostRemembered limits the hashes in a generation, however much memory there is.
+const mostRemembered = 2 << 20
+
+// newRemembered returns an empty set that takes about the given number of bytes: a half for the hashes, and a half for
+// the spans.
+func newRemembered(window time.Duration, bytes int64) remembered {
+	part := bytes / 2 / 2 / mostParts * spansPerWord / 8
+	return remembered{
+		window:    window,
+		limit:     max(1, int(min(bytes/2/2/rememberedBytes, mostRemembered))),
+		spanLimit: max(fewestInPart, min(1<<(bits.Len64(uint64(part))-1), mostInPart)),
+	}
+}
 
 func (r *remembered) len() int64 { return int64(len(r.young.traces) + len(r.old.traces)) }
 
@@ -77,17 +93,22 @@ func (r *remembered) hasSpan(h uint64, id trace.SpanID) bool {
 }
 
 func (r *remembered) add(h uint64) {
-	if len(r.young.traces) >= rememberedTraces/2 {
+	if len(r.young.traces) >= r.limit {
 		r.turn(r.began)
 	}
 	if r.young.traces == nil {
 		r.young.traces = make(map[uint64]struct{})
 	}
 	r.young.traces[h] = struct{}{}
+	if len(r.since) >= 2*r.limit {
+		r.since = append(r.since[:0], r.since[r.limit:]...) // the others are forgotten already
+	}
 	r.since = append(r.since, h)
 }
 
-func (r *remembered) addSpan(h uint64, id trace.SpanID) { r.young.spans.add(trace.Mix(h, uint64(id))) }
+func (r *remembered) addSpan(h uint64, id trace.SpanID) {
+	r.young.spans.add(trace.Mix(h, uint64(id)), r.spanLimit)
+}
 
 // forget removes the hashes that are more than two windows old at time now.
 func (r *remembered) forget(now trace.Nanos) {

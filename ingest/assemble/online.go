@@ -36,7 +36,7 @@ type OnlineOptions struct {
 	MaxAge   time.Duration // any trace closes when it was open this long; more than Idle
 	MaxSpans int           // limit on the spans of one trace
 	MaxBytes int64         // limit on the bytes of one trace
-	Memory   int64         // limit on the memory of all open traces, in bytes
+	Memory   int64         // limit on the memory of all open traces, in bytes; closed traces are remembered in a third as much
 	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 
@@ -90,6 +90,7 @@ type Online struct {
 	// returned is the number of traces in ready that Next has returned. It is less than the length, or both are 0.
 	returned int
 	spans    int64 // of open traces
+	held     int64 // memory of open traces
 	// arrived spans of traces already closed, since the start
 	late, duplicates int64
 	left             trace.Coverage // the same by service, since the last call of Account
@@ -103,7 +104,7 @@ const ownerShares = 64
 
 // owner accounts for the open traces of one share of services.
 type owner struct {
-	bytes  int64 // size of the blocks of its open traces
+	bytes  int64 // memory of its open traces
 	traces list  // oldest first
 }
 
@@ -124,7 +125,7 @@ type openTrace struct {
 	block       int32 // first block of the chain
 	tail        tail
 	bytes       int64 // size of the entries
-	held        int64 // size of the blocks
+	held        int64 // memory
 	spans       int32
 	owner       uint8    // index in Online.owners, by the service of the first span
 	idle        bool     // in the list idling rather than settling
@@ -151,7 +152,7 @@ func NewOnline(options OnlineOptions) *Online {
 	for i := range o.owners {
 		o.owners[i].traces = list{-1, -1}
 	}
-	o.closed.window = options.Remember
+	o.closed = newRemembered(options.Remember, options.Memory/3)
 	return o
 }
 
@@ -169,7 +170,7 @@ type Closed struct {
 // Add.
 func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	id := b.Traces[r.From]
-	live := o.blocks.live()
+	held := o.bytes()
 	n, ok := o.index[id]
 	if !ok {
 		if h := id.Hash(); o.closed.has(h) {
@@ -193,19 +194,26 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 		t.lastRecord = record
 	}
 	o.put(t, b, r)
-	grown := o.blocks.live() - live
+	grown := o.bytes() - held
 	t.held += grown
 	o.owners[t.owner].bytes += grown
+	o.held += grown
 	o.spans += int64(r.To - r.From)
 	t.last = now
 	o.wait(n, settling)
-	switch {
-	case int(t.spans) >= o.options.MaxSpans || t.bytes >= o.options.MaxBytes:
+	if int(t.spans) >= o.options.MaxSpans || t.bytes >= o.options.MaxBytes {
 		o.end(n, Size, now)
-	case o.blocks.live() > o.options.Memory && o.lists[aging].first >= 0:
+	}
+	for o.held > o.options.Memory {
 		o.end(o.largestOwner().traces.first, Evicted, now)
 	}
 }
+
+// openTraceBytes is the memory of an open trace without its blocks: its entries in Online.open and Online.index.
+const openTraceBytes = 256
+
+// bytes returns the memory of the traces that are open or not yet returned by Next.
+func (o *Online) bytes() int64 { return o.blocks.live() + int64(len(o.index))*openTraceBytes }
 
 // turnAway counts spans, which belong to the closed trace with hash h, as duplicates or late.
 func (o *Online) turnAway(h uint64, spans []trace.Span) {
@@ -431,6 +439,7 @@ func (o *Online) end(n int32, reason CloseReason, at trace.Nanos) {
 	o.unlink(n, aging)
 	o.unlink(n, owned)
 	o.owners[t.owner].bytes -= t.held
+	o.held -= t.held
 	t.spans = -1
 	o.ready = append(o.ready, ready{n, reason, at})
 }
@@ -500,7 +509,7 @@ type OnlineStats struct {
 // Stats returns the current statistics of o.
 func (o *Online) Stats() OnlineStats {
 	s := OnlineStats{
-		Traces: int64(len(o.index)), Spans: o.spans, Bytes: o.blocks.live(), Late: o.late, Duplicates: o.duplicates,
+		Traces: int64(len(o.index)), Spans: o.spans, Bytes: o.bytes(), Late: o.late, Duplicates: o.duplicates,
 		Remembered: o.closed.len(), Oldest: ^uint64(0),
 	}
 	if first := o.lists[aging].first; first >= 0 {

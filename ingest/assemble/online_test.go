@@ -361,7 +361,7 @@ func BenchmarkOnline(b *testing.B) {
 // When memory runs out, a service that sends a lot loses its own traces, not the traces of other services.
 func TestOnlineIsFair(t *testing.T) {
 	options := quick
-	options.Memory = 100 * blockSize
+	options.Memory = 100 * (blockSize + openTraceBytes)
 	o := NewOnline(options)
 	const quiet, flood = trace.Symbol(1), trace.Symbol(2)
 	reasons := map[CloseReason]int{} // of the quiet service

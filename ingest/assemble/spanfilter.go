@@ -12,7 +12,7 @@ type spanFilter struct {
 // Its length is a power of two.
 type filterPart []uint64
 
-// Sizes of a spanFilter. It takes two bytes per span, and at most 10 MB.
+// Sizes of a spanFilter. It takes two bytes per span, and at most 24 MB.
 const (
 	spansPerWord  = 4
 	fewestInPart  = 1 << 12
@@ -24,20 +24,21 @@ const (
 	bitsBelowWord = bitsPerSpan * bitsOfBit // bits of the hash that choose them; the others choose the word
 )
 
-func (f *spanFilter) add(h uint64) {
+// add adds h. most is the maximum number of spans in a part, a power of two from fewestInPart to mostInPart.
+func (f *spanFilter) add(h uint64, most int) {
 	if f.room == 0 {
-		f.grow()
+		f.grow(most)
 	}
 	f.room--
 	word, bits := f.parts[len(f.parts)-1].at(h)
 	*word |= bits
 }
 
-// grow adds a part.
-func (f *spanFilter) grow() {
+// grow adds a part for at most `most` spans.
+func (f *spanFilter) grow(most int) {
 	f.room = fewestInPart
 	if n := len(f.parts); n > 0 {
-		f.room = min(2*spansPerWord*len(f.parts[n-1]), mostInPart)
+		f.room = min(2*spansPerWord*len(f.parts[n-1]), most)
 	}
 	if len(f.parts) == mostParts {
 		f.parts = append(f.parts[:0], f.parts[1:]...)

@@ -12,7 +12,7 @@ func TestSpanFilter(t *testing.T) {
 	var f spanFilter
 	const n = 300_000
 	for i := range uint64(n) {
-		f.add(trace.Mix(i, 1))
+		f.add(trace.Mix(i, 1), mostInPart)
 	}
 	wrong := 0
 	for i := range uint64(n) {
@@ -27,7 +27,7 @@ func TestSpanFilter(t *testing.T) {
 		t.Errorf("%d of %d other hashes are found, want at most 4 %%", wrong, n)
 	}
 	for i := range uint64(12 * mostInPart) {
-		f.add(trace.Mix(i, 3))
+		f.add(trace.Mix(i, 3), mostInPart)
 	}
 	words := 0
 	for _, p := range f.parts {

@@ -1,0 +1,40 @@
+package live
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+)
+
+// heapWatch measures the heap. The limits of all parts of the service are estimates, so it has the last word: while
+// live objects take more than the limit, requests are refused, and senders try again later. Open traces and requests in
+// flight then make room within a minute. It is safe for concurrent use.
+type heapWatch struct {
+	limit     uint64       // of live bytes; 0: unlimited
+	now       atomic.Int64 // time of the last measurement in ns
+	collected atomic.Int64 // time of the last collection that it started
+	over      atomic.Bool
+}
+
+const (
+	heapInterval       = 5 * time.Millisecond // between measurements
+	collectionInterval = time.Second          // between collections while the limit is exceeded
+)
+
+// full reports whether live objects took more than the limit after the last garbage collection.
+func (w *heapWatch) full() bool {
+	now, last := time.Now().UnixNano(), w.now.Load()
+	if w.limit == 0 || now-last < int64(heapInterval) || !w.now.CompareAndSwap(last, now) {
+		return w.over.Load()
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	over := live[0].Value.Uint64() > w.limit
+	w.over.Store(over)
+	// While requests are refused, little memory is allocated, so no collection would start by itself.
+	if last := w.collected.Load(); over && now-last > int64(collectionInterval) && w.collected.CompareAndSwap(last, now) {
+		go runtime.GC()
+	}
+	return over
+}

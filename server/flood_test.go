@@ -1,0 +1,244 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+)
+
+// flood fills requests with things that are never seen again. Each kind makes Sibyl remember something for each.
+type flood struct {
+	name string
+	fill func(*filler, ptrace.Traces)
+}
+
+// filler creates the spans of one sender.
+type filler struct {
+	rng   *rand.Rand
+	first uint64 // distinguishes senders and runs
+	n     uint64
+}
+
+// perRequest is the number of spans of a request.
+const perRequest = 2000
+
+func (f *filler) unique(prefix string) string {
+	f.n++
+	return prefix + "-" + strconv.FormatUint(f.first+f.n, 36) + "-" + strings.Repeat("x", 100)
+}
+
+// service adds spans of a service to a request.
+func (f *filler) service(request ptrace.Traces, name string) ptrace.SpanSlice {
+	resource := request.ResourceSpans().AppendEmpty()
+	resource.Resource().Attributes().PutStr("service.name", name)
+	return resource.ScopeSpans().AppendEmpty().Spans()
+}
+
+// span adds a span that takes a millisecond. It is the root of a trace if parent is zero.
+func (f *filler) span(spans ptrace.SpanSlice, trace pcommon.TraceID, parent pcommon.SpanID, name string) ptrace.Span {
+	s := spans.AppendEmpty()
+	s.SetTraceID(trace)
+	s.SetSpanID(f.spanID())
+	s.SetParentSpanID(parent)
+	s.SetName(name)
+	s.SetKind(ptrace.SpanKindServer)
+	now := time.Now()
+	s.SetStartTimestamp(pcommon.NewTimestampFromTime(now.Add(-time.Millisecond)))
+	s.SetEndTimestamp(pcommon.NewTimestampFromTime(now))
+	return s
+}
+
+func (f *filler) traceID() (id pcommon.TraceID) {
+	binary.BigEndian.PutUint64(id[:], f.rng.Uint64())
+	binary.BigEndian.PutUint64(id[8:], f.rng.Uint64())
+	return id
+}
+
+func (f *filler) spanID() (id pcommon.SpanID) {
+	binary.BigEndian.PutUint64(id[:], f.rng.Uint64())
+	return id
+}
+
+var floods = []flood{
+	{"names", func(f *filler, r ptrace.Traces) {
+		spans := f.service(r, "flood")
+		for range perRequest {
+			f.span(spans, f.traceID(), pcommon.SpanID{}, f.unique("op"))
+		}
+	}},
+	{"services", func(f *filler, r ptrace.Traces) {
+		for range perRequest / 4 {
+			f.span(f.service(r, f.unique("service")), f.traceID(), pcommon.SpanID{}, "GET /")
+		}
+	}},
+	// Few names, but each request takes another way through them.
+	{"structures", func(f *filler, r ptrace.Traces) {
+		spans := f.service(r, "flood")
+		for range perRequest / 20 {
+			id := f.traceID()
+			parents := []pcommon.SpanID{f.span(spans, id, pcommon.SpanID{}, "GET /").SpanID()}
+			for range 19 {
+				s := f.span(spans, id, parents[f.rng.IntN(len(parents))], "step "+strconv.Itoa(f.rng.IntN(50)))
+				parents = append(parents, s.SpanID())
+			}
+		}
+	}},
+	{"attributes", func(f *filler, r ptrace.Traces) {
+		spans := f.service(r, "flood")
+		for range perRequest / 10 {
+			s := f.span(spans, f.traceID(), pcommon.SpanID{}, "GET /")
+			for i := range 10 {
+				s.Attributes().PutStr(f.unique("key"), f.unique("value"))
+				s.Attributes().PutStr("key-"+strconv.Itoa(i), f.unique("value"))
+			}
+			s.Attributes().PutStr("http.route", f.unique("/route"))
+			s.Attributes().PutStr("server.address", f.unique("host"))
+		}
+	}},
+	// Their roots never arrive.
+	{"open traces", func(f *filler, r ptrace.Traces) {
+		spans := f.service(r, "flood")
+		for range perRequest {
+			f.span(spans, f.traceID(), f.spanID(), "step")
+		}
+	}},
+	{"big requests", func(f *filler, r ptrace.Traces) {
+		spans := f.service(r, "flood")
+		text := strings.Repeat("x", 8000)
+		for range perRequest {
+			f.span(spans, f.traceID(), pcommon.SpanID{}, "GET /").Attributes().PutStr("text", text)
+		}
+	}},
+}
+
+// send floods the server until ctx ends, and returns the numbers of requests that were acknowledged and refused.
+func (x *flood) send(ctx context.Context, address string, senders int) (acked, refused uint64) {
+	var a, r atomic.Uint64
+	var all sync.WaitGroup
+	for range senders {
+		all.Go(func() {
+			f := &filler{rng: rand.New(rand.NewPCG(rand.Uint64(), 1)), first: rand.Uint64()}
+			for ctx.Err() == nil {
+				request := ptrace.NewTraces()
+				x.fill(f, request)
+				body, _ := ptraceotlp.NewExportRequestFromTraces(request).MarshalProto()
+				sent, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/traces", bytes.NewReader(body))
+				if err != nil {
+					panic(err)
+				}
+				sent.Header.Set("Content-Type", "application/x-protobuf")
+				answer, err := http.DefaultClient.Do(sent)
+				if err != nil {
+					time.Sleep(50 * time.Millisecond)
+					continue
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+				if answer.StatusCode == http.StatusOK {
+					a.Add(1)
+				} else {
+					r.Add(1)
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return a.Load(), r.Load()
+}
+
+// limitedMemory creates a cgroup with the given limit in bytes, and returns the file that processes enter it by.
+func limitedMemory(t *testing.T, limit int64) (procs string) {
+	t.Helper()
+	root, file := "/sys/fs/cgroup", "memory.max"
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil {
+		root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
+	}
+	dir, err := os.MkdirTemp(root, "sibyl-test-*")
+	if err == nil {
+		t.Cleanup(func() { _ = os.Remove(dir) })
+		err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0)
+	}
+	if err != nil {
+		t.Skipf("needs a writable memory cgroup: %v", err)
+	}
+	return filepath.Join(dir, "cgroup.procs")
+}
+
+// TestFloods: a process with little memory survives senders of things that are never seen again, in a container whose
+// limit is a quarter above memory. It starts again after it was killed in the middle.
+func TestFloods(t *testing.T) {
+	kinds := [][]flood{floods}
+	sizes, length := []int64{256}, 10*time.Second
+	if *soak {
+		for _, x := range floods {
+			kinds = append(kinds, []flood{x})
+		}
+		sizes, length = []int64{64, 128, 256, 1024}, time.Minute
+	}
+	for _, size := range sizes {
+		for _, kind := range kinds {
+			name := kind[0].name
+			if len(kind) > 1 {
+				name = "all"
+			}
+			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
+				v := newProcess(t, t.TempDir())
+				v.http, v.more = freeAddress(t), []string{"--memory", fmt.Sprint(size, "MiB")}
+				v.cgroup = limitedMemory(t, size<<20/4*5)
+				for range 3 {
+					v.start()
+					v.ready()
+					v.flood(kind, length)
+					v.end(os.Kill)
+				}
+				v.start()
+				t.Logf("ready after %s", v.ready().Round(time.Millisecond))
+				v.end(os.Kill)
+			})
+		}
+	}
+}
+
+// flood sends floods from two senders each, and fails the test if the process ends.
+func (v *process) flood(floods []flood, length time.Duration) {
+	v.t.Helper()
+	ctx, stop := context.WithTimeout(v.t.Context(), length)
+	defer stop()
+	var all sync.WaitGroup
+	for i := range floods {
+		all.Go(func() {
+			acked, refused := floods[i].send(ctx, v.http, 2)
+			v.t.Logf("%s: %d requests acknowledged, %d refused", floods[i].name, acked, refused)
+		})
+	}
+	all.Wait()
+	if v.cmd.Process.Signal(syscall.Signal(0)) != nil || v.zombie() {
+		v.t.Fatalf("the process was killed; the end of its log:\n%s", v.logged())
+	}
+	v.t.Logf("peak memory %d MiB", peakMemory(v.t, v.cmd.Process.Pid)>>20)
+}
+
+// zombie reports whether the process has ended.
+func (v *process) zombie() bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", v.cmd.Process.Pid))
+	_, state, _ := strings.Cut(string(text), ") ")
+	return err != nil || strings.HasPrefix(state, "Z")
+}
