@@ -6,7 +6,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
-	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // The key memory is one budget. Each part of the service that grows with its input has a share, in sixteenths, and the
@@ -63,7 +62,7 @@ func (c *Config) IntakeLimits() IntakeLimits {
 	return IntakeLimits{
 		InFlight:     c.share(inFlightShare),
 		Heap:         c.Memory / 4 * 3,
-		Names:        int(min(trace.DefaultLimit, c.share(namesShare)/nameBytes)),
+		Names:        int(min(mostNames, c.share(namesShare)/nameBytes)),
 		DecoderNames: int(min(mostDecoderNames, c.share(decodersShare)/nameBytes/decoders)),
 		Charted:      int(min(mostCharted, c.share(chartsShare)/chartedBytes)),
 	}
@@ -71,6 +70,7 @@ func (c *Config) IntakeLimits() IntakeLimits {
 
 // Limits however much memory there is.
 const (
+	mostNames        = 1 << 20
 	mostDecoderNames = 1 << 18
 	mostCharted      = 2048
 )
