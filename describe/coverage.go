@@ -174,12 +174,12 @@ var remedies = map[trace.Reason]remedy{
 	},
 	trace.Late: {
 		"arrived after their trace was closed",
-		"Raise assembly.settle and assembly.idle above the longest delay of a sender, or look for a slow " +
-			"Collector. A workflow whose root span ends last needs an assembly.idle above its longest pause.",
+		"Raise assembly.timeout above the longest delay of a sender and the longest pause in a workflow, or look for " +
+			"a slow Collector.",
 	},
 	trace.Cut: {
 		"belong to traces that were closed early",
-		"Raise assembly.max-age if requests take that long, assembly.max-spans and assembly.max-bytes for " +
-			"larger traces, or memory if that ran out; end traces at queues with links instead of parents.",
+		"Raise assembly.timeout, which a trace can take six times, if requests take that long, or memory if that " +
+			"ran out; end traces at queues with links instead of parents.",
 	},
 }

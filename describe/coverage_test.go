@@ -28,14 +28,14 @@ func TestUncovered(t *testing.T) {
 			map[trace.Reason]int{trace.Late: 20, trace.Conflict: 10},
 			"70 % of the spans and 70 % of their time are judged, so faults of the others stay unseen: " +
 				"20 % of the spans, with 20 % of the time, arrived after their trace was closed. Of ledger 40 %",
-			"assembly.settle",
+			"assembly.timeout",
 		},
 		{
 			"one service",
 			map[trace.Symbol]int{shop: 10000, ledger: 20},
 			map[trace.Reason]int{trace.Cut: 30},
 			"Of ledger 40 % of the spans and 40 % of their time are judged; 60 % of the spans, with 60 % of the " +
-				"time, belong to traces that were closed early.", "assembly.max-age",
+				"time, belong to traces that were closed early.", "assembly.timeout",
 		},
 		{"a service with few spans", map[trace.Symbol]int{shop: 1000}, map[trace.Reason]int{trace.Cut: 19}, "", ""},
 	} {

@@ -118,7 +118,8 @@ func (v *process) start() {
 		v.cmd.Path = "/bin/sh"
 	}
 	if v.cgroup != "" {
-		v.cmd.Args = append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, v.cgroup, v.cmd.Path}, v.cmd.Args[1:]...)
+		enter := []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, v.cgroup, v.cmd.Path}
+		v.cmd.Args = append(enter, v.cmd.Args[1:]...)
 		v.cmd.Path = "/bin/sh"
 	}
 	v.cmd.Stderr = v.log

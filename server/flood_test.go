@@ -139,12 +139,7 @@ func (x *flood) send(ctx context.Context, address string, senders int) (acked, r
 				request := ptrace.NewTraces()
 				x.fill(f, request)
 				body, _ := ptraceotlp.NewExportRequestFromTraces(request).MarshalProto()
-				sent, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/traces", bytes.NewReader(body))
-				if err != nil {
-					panic(err)
-				}
-				sent.Header.Set("Content-Type", "application/x-protobuf")
-				answer, err := http.DefaultClient.Do(sent)
+				answer, err := post(ctx, "http://"+address+"/v1/traces", body)
 				if err != nil {
 					time.Sleep(50 * time.Millisecond)
 					continue
@@ -162,6 +157,15 @@ func (x *flood) send(ctx context.Context, address string, senders int) (acked, r
 	}
 	all.Wait()
 	return a.Load(), r.Load()
+}
+
+func post(ctx context.Context, url string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/x-protobuf")
+	return http.DefaultClient.Do(r)
 }
 
 // limitedMemory creates a cgroup with the given limit in bytes, and returns the file that processes enter it by.

@@ -17,8 +17,7 @@ import (
 func TestGroupsFitIntoMemory(t *testing.T) {
 	env := volatile(t.TempDir())
 	for key, value := range map[string]string{
-		"MEMORY": "64MiB", "OTLP_MAX_REQUEST": "4MiB", "OTLP_MAX_IN_FLIGHT": "16MiB",
-		"ASSEMBLY_MAX_BYTES": "4MiB", "ASSEMBLY_IDLE": "1s",
+		"MEMORY": "64MiB", "OTLP_MAX_REQUEST": "4MiB", "ASSEMBLY_TIMEOUT": "1s",
 	} {
 		env["SIBYL_"+key] = value
 	}

@@ -33,7 +33,8 @@ func (w *heapWatch) full() bool {
 	over := live[0].Value.Uint64() > w.limit
 	w.over.Store(over)
 	// While requests are refused, little memory is allocated, so no collection would start by itself.
-	if last := w.collected.Load(); over && now-last > int64(collectionInterval) && w.collected.CompareAndSwap(last, now) {
+	last = w.collected.Load()
+	if over && now-last > int64(collectionInterval) && w.collected.CompareAndSwap(last, now) {
 		go runtime.GC()
 	}
 	return over

@@ -28,8 +28,8 @@ func (s *Service) Space() Space {
 	return SpaceEnough
 }
 
-// watchSpace refuses requests while the journal exceeds its limit. It logs when space or memory runs out, and when there
-// is enough again.
+// watchSpace refuses requests while the journal exceeds its limit. It logs when space or memory runs out, and when
+// there is enough again.
 func (q *sequencer) watchSpace() {
 	overfull := q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal
 	if q.overfull.Swap(overfull) != overfull {

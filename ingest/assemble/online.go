@@ -36,7 +36,7 @@ type OnlineOptions struct {
 	MaxAge   time.Duration // any trace closes when it was open this long; more than Idle
 	MaxSpans int           // limit on the spans of one trace
 	MaxBytes int64         // limit on the bytes of one trace
-	Memory   int64         // limit on the memory of all open traces, in bytes; closed traces are remembered in a third as much
+	Memory   int64         // limit on the bytes of all open traces; closed traces are remembered in a third as much
 	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 

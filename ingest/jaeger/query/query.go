@@ -13,7 +13,7 @@
 //     there, even after a restart.
 //
 // Invariants: without crashes, every trace whose spans reach Jaeger within Lag is forwarded exactly once. After a crash
-// the unfinished window is fetched again; the engine, which remembers the IDs of closed traces (assembly.remember),
+// the unfinished window is fetched again; the engine, which remembers the IDs of closed traces,
 // drops duplicates if the restart comes soon enough. In the same way it drops traces whose spans also arrive by OTLP,
 // because windows lag behind and the traces are closed before they are fetched. It cannot drop traces that arrived by
 // OTLP longer ago, for example if the first fetch looks back further. Spans that reach Jaeger later than Lag are
