@@ -46,7 +46,7 @@ func (c *Config) OpenTraces() assemble.OnlineOptions {
 // limitStatistics sets the limits in o that depend on the memory.
 func (c *Config) limitStatistics(o *engine.Options) {
 	o.Groups.Groups = int(min(group.DefaultGroups, c.share(groupsShare)/groupBytes))
-	o.EarlyBytes = int(min(engine.DefaultOptions().EarlyBytes, int(c.share(learningShare))))
+	o.EarlyBytes = min(engine.DefaultOptions().EarlyBytes, int(c.share(learningShare)))
 }
 
 // IntakeLimits are the limits of package live that depend on the memory.

@@ -125,7 +125,7 @@ func TestRefusedAgentDisplacesNone(t *testing.T) {
 			if !errors.Is(err, x.want) {
 				t.Errorf("%s: error %v, want %v", x.name, err, x.want)
 			}
-			if n := len(p.Agents()); n != 3 || p.Counts().Displaced.Load() != 0 || p.Agents()[0].Seen == now {
+			if n := len(p.Agents()); n != 3 || p.Counts().Displaced.Load() != 0 || p.Agents()[0].Seen.Equal(now) {
 				t.Fatalf("%s, ID %s: %d agents are left, want all 3", x.name, id, n)
 			}
 		}

@@ -20,7 +20,7 @@ const (
 	sampledProblems = 64      // problems with a sample; those under investigation come first
 	sampledRequests = 128     // sampled requests per problem
 	simulatedSpans  = 1 << 13 // sampled spans per problem that can be simulated
-	// requests sampled before the first explanation; it is repeated each time their number has doubled
+	// Requests sampled before the first explanation; it is repeated each time their number has doubled.
 	firstLook       = 32
 	explainedAtOnce = 4 // problems explained per epoch
 	explainedAlpha  = 0.02

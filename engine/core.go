@@ -26,7 +26,7 @@ type Options struct {
 	Path   critpath.Options
 	Groups group.Options
 	Watch  detect.WatchOptions
-	// length of the learning period, which starts at the first request; requests during it count as healthy
+	// Learning is the length of the learning period, which starts at the first request. Its requests count as healthy.
 	Learning time.Duration
 	// EarlyBytes limits the memory for requests of the learning period, which take about 200 bytes each.
 	EarlyBytes int

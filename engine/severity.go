@@ -24,7 +24,7 @@ func (s Severity) String() string { return [...]string{"minor", "major", "critic
 
 // Minimum values for the severities.
 const (
-	// of the first suspect: half of the requests' usual time, or half of the requests; not for queues
+	// Of the first suspect: half of the requests' usual time, or half of the requests; not for queues.
 	criticalScore = 0.5
 	majorScore    = 0.1  // of the first suspect
 	majorFailing  = 0.25 // share of the requests of a type, above the usual share

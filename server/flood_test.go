@@ -175,7 +175,7 @@ func limitedMemory(t *testing.T, limit int64) (procs string) {
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil {
 		root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
 	}
-	dir, err := os.MkdirTemp(root, "sibyl-test-*")
+	dir, err := os.MkdirTemp(root, "sibyl-test-*") //nolint:usetesting // a cgroup is not a folder for files
 	if err == nil {
 		t.Cleanup(func() { _ = os.Remove(dir) })
 		err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0)

@@ -15,10 +15,10 @@ const clockTolerance = 10 * time.Minute
 
 // Limits on an [arrivals].
 const (
-	// spans that determine the time of a later one: many batches, so that all services are included
+	// Spans that determine the time of a later one: many batches, so that all services are included.
 	arrivalsBefore = 16384
-	// minimum number of spans read after it before it is judged, because the first spans after a pause of the recording
-	// don't have a wrong clock
+	// Minimum number of spans read after it before it is judged, because the first spans after a pause of the recording
+	// don't have a wrong clock.
 	arrivalsAfter = 256
 	leastClocks   = 3       // minimum number of clocks; fewer have no majority
 	maxFast       = 1 << 21 // maximum number of traces from fast clocks; the others keep their times

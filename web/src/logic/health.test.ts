@@ -3,7 +3,7 @@ import { describeCounts, isFilling, describe, silentFor } from "./health.ts";
 
 test("describe returns the meaning of known keys and the name of others", () => {
   for (const [of, keys] of [
-    ["refused", ["busy", "disk_full", "too_many_groups", "learning_full"]],
+    ["refused", ["busy", "memory", "disk_full", "too_many_groups", "learning_full"]],
     ["closed", ["complete", "idle", "age", "size", "evicted"]],
     [
       "queues",

@@ -51,6 +51,11 @@ const refused: Known = {
     "The analysis queues were full. Senders retry for some minutes; data is lost only after that.",
     busy,
   ],
+  memory: [
+    "Requests refused: memory used up",
+    "The live data took more than three quarters of memory. Sibyl resumes by itself when there is room.",
+    "Raise memory, or sample fewer traces in the SDKs.",
+  ],
   disk_full: [
     "Requests refused: disk full",
     "There was no disk space to store them. Sibyl resumes by itself when there is.",
