@@ -68,9 +68,9 @@ func (p *pingPong) play(duration time.Duration) (float64, error) {
 			// The agent library agents/tracepoint sets them so.
 			keys, values := "trace_idspan_id", "0af7651916cd43dd8448eb211c80319cb7ad6b7169203331"
 			labels := pprof.Labels(keys[:8], values[:32], keys[8:], values[32:])
-			pprof.Do(context.Background(), labels, func(context.Context) {
+			pprof.Do(context.Background(), labels, func(context.Context) { //nolint:forbidigo // it only holds labels
 				r.ns, r.err = p.playHere(duration)
-			}) //nolint:forbidigo // it only holds labels
+			})
 		}
 		done <- r
 	}()
