@@ -135,8 +135,8 @@ func TestCompareUsage(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"diff", 2, "Separate them with --"},
-		{"diff F F", 2, "Separate them with --"},
+		{"diff", 2, "separate the files BEFORE from the files AFTER with --"},
+		{"diff F F", 2, "separate the files BEFORE from the files AFTER with --"},
 		{"diff -- F", 2, "BEFORE is missing"},
 		{"diff F --", 2, "AFTER is missing"},
 		{"diff - -- -", 2, "one side only"},
@@ -147,7 +147,7 @@ func TestCompareUsage(t *testing.T) {
 		{"diff F -- nowhere", 1, "nowhere"},
 		{"diff F -- F", 1, "the files before hold too few traces to compare with: 12"},
 		{"diff - -- F", 1, "the files before hold too few traces to compare with: 0"},
-		{"diff F -- F -o json", 2, "-o stands after --"},
+		{"diff F -- F -o json", 2, "-o comes after --"},
 		{"diff F -- ./-o", 1, "read ./-o: no such file"},
 		{"diff " + shopTraces + " -- -", 1, "the files after hold no trace"},
 		{"analyze --window 14:13:30.. -", 1, "no trace that could be read"},

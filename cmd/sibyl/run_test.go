@@ -135,7 +135,7 @@ func TestCutFile(t *testing.T) {
 	replay := "replay --speed 1e9 --to " + address
 	for _, args := range []string{"analyze", "analyze -o json", "analyze -o html", replay, "trace"} {
 		r := sibyl(t, "", append(strings.Fields(args), path)...)
-		const want = "the file is cut: what follows is missing"
+		const want = "the file is truncated"
 		if r.code != cli.ExitError || strings.Contains(r.out, want) != (args != "trace") ||
 			!strings.Contains(r.err, want) || strings.Contains(r.out, "malformed") {
 			t.Errorf("%s: exit code %d, %q, %q", args, r.code, r.out, r.err)

@@ -147,7 +147,7 @@ func TestReplayToNobody(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	dir := t.TempDir()
 	r := sibyl(t, "", "token", "create", "--role", "viewer", "--name", "board", "--data-dir", dir)
-	if r.code != cli.ExitOK || !strings.Contains(r.err, "it is the first token") {
+	if r.code != cli.ExitOK || !strings.Contains(r.err, "this is the first token") {
 		t.Fatalf("exit code %d: %s", r.code, r.err)
 	}
 	r = sibyl(t, "", "__complete", "token", "revoke", "--data-dir", dir, "")

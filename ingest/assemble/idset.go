@@ -71,7 +71,7 @@ func newRemembered(window time.Duration, bytes int64) remembered {
 	return remembered{
 		window:    window,
 		limit:     max(1, int(min(bytes/2/2/rememberedBytes, mostRemembered))),
-		spanLimit: max(fewestInPart, min(1<<(bits.Len64(uint64(part))-1), mostInPart)),
+		spanLimit: max(fewestInPart, min(1<<(bits.Len64(uint64(max(1, part)))-1), mostInPart)),
 	}
 }
 
