@@ -12,7 +12,7 @@ import (
 // shares add up to less than the whole. A part that has used up its share refuses what is new, or drops what is oldest,
 // and counts it. Bodies that are being read are in no share: they leave within seconds, and the heap is measured.
 const (
-	groupsShare   = 6 // groups and request types with their contexts
+	groupsShare   = 5 // groups and request types with their contexts
 	openShare     = 2 // open traces; a third as much again remembers closed ones
 	namesShare    = 2 // the dictionary of the core
 	decodersShare = 1 // the dictionaries of the decoders
@@ -61,7 +61,7 @@ func (c *Config) IntakeLimits() IntakeLimits {
 	decoders := int64(runtime.GOMAXPROCS(0))
 	return IntakeLimits{
 		InFlight:     c.share(inFlightShare),
-		Heap:         c.Memory / 4 * 3,
+		Heap:         c.Memory / 8 * 5,
 		Names:        int(min(mostNames, c.share(namesShare)/nameBytes)),
 		DecoderNames: int(min(mostDecoderNames, c.share(decodersShare)/nameBytes/decoders)),
 		Charted:      int(min(mostCharted, c.share(chartsShare)/chartedBytes)),

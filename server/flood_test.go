@@ -189,6 +189,9 @@ func limitedMemory(t *testing.T, limit int64) (procs string) {
 // TestFloods: a process with little memory survives senders of things that are never seen again, in a container whose
 // limit is a quarter above memory. It starts again after it was killed in the middle.
 func TestFloods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 40 s")
+	}
 	kinds := [][]flood{floods}
 	sizes, length := []int64{256}, 10*time.Second
 	if *soak {

@@ -65,7 +65,7 @@ const bodiesShare = 16
 // New opens the data directory of c, locks it against other processes, and connects the parts of the service. A
 // database calls giveUp if it cannot continue.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
-	debug.SetMemoryLimit(c.Memory)
+	debug.SetMemoryLimit(c.Memory / 4 * 3) // the collector exceeds it by up to a half while much is allocated
 	s = &Server{config: c, log: log, registry: prometheus.NewRegistry(), files: ownFileLimits()}
 	s.applied.Store(c)
 	defer func() {

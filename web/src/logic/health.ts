@@ -53,7 +53,7 @@ const refused: Known = {
   ],
   memory: [
     "Requests refused: memory used up",
-    "The live data took more than three quarters of memory. Sibyl resumes by itself when there is room.",
+    "The live data took more than five eighths of memory. Sibyl resumes by itself when there is room.",
     "Raise memory, or sample fewer traces in the SDKs.",
   ],
   disk_full: [
