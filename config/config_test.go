@@ -157,7 +157,7 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(detect.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
-	online := assemble.NewOnlineOptions(10*time.Second, 256*mib)
+	online := assemble.NewOnlineOptions(10*time.Second, 384*mib)
 	if got := c.OpenTraces(); got != online {
 		t.Errorf("assembly: got %+v, want %+v", got, online)
 	}
@@ -747,7 +747,7 @@ func TestHiddenURLs(t *testing.T) {
 // it.
 func TestSmallMemory(t *testing.T) {
 	for memory, want := range map[string][3]int64{
-		"64MiB":  {4 * mib, 12 * mib, 8 * mib},
+		"64MiB":  {4 * mib, 12 * mib, 12 * mib},
 		"512MiB": {32 * mib, 96 * mib, 64 * mib},
 		"1GiB":   {64 * mib, 192 * mib, 64 * mib},
 		"16GiB":  {64 * mib, 192 * mib, 64 * mib},

@@ -13,7 +13,7 @@ import (
 // and counts it. Bodies that are being read are in no share: they leave within seconds, and the heap is measured.
 const (
 	groupsShare   = 5 // groups and request types with their contexts
-	openShare     = 2 // open traces; a third as much again remembers closed ones
+	openShare     = 3 // open traces; a quarter as much again remembers closed ones
 	namesShare    = 2 // the dictionary of the core
 	decodersShare = 1 // the dictionaries of the decoders
 	inFlightShare = 1 // requests that are admitted but not yet assembled, and again those waiting for the core
@@ -22,7 +22,7 @@ const (
 	sixteenths    = 16
 )
 
-// Sizes of entries in bytes, measured on floods of them and rounded up.
+// Sizes of entries in bytes, rounded up.
 const (
 	groupBytes   = 20 << 10 // a large group with its contexts
 	nameBytes    = 512      // a text of 128 bytes with an operation, a context and an edge

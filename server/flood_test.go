@@ -193,12 +193,12 @@ func TestFloods(t *testing.T) {
 		t.Skip("takes 40 s")
 	}
 	kinds := [][]flood{floods}
-	sizes, length := []int64{256}, 10*time.Second
+	sizes, senders, length := []int64{512}, 1, 10*time.Second
 	if *soak {
 		for _, x := range floods {
 			kinds = append(kinds, []flood{x})
 		}
-		sizes, length = []int64{64, 128, 256, 1024}, time.Minute
+		sizes, senders, length = []int64{64, 128, 256, 1024}, 2, time.Minute
 	}
 	for _, size := range sizes {
 		for _, kind := range kinds {
@@ -213,7 +213,7 @@ func TestFloods(t *testing.T) {
 				for range 3 {
 					v.start()
 					v.ready()
-					v.flood(kind, length)
+					v.flood(kind, senders, length)
 					v.end(os.Kill)
 				}
 				v.start()
@@ -224,15 +224,15 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// flood sends floods from two senders each, and fails the test if the process ends.
-func (v *process) flood(floods []flood, length time.Duration) {
+// flood sends floods from the given number of senders each, and fails the test if the process ends.
+func (v *process) flood(floods []flood, senders int, length time.Duration) {
 	v.t.Helper()
 	ctx, stop := context.WithTimeout(v.t.Context(), length)
 	defer stop()
 	var all sync.WaitGroup
 	for i := range floods {
 		all.Go(func() {
-			acked, refused := floods[i].send(ctx, v.http, 2)
+			acked, refused := floods[i].send(ctx, v.http, senders)
 			v.t.Logf("%s: %d requests acknowledged, %d refused", floods[i].name, acked, refused)
 		})
 	}

@@ -36,7 +36,7 @@ type OnlineOptions struct {
 	MaxAge   time.Duration // any trace closes when it was open this long; more than Idle
 	MaxSpans int           // limit on the spans of one trace
 	MaxBytes int64         // limit on the bytes of one trace
-	Memory   int64         // limit on the bytes of all open traces; closed traces are remembered in a third as much
+	Memory   int64         // limit on the bytes of all open traces; closed traces are remembered in a quarter as much
 	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 
@@ -152,7 +152,7 @@ func NewOnline(options OnlineOptions) *Online {
 	for i := range o.owners {
 		o.owners[i].traces = list{-1, -1}
 	}
-	o.closed = newRemembered(options.Remember, options.Memory/3)
+	o.closed = newRemembered(options.Remember, options.Memory/4)
 	return o
 }
 

@@ -50,7 +50,7 @@ test("an empty service explains what to do", async () => {
   const empty = await serve({ empty: true });
   const { page, context, issues } = await open(browser);
   await page.goto(empty.url);
-  await page.getByText("No requests yet. Learning begins").waitFor();
+  await page.getByText("No requests yet. Learning starts").waitFor();
   await page.getByText("Learning normal behaviour", { exact: true }).waitFor();
   assert.deepEqual(await violations(page), []);
   for (const [path, text] of [
