@@ -386,7 +386,7 @@ func typeRules() kind[[]group.TypeRule] {
 	}}
 }
 
-// checkRule describes an error in a rule that doesn't depend on other keys. It returns "" if there is none.
+// checkRule describes an error in a rule that doesn't depend on other keys. It returns "" for a valid rule.
 func checkRule(t *group.TypeRule) string {
 	one := group.Rules{Types: []group.TypeRule{*t}}
 	if err := one.Check(); err != nil {
@@ -413,7 +413,7 @@ func objectives() kind[[]Objective] {
 	}}
 }
 
-// checkObjective describes an error in an objective, or returns "" if there is none.
+// checkObjective describes an error in an objective. It returns "" for a valid one.
 func checkObjective(x *Objective) string {
 	switch {
 	case (x.Latency.Percentile == 0) != (x.Latency.Below == 0):

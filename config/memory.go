@@ -8,9 +8,10 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 )
 
-// The key memory is one budget. Each part of the service that grows with its input has a share, in sixteenths, and the
-// shares add up to less than the whole. A part that has used up its share refuses what is new, or drops what is oldest,
-// and counts it. Bodies that are being read are in no share: they leave within seconds, and the heap is measured.
+// The key memory is one budget, which these shares divide, in sixteenths; they add up to less than the whole. A part
+// that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read have no
+// share, because they leave within seconds. Sites and a few smaller parts have fixed limits. The measured heap is the
+// last limit.
 const (
 	groupsShare   = 5 // groups and request types with their contexts
 	openShare     = 3 // open traces; a quarter as much again remembers closed ones

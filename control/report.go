@@ -84,7 +84,7 @@ func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string
 }
 
 // ReportOutcomes processes outcomes from the agent identified by c, which does not measure costs. Tracepoints that are
-// not in outcomes count as applied. The errors are those of [Plane.Report].
+// not in outcomes count as applied. It returns the same errors as [Plane.Report].
 func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
