@@ -1,6 +1,7 @@
 package pebbledb
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 // Disk watches the free space of the disk that holds a directory. It keeps a ballast file there and removes it when a
 // write fails for lack of space, so that the write can be repeated. It is safe for concurrent use.
 type Disk struct {
+	files   FS
 	dir     string
 	size    uint64
 	reserve uint64
@@ -37,16 +39,31 @@ const (
 	checkInterval = 50 * time.Millisecond
 )
 
+// FS is the file system of a [Disk].
+type FS interface {
+	vfs.FS
+	Truncate(name string, size int64) error
+}
+
+// osFS is the file system of the operating system.
+type osFS struct{ vfs.FS }
+
+// Truncate implements [FS].
+func (osFS) Truncate(name string, size int64) error { return os.Truncate(name, size) }
+
 // NewDisk returns a Disk of the directory dir, which must exist.
-func NewDisk(dir string) (*Disk, error) {
-	d := &Disk{dir: dir}
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return nil, &os.PathError{Op: "statfs", Path: dir, Err: err}
+func NewDisk(dir string) (*Disk, error) { return NewDiskOn(osFS{vfs.Default}, dir) }
+
+// NewDiskOn is like [NewDisk] for a directory in files. Tests pass a file system that crashes or fails.
+func NewDiskOn(files FS, dir string) (*Disk, error) {
+	d := &Disk{files: files, dir: dir}
+	usage, err := files.GetDiskUsage(dir)
+	if err != nil {
+		return nil, fmt.Errorf("measure the disk of %s: %w", dir, err)
 	}
-	d.size = s.Blocks * uint64(s.Bsize)
+	d.size = usage.TotalBytes
 	d.reserve = min(maxReserve, d.size/reserveShare)
-	d.free.Store(s.Bavail * uint64(s.Bsize))
+	d.free.Store(usage.AvailBytes)
 	d.createBallast()
 	return d, nil
 }
@@ -74,9 +91,8 @@ func (d *Disk) Fits(now time.Time, bytes uint64) bool {
 func (d *Disk) Free(now time.Time) uint64 {
 	if last := d.checked.Load(); now.UnixNano()-last > checkInterval.Nanoseconds() &&
 		d.checked.CompareAndSwap(last, now.UnixNano()) {
-		var s unix.Statfs_t
-		if err := unix.Statfs(d.dir, &s); err == nil {
-			d.free.Store(s.Bavail * uint64(s.Bsize))
+		if usage, err := d.files.GetDiskUsage(d.dir); err == nil {
+			d.free.Store(usage.AvailBytes)
 		}
 	}
 	return d.free.Load()
@@ -101,7 +117,7 @@ func (d *Disk) createBallast() {
 
 // fs returns a file system that removes the ballast when a write fails for lack of space.
 func (d *Disk) fs() vfs.FS {
-	return vfs.OnDiskFull(vfs.Default, func() {
+	return vfs.OnDiskFull(d.files, func() {
 		d.spent.Store(true)
 		_ = os.Remove(d.ballast()) // if it doesn't exist, the repeated write reports the error
 	})

@@ -77,10 +77,11 @@ func Exists(dir string) bool {
 
 // Open opens or creates a database.
 func Open(o Options) (*DB, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	files := o.Disk.files
+	if err := files.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := pebble.LockDirectory(o.Dir, vfs.Default)
+	lock, err := pebble.LockDirectory(o.Dir, files)
 	if _, ok := errors.AsType[*os.PathError](err); ok { // the lock file can't be opened
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, err)
 	} else if err != nil {
@@ -97,14 +98,15 @@ func Open(o Options) (*DB, error) {
 }
 
 func (db *DB) open(o *Options) error {
-	manifest, err := atomicfs.ReadMarker(vfs.Default, o.Dir, "manifest")
+	files := o.Disk.files
+	manifest, err := atomicfs.ReadMarker(files, o.Dir, "manifest")
 	if err != nil {
 		return err
 	}
-	if err := checkFormat(o.Dir); err != nil {
+	if err := checkFormat(files, o.Dir); err != nil {
 		return err
 	}
-	logs, err := wal.Scan(wal.Dir{FS: vfs.Default, Dirname: o.Dir})
+	logs, err := wal.Scan(wal.Dir{FS: files, Dirname: o.Dir})
 	if err != nil {
 		return err
 	}
@@ -113,7 +115,8 @@ func (db *DB) open(o *Options) error {
 			"or go on without them",
 			slog.String("database", o.Dir))
 	}
-	if db.Truncated, err = truncateLogs(o.Dir, logs); err != nil { // Pebble would hide part of it and reject the rest
+	// Pebble would hide part of it and reject the rest.
+	if db.Truncated, err = truncateLogs(files, o.Dir, logs); err != nil {
 		return err
 	}
 	db.DB, err = pebble.Open(o.Dir, o.pebble(db))
@@ -122,8 +125,8 @@ func (db *DB) open(o *Options) error {
 
 // checkFormat returns an error that wraps [ErrNewer] if this version of Pebble doesn't know the format of the database
 // in dir.
-func checkFormat(dir string) error {
-	text, err := atomicfs.ReadMarker(vfs.Default, dir, "format-version")
+func checkFormat(files vfs.FS, dir string) error {
+	text, err := atomicfs.ReadMarker(files, dir, "format-version")
 	if err != nil || text == "" {
 		return err
 	}
@@ -213,9 +216,9 @@ const maxDamaged = 64 << 20
 // truncateLogs truncates every write-ahead log of dir at the first unreadable record, because a record that the disk
 // has damaged makes everything after it unreadable. It returns the number of bytes removed, and keeps them in a file
 // next to dir.
-func truncateLogs(dir string, logs wal.Logs) (removed int64, err error) {
+func truncateLogs(files FS, dir string, logs wal.Logs) (removed int64, err error) {
 	for _, l := range logs {
-		n, err := truncateLog(dir, l)
+		n, err := truncateLog(files, dir, l)
 		if err != nil {
 			return removed, err
 		}
@@ -224,7 +227,7 @@ func truncateLogs(dir string, logs wal.Logs) (removed int64, err error) {
 	return removed, nil
 }
 
-func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
+func truncateLog(files FS, dir string, l wal.LogicalLog) (removed int64, err error) {
 	r := l.OpenForRead()
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for {
@@ -239,12 +242,12 @@ func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
 		if !strings.HasPrefix(path, dir) {
 			path = filepath.Join(dir, filepath.Base(path))
 		}
-		info, err := os.Stat(path)
+		info, err := files.Stat(path)
 		if err != nil {
 			return 0, err
 		}
 		keepDamaged(dir+DamagedSuffix, path, at.Physical)
-		return info.Size() - at.Physical, os.Truncate(path, at.Physical)
+		return info.Size() - at.Physical, files.Truncate(path, at.Physical)
 	}
 }
 
