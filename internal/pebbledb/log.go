@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,13 +16,16 @@ import (
 // of the process, but not of the machine. We do not use Pebble's own unsynced commits, because Pebble writes them
 // later, so they survive neither.
 //
-// Pebble cannot continue if its log cannot be written. If the disk is full, creating or writing a log therefore waits
-// until there is room.
+// Pebble cannot continue if its log or its manifest cannot be written. If the disk is full, creating or writing one of
+// them therefore waits until there is room. Any other error of a log ends the database at once, because Pebble might
+// panic later, with a stack trace instead of the error.
 type logFS struct {
 	vfs.FS
 	quick bool
 	syncs *atomic.Int64
 	log   *slog.Logger
+	// failed is called with the error of a log.
+	failed func(error)
 }
 
 // retryInterval is the interval between attempts to write a log to a full disk.
@@ -49,7 +53,8 @@ func (fs logFS) waitForRoom(write func() error) {
 
 // Create implements [vfs.FS].
 func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if filepath.Ext(name) != ".log" {
+	isLog := filepath.Ext(name) == ".log"
+	if !isLog && !strings.HasPrefix(filepath.Base(name), "MANIFEST-") {
 		f, err := fs.FS.Create(name, category)
 		if err != nil {
 			time.Sleep(createDelay)
@@ -62,10 +67,15 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 		f, err = fs.FS.Create(name, category)
 		return err
 	})
-	if err != nil {
-		return nil, err
+	switch {
+	case err == nil && isLog:
+		return logFile{waitingFile{f, fs}}, nil
+	case err == nil:
+		return waitingFile{f, fs}, nil
+	case isLog:
+		fs.failed(err)
 	}
-	return logFile{f, fs}, nil
+	return nil, err
 }
 
 // ReuseForWrite implements [vfs.FS]. It creates a new file, because the rest of an old log after a new one would look
@@ -77,13 +87,14 @@ func (fs logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 	return fs.Create(newname, category)
 }
 
-type logFile struct {
+// waitingFile is a file whose writes wait until there is room.
+type waitingFile struct {
 	vfs.File
 	fs logFS
 }
 
 // Write implements [vfs.File].
-func (f logFile) Write(b []byte) (written int, err error) {
+func (f waitingFile) Write(b []byte) (written int, err error) {
 	f.fs.waitForRoom(func() error {
 		var n int
 		n, err = f.File.Write(b[written:])
@@ -93,22 +104,27 @@ func (f logFile) Write(b []byte) (written int, err error) {
 	return written, err
 }
 
-// Sync implements [vfs.File].
-func (f logFile) Sync() error {
-	if f.fs.quick {
-		return nil
-	}
-	f.fs.syncs.Add(1)
-	return f.File.Sync()
+// logFile is a write-ahead log.
+type logFile struct{ waitingFile }
+
+// Write implements [vfs.File].
+func (f logFile) Write(b []byte) (written int, err error) {
+	written, err = f.waitingFile.Write(b)
+	return written, f.checked(err)
 }
 
+// Sync implements [vfs.File].
+func (f logFile) Sync() error { return f.sync(f.File.Sync) }
+
 // SyncData implements [vfs.File].
-func (f logFile) SyncData() error {
+func (f logFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f logFile) sync(sync func() error) error {
 	if f.fs.quick {
 		return nil
 	}
 	f.fs.syncs.Add(1)
-	return f.File.SyncData()
+	return f.checked(sync())
 }
 
 // SyncTo implements [vfs.File].
@@ -116,5 +132,14 @@ func (f logFile) SyncTo(length int64) (fullSync bool, err error) {
 	if f.fs.quick {
 		return true, nil
 	}
-	return f.File.SyncTo(length)
+	fullSync, err = f.File.SyncTo(length)
+	return fullSync, f.checked(err)
+}
+
+// checked returns err. It reports it unless it is nil.
+func (f logFile) checked(err error) error {
+	if err != nil {
+		f.fs.failed(err)
+	}
+	return err
 }

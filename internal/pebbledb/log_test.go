@@ -49,14 +49,21 @@ func (f *fullFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// Writes to a log wait for free space and are then complete.
+// Writes to a log and to a manifest wait for free space and are then complete.
 func TestLogWaitsForRoom(t *testing.T) {
+	for _, name := range []string{"1.log", "MANIFEST-000001"} {
+		t.Run(name, func(t *testing.T) { waitsForRoom(t, name) })
+	}
+}
+
+func waitsForRoom(t *testing.T, name string) {
+	t.Helper()
 	full := &fullFS{FS: vfs.Default}
 	var log strings.Builder
-	fs := logFS{full, false, new(atomic.Int64), slog.New(slog.NewTextHandler(&log, nil))}
+	fs := logFS{full, false, new(atomic.Int64), slog.New(slog.NewTextHandler(&log, nil)), nil}
 	dir := t.TempDir()
 	full.times = 2
-	f, err := fs.Create(filepath.Join(dir, "1.log"), vfs.WriteCategoryUnspecified)
+	f, err := fs.Create(filepath.Join(dir, name), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +74,7 @@ func TestLogWaitsForRoom(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := vfs.Default.Open(filepath.Join(dir, "1.log"))
+	got, err := vfs.Default.Open(filepath.Join(dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +92,7 @@ func TestLogWaitsForRoom(t *testing.T) {
 func TestCreateFailsSlowly(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		fs := logFS{&fullFS{FS: vfs.Default, times: 1}, false, new(atomic.Int64), slog.New(slog.DiscardHandler)}
+		fs := logFS{&fullFS{FS: vfs.Default, times: 1}, false, new(atomic.Int64), slog.New(slog.DiscardHandler), nil}
 		began := time.Now()
 		if _, err := fs.Create(filepath.Join(dir, "1.sst"), vfs.WriteCategoryUnspecified); err == nil {
 			t.Error("Create succeeded on a full disk")

@@ -1,7 +1,7 @@
 // Package pebbledb opens Pebble databases for the service. One process uses a directory at a time. Torn ends of
-// write-ahead logs are truncated and counted. Pebble cannot continue without its log. A [Disk] therefore reports that
-// space is running out before Pebble must stop. If another program fills the disk, writes to the log wait until there
-// is room.
+// write-ahead logs are truncated and counted. Pebble cannot continue without its log and its manifest. A [Disk]
+// therefore reports that space is running out before Pebble must stop. If another program fills the disk, writes to
+// these files wait until there is room.
 package pebbledb
 
 import (
@@ -48,8 +48,9 @@ type DB struct {
 	Truncated int64  // unreadable bytes that were removed from the end of the log on opening
 	Removed   string // the file they were appended to, if any
 
-	lock  *pebble.Lock
-	syncs atomic.Int64
+	lock   *pebble.Lock
+	syncs  atomic.Int64
+	opened atomic.Bool
 }
 
 // Syncs returns the number of syncs of the log.
@@ -120,6 +121,7 @@ func (db *DB) open(o *Options) error {
 		return err
 	}
 	db.DB, err = pebble.Open(o.Dir, o.pebble(db))
+	db.opened.Store(err == nil)
 	return err
 }
 
@@ -157,7 +159,11 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 		MaxOpenFiles:                o.Files,
 		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.giveUp},
 		EventListener:               &pebble.EventListener{DataCorruption: o.damaged},
-		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log},
+		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log, func(err error) {
+			if db.opened.Load() { // otherwise, Open returns the error
+				o.giveUp(err)
+			}
+		}},
 	}
 	if o.Ordered {
 		options.L0CompactionThreshold = 1 << 20

@@ -6,10 +6,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // A database with a damaged file gives up with an error that names the file, without a stack trace.
@@ -152,5 +157,56 @@ func TestDamagedLogIsKept(t *testing.T) {
 	if kept, ok := strings.CutPrefix(string(kept), earlier); err != nil || !ok || int64(len(kept)) != again.Truncated ||
 		!strings.Contains(kept, "key 099") {
 		t.Errorf("kept %d bytes, error %v, want the %d removed", len(kept), err, again.Truncated)
+	}
+}
+
+// failing returns a disk on which operations of the given kinds on write-ahead logs fail while broken is true.
+func failing(t *testing.T, dir string, broken *atomic.Bool, kinds ...errorfs.OpKind) *Disk {
+	t.Helper()
+	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if broken.Load() && filepath.Ext(op.Path) == ".log" && slices.Contains(kinds, op.Kind) {
+			return &os.PathError{Op: "test", Path: op.Path, Err: syscall.EIO}
+		}
+		return nil
+	}))
+	disk, err := NewDiskOn(osFS{files}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// A database whose log cannot be created, written or synced gives up with the error of the file system.
+func TestUnwritableLog(t *testing.T) {
+	for name, kinds := range map[string][]errorfs.OpKind{
+		"create": {errorfs.OpCreate},
+		"write":  {errorfs.OpFileWrite},
+		"sync":   {errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var broken atomic.Bool
+			given := make(chan error, 8)
+			db, err := Open(Options{
+				Dir:      filepath.Join(dir, "store"),
+				MemTable: 1 << 20,
+				Cache:    1 << 20,
+				Disk:     failing(t, dir, &broken, kinds...),
+				Log:      slog.New(slog.DiscardHandler),
+				GiveUp:   func(err error) { given <- err; select {} },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			broken.Store(true)
+			go func() { // it blocks, since giving up ends the process
+				for i := range 100 { // enough for a second log
+					_ = db.Set(fmt.Append(nil, i), make([]byte, 64<<10), pebble.Sync)
+				}
+			}()
+			if err := <-given; !errors.Is(err, syscall.EIO) || !strings.HasPrefix(err.Error(), "database store: test ") {
+				t.Errorf("gave up with %v, want EIO", err)
+			}
+		})
 	}
 }
