@@ -219,8 +219,8 @@ const DamagedSuffix = ".damaged"
 // maxDamaged limits the bytes of that file.
 const maxDamaged = 64 << 20
 
-// truncateLogs truncates every write-ahead log of dir at the first unreadable record, because a record that the disk
-// has damaged makes everything after it unreadable. It returns the number of bytes removed, and keeps them in a file
+// truncateLogs truncates every write-ahead log of dir at the first damaged record, because it makes everything after it
+// unreadable. It returns the number of bytes removed, and keeps them in a file
 // next to dir.
 func truncateLogs(files FS, dir string, logs wal.Logs) (removed int64, err error) {
 	for _, l := range logs {
@@ -243,6 +243,9 @@ func truncateLog(files FS, dir string, l wal.LogicalLog) (removed int64, err err
 		}
 		if errors.Is(err, io.EOF) {
 			return 0, nil
+		}
+		if refusedBySystem(err) { // the rest may be intact, and readable at the next start
+			return 0, err
 		}
 		path := at.PhysicalFile
 		if !strings.HasPrefix(path, dir) {

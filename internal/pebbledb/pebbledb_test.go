@@ -176,6 +176,40 @@ func failing(t *testing.T, dir string, broken *atomic.Bool, kinds ...errorfs.OpK
 	return disk
 }
 
+// A log that cannot be read for the moment loses nothing: Open fails, and succeeds once the log is readable.
+func TestUnreadableLog(t *testing.T) {
+	dir := t.TempDir()
+	var broken atomic.Bool
+	o := Options{
+		Dir:      filepath.Join(dir, "store"),
+		MemTable: 1 << 20,
+		Cache:    1 << 20,
+		Disk:     failing(t, dir, &broken, errorfs.OpFileRead),
+		Log:      slog.New(slog.DiscardHandler),
+	}
+	db, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Set([]byte("key"), []byte("value"), pebble.Sync), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(true)
+	if _, err := Open(o); !errors.Is(err, syscall.EIO) || errors.Is(err, ErrDamaged) {
+		t.Errorf("the log cannot be read: error %v, want EIO", err)
+	}
+	broken.Store(false)
+	if db, err = Open(o); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if value, closer, err := db.Get([]byte("key")); err != nil || db.Truncated != 0 {
+		t.Errorf("error %v, %d bytes removed", err, db.Truncated)
+	} else if _ = closer.Close(); string(value) != "value" {
+		t.Errorf("got %q", value)
+	}
+}
+
 // A database whose log cannot be created, written or synced gives up with the error of the file system.
 func TestUnwritableLog(t *testing.T) {
 	for name, kinds := range map[string][]errorfs.OpKind{
@@ -204,7 +238,8 @@ func TestUnwritableLog(t *testing.T) {
 					_ = db.Set(fmt.Append(nil, i), make([]byte, 64<<10), pebble.Sync)
 				}
 			}()
-			if err := <-given; !errors.Is(err, syscall.EIO) || !strings.HasPrefix(err.Error(), "database store: test ") {
+			err = <-given
+			if !errors.Is(err, syscall.EIO) || !strings.HasPrefix(err.Error(), "database store: test ") {
 				t.Errorf("gave up with %v, want EIO", err)
 			}
 		})
