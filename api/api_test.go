@@ -334,10 +334,15 @@ func TestWithoutTokens(t *testing.T) {
 		}
 	}
 	// A proxy on this machine sets these.
-	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "Via"} {
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Server", "X-Real-IP", "Via", ""} {
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/status", nil)
 		r.RemoteAddr = "127.0.0.1:1"
-		r.Header.Set(header, "203.0.113.5")
+		if header == "" { // as nginx does by default
+			r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0
+			r.Header.Set("Connection", "close")
+		} else {
+			r.Header.Set(header, "203.0.113.5")
+		}
 		out := httptest.NewRecorder()
 		if w.ServeHTTP(out, r); out.Code != http.StatusForbidden || !strings.Contains(out.Body.String(), "proxy") {
 			t.Errorf("with %s: %d: %s", header, out.Code, out.Body)
@@ -354,6 +359,41 @@ func TestWithoutTokens(t *testing.T) {
 	out := httptest.NewRecorder()
 	if w.ServeHTTP(out, r); out.Code != http.StatusOK {
 		t.Errorf("from another machine with a token: got %d", out.Code)
+	}
+}
+
+// A page of another site is recognized by its host or its origin, unless a proxy forwarded its request. Programs and
+// other machines may use any name.
+func TestForeignPage(t *testing.T) {
+	for _, c := range []struct {
+		remote, host, header string
+		old                  bool // HTTP/1.0
+		want                 bool
+	}{
+		{remote: "127.0.0.1:1", host: "rebound.example", header: "Origin: http://rebound.example", want: true},
+		{remote: "127.0.0.1:1", host: "localhost:4318", header: "Origin: http://evil.example", want: true},
+		{remote: "[::1]:1", host: "[::1]:4318", header: "Origin: null", want: true},
+		{remote: "127.0.0.1:1", host: "localhost:4318", header: "Sec-Fetch-Site: cross-site", want: true},
+
+		{remote: "127.0.0.1:1", host: "localhost:4318", header: "Origin: http://localhost:4318"},
+		{remote: "127.0.0.1:1", host: "localhost:4318", header: "Sec-Fetch-Site: same-origin"},
+		{remote: "127.0.0.1:1", host: "sibyl:4318"},
+		{remote: "127.0.0.6:1", host: "sibyl.monitoring.svc:4318"}, // from a sidecar
+		{remote: "127.0.0.1:1", host: "host.docker.internal:4318"},
+		{remote: "10.0.0.2:1", host: "sibyl.example", header: "Origin: https://shop.example"},
+		{remote: "127.0.0.1:1", host: "127.0.0.1:4318", header: "Origin: https://shop.example", old: true},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "http://x/v1/traces", nil)
+		r.RemoteAddr, r.Host = c.remote, c.host
+		if c.old {
+			r.ProtoMinor = 0
+		}
+		if name, value, ok := strings.Cut(c.header, ": "); ok {
+			r.Header.Set(name, value)
+		}
+		if got := ForeignPage(r); got != c.want {
+			t.Errorf("%+v: got %t", c, got)
+		}
 	}
 }
 

@@ -120,38 +120,59 @@ func (a *API) requireLocal(next http.Handler) http.Handler {
 // Errors returned by Local.
 var (
 	errRemote    = errors.New("only clients on the same machine are served")
-	errForwarded = errors.New("requests that a proxy forwards are refused: they may come from other machines")
-	errHost      = errors.New("requests must address this machine by a loopback address or as localhost")
+	errForwarded = errors.New("requests that a proxy forwards, and all by HTTP/1.0, which nginx uses for that, " +
+		"are refused: they may come from other machines")
+	errHost = errors.New("requests must address this machine by a loopback address or as localhost")
 )
 
-// forwardedBy lists headers that proxies use to name the client.
-var forwardedBy = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
-
 // Local returns an error unless a request comes from a client on this machine. It detects requests from other machines,
-// either direct or forwarded by a proxy that says so. It also detects pages of sites whose name was resolved to this
-// machine (DNS rebinding): such a page asks for its own host name, which is neither a loopback name nor in hosts. The
-// error can be shown to clients.
+// either direct or forwarded by a proxy that can be recognized. It also detects pages of sites whose name was resolved
+// to this machine (DNS rebinding): such a page asks for its own host name, which is neither a loopback name nor in
+// hosts. The error can be shown to clients.
 func Local(r *http.Request, hosts ...string) error {
 	switch {
-	case !Loopback(r.RemoteAddr):
+	case !loopback(r.RemoteAddr):
 		return errRemote
-	case slices.ContainsFunc(forwardedBy, func(name string) bool { return len(r.Header.Values(name)) > 0 }):
+	case forwarded(r):
 		return errForwarded
-	case !OwnHost(r.Host) && !slices.Contains(hosts, hostname(r.Host)):
+	case !ownHost(r.Host) && !slices.Contains(hosts, hostname(r.Host)):
 		return errHost
 	}
 	return nil
 }
 
-// Loopback reports whether an address with a port is a loopback address.
-func Loopback(address string) bool {
+// forwarded reports whether a proxy forwarded r. It recognizes proxies that describe the client in the header, and
+// those that speak HTTP/1.0, the default of nginx before 1.29.7 and of no current client.
+func forwarded(r *http.Request) bool {
+	for name := range r.Header {
+		switch {
+		case name == "Forwarded", name == "Via", name == "X-Real-Ip", strings.HasPrefix(name, "X-Forwarded-"):
+			return true
+		}
+	}
+	return !r.ProtoAtLeast(1, 1)
+}
+
+// FromPage reports whether a page in a browser sent r. Browsers add one of these fields to every POST.
+func FromPage(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+}
+
+// ForeignPage reports whether r is a POST of a page that a browser on this machine got from another site, possibly one
+// whose name was resolved to this machine (DNS rebinding). It is false for requests from other machines and for those
+// of programs, which may know this machine by any name.
+func ForeignPage(r *http.Request) bool {
+	return FromPage(r) && loopback(r.RemoteAddr) && !forwarded(r) && (!ownHost(r.Host) || SameSite(r) != nil)
+}
+
+// loopback reports whether an address with a port is a loopback address.
+func loopback(address string) bool {
 	at, err := netip.ParseAddrPort(address)
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// OwnHost reports whether a Host header names this machine: a loopback address or localhost. It detects DNS rebinding,
-// because requests from such a page carry the page's host name.
-func OwnHost(host string) bool {
+// ownHost reports whether a Host header names this machine: a loopback address or localhost.
+func ownHost(host string) bool {
 	name := hostname(host)
 	if at, err := netip.ParseAddr(name); err == nil {
 		return at.Unmap().IsLoopback()
@@ -202,7 +223,7 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 					fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.Role), "")
 			}
 			if err == nil {
-				err = sameSite(r)
+				err = SameSite(r)
 			}
 			if err != nil {
 				a.fail(w, r, err)
@@ -241,9 +262,9 @@ func (a *API) identify(r *http.Request) (access.Principal, error) {
 	return access.Principal{}, refused
 }
 
-// sameSite refuses changes made by pages of other sites. There are no cookies to misuse, but on the loopback interface
+// SameSite refuses changes made by pages of other sites. There are no cookies to misuse, but on the loopback interface
 // there may be no token either.
-func sameSite(r *http.Request) error {
+func SameSite(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}

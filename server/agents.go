@@ -110,7 +110,7 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 func identify(tokens *access.Tokens) func(*http.Request) (control.Identity, error) {
 	return func(r *http.Request) (control.Identity, error) {
 		var none control.Identity
-		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+		if api.FromPage(r) {
 			return none, refusal.New(refusal.Forbidden, "this is for agents, not for pages in a browser", "")
 		}
 		scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -90,6 +90,22 @@ func TestAPI(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	r.Body.Close()
+	for _, path := range []string{"/v1/traces", "/api/v2/spans"} {
+		r, err := http.NewRequest(http.MethodPost, "http://"+at.HTTP.String()+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Origin", "http://evil.example")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusForbidden {
+			t.Errorf("a page of another site sent to %s: %s", path, answer.Status)
+		}
+	}
 	spans := fmt.Sprintf(`[{
 		"traceId":"1","id":"2","kind":"SERVER","name":"get /","timestamp":%d,"duration":9000,
 		"localEndpoint":{"serviceName":"zipkin"}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -135,13 +134,11 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	}
 	s.registry.MustRegister(collector{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
-		GRPC:       c.OTLP.GRPC,
-		HTTP:       c.OTLP.HTTP,
-		TLS:        tlsFiles(c.OTLP.TLS, log),
-		Authorized: s.sender(s.tokens),
-		Trusted: func(r *http.Request) bool { // against DNS rebinding
-			return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host)
-		},
+		GRPC:             c.OTLP.GRPC,
+		HTTP:             c.OTLP.HTTP,
+		TLS:              tlsFiles(c.OTLP.TLS, log),
+		Authorized:       s.sender(s.tokens),
+		Foreign:          api.ForeignPage,
 		MaxRequestBytes:  c.OTLP.MaxRequest,
 		MaxInFlightBytes: c.MaxInFlight(),
 		MaxConnections:   s.files.others,

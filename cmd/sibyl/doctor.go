@@ -158,6 +158,7 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 		return r
 	}
 	r.add(checkService(status, at)...)
+	r.add(checkAccess(server, isOpen(ctx, server)))
 	r.add(checkInstances(status, recentIncidents(ctx, api, at)))
 	r.add(checkTraffic(ctx, api, status)...)
 	if webhooks, err := api.Webhooks(ctx); err == nil {

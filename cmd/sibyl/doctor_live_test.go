@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/cli"
@@ -23,6 +24,8 @@ import (
 // liveService is a running service of a test, which closes traces after half a second.
 type liveService struct {
 	t         *testing.T
+	data      string // directory
+	token     string // of doctor; may be empty
 	otlp, api string // URLs
 }
 
@@ -58,7 +61,9 @@ func startService(t *testing.T) *liveService {
 		}
 	})
 	at := s.Addresses()
-	l := &liveService{t, "http://" + at.HTTP.String(), "http://" + at.API.String()}
+	l := &liveService{
+		t: t, data: env["SIBYL_DATA_DIR"], otlp: "http://" + at.HTTP.String(), api: "http://" + at.API.String(),
+	}
 	l.check("service", fine, "is ready")
 	return l
 }
@@ -133,7 +138,7 @@ func (l *liveService) checkAt(api, name string, state severity, saw string) {
 	l.t.Helper()
 	var got finding
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		r := sibyl(l.t, "", "doctor", "--server", api, "-o", "json")
+		r := sibylIn(l.t, "", map[string]string{"SIBYL_TOKEN": l.token}, "doctor", "--server", api, "-o", "json")
 		var report doctorReport
 		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
 			l.t.Fatalf("%v: %+v", err, r)
@@ -220,6 +225,22 @@ func (l *liveService) proxy(at time.Time) string {
 	})
 	l.t.Cleanup(s.Close)
 	return s.URL
+}
+
+// TestDoctorOfAccess: a service without a token is open to this machine, or worse, to others through a proxy.
+func TestDoctorOfAccess(t *testing.T) {
+	l := startService(t)
+	l.check("access", warning, "No token exists")
+	l.token = "unneeded"
+	l.check("access", warning, "No token exists")
+	if f := checkAccess("https://sibyl.example.com", true); f.State != failed || f.Do == "" {
+		t.Errorf("through an unrecognized proxy: %+v", f)
+	}
+	var err error
+	if l.token, _, err = access.Open(l.data).Create(access.Viewer, "", time.Now(), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	l.check("access", fine, "need a token")
 }
 
 // TestDoctorOfMissingParents: 9 of 10 traces have a span whose parent never arrives.

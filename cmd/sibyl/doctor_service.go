@@ -19,6 +19,33 @@ const (
 	sampledTypes   = 5               // number of request types of which to read a trace
 )
 
+// isOpen reports whether the service at the URL server answers without a token.
+func isOpen(ctx context.Context, server string) bool {
+	anonymous, err := client.New(server, "")
+	if err == nil {
+		_, _, err = anonymous.Status(ctx)
+	}
+	return err == nil
+}
+
+// checkAccess checks whether the service at the URL server needs a token; it doesn't if open is true.
+func checkAccess(server string, open bool) finding {
+	f := finding{Check: "access", State: fine, Saw: "Clients need a token."}
+	switch {
+	case !open:
+		return f
+	case isLocal(server):
+		f.State = warning
+		f.Saw = "No token exists: every program and user of this machine may do everything. So may all clients of a " +
+			"proxy or tunnel on it that Sibyl does not recognize."
+	default:
+		f.State = failed
+		f.Saw = "No token exists, and " + terminal.Printable(server) + " answers: whoever reaches it may do everything."
+	}
+	f.Do = "Create one with sibyl token create, at the latest before Sibyl can be reached through a proxy."
+	return f
+}
+
 // checkService checks s, the status of a service. at is the service's time when it answered, or zero if unknown.
 func checkService(s *contract.Status, at time.Time) []finding {
 	service := finding{Check: "service", State: fine, Saw: fmt.Sprintf("Sibyl %s is ready.", s.Version)}

@@ -98,7 +98,7 @@ func (s *Server) admit(r *http.Request, format Format, knownType bool) (encoding
 		return 0, refuse(refusal.TooManyHeaders, "too many headers")
 	case !s.authorized(r.Header.Get("Authorization"), r.RemoteAddr):
 		return 0, errUnauthorized
-	case s.opts.Authorized == nil && s.opts.Trusted != nil && fromPage(r) && !s.opts.Trusted(r):
+	case s.opts.Authorized == nil && s.opts.Foreign != nil && s.opts.Foreign(r):
 		return 0, errPage
 	case r.URL.Path != tracesPath && r.URL.Path != zipkinPath:
 		return 0, refuse(refusal.UnknownPath, "only "+tracesPath+" (OTLP) and "+zipkinPath+" (Zipkin) are served here")
@@ -115,14 +115,9 @@ func (s *Server) admit(r *http.Request, format Format, knownType bool) (encoding
 	return enc, nil
 }
 
-// fromPage reports whether a page in a browser sent r. Browsers add one of these headers to every POST.
-func fromPage(r *http.Request) bool {
-	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
-}
-
-// errPage refuses a request from an untrusted page.
-var errPage = refuse(refusal.Forbidden,
-	"pages in a browser may send only to a loopback address or localhost, unless a token is needed")
+// errPage refuses a request from a page of another site.
+var errPage = refuse(refusal.Forbidden, "pages of other sites may not send traces to this machine: "+
+	"let a proxy forward them, or require a token (otlp.require-token)")
 
 // errMethod refuses a request that is not a POST.
 var errMethod = &refusal.Error{

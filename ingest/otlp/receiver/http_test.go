@@ -474,12 +474,12 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Untrusted pages in browsers are refused unless senders need a token. The check doesn't apply to programs.
+// Pages of other sites are refused unless senders need a token.
 func TestHTTPPages(t *testing.T) {
 	page := http.Header{"Content-Type": {"application/json"}, "Origin": {"http://rebound.example"}}
 	program := http.Header{"Content-Type": {"application/json"}}
-	trusted := func(r *http.Request) bool { return r.Host == "trusted" }
-	s := start(t, newDecoding(t), Options{Trusted: trusted})
+	foreign := func(r *http.Request) bool { return r.Header.Get("Origin") != "" }
+	s := start(t, newDecoding(t), Options{Foreign: foreign})
 	address := s.HTTPAddr().String()
 	for header, want := range map[*http.Header]int{&page: http.StatusForbidden, &program: http.StatusOK} {
 		if r := send(t, address, http.MethodPost, tracesPath, *header, strings.NewReader("{}")); r.code != want {
@@ -487,7 +487,7 @@ func TestHTTPPages(t *testing.T) {
 		}
 	}
 	guarded := start(t, newDecoding(t), Options{
-		Trusted: trusted, Authorized: func(token, _ string) bool { return token == "secret" },
+		Foreign: foreign, Authorized: func(token, _ string) bool { return token == "secret" },
 	})
 	page.Set("Authorization", "Bearer secret")
 	address = guarded.HTTPAddr().String()

@@ -67,10 +67,10 @@ type Options struct {
 	// token is needed. It must be safe for concurrent use.
 	Authorized func(token, from string) bool
 
-	// Trusted reports whether to accept a request over HTTP that a page in a browser sent. If Trusted is nil, all such
-	// requests are accepted. It is not called if senders need a token, since pages have no token. It must be safe for
-	// concurrent use.
-	Trusted func(*http.Request) bool
+	// Foreign reports whether to refuse a request over HTTP because it may come from a page of another site. If Foreign
+	// is nil, no request is refused for that. It is not called if senders need a token, since such pages have none. It
+	// must be safe for concurrent use.
+	Foreign func(*http.Request) bool
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // memory for all requests being read, uncompressed or taken; default 160 MiB
