@@ -22,6 +22,8 @@ type liveWindow struct {
 	local   []bool         // by number of the service: whether it is judged by local times; nil if no service is
 	// wide holds, by number of the pool, histories pooled over sites that have too little history of their own.
 	wide map[int32]*pooledSeries
+	// started holds the requests that start at the sites with calls in the window; nil if not yet known.
+	started history.Cells
 }
 
 // serviceSkips holds the skipped times of a service.

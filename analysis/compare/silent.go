@@ -84,19 +84,28 @@ func (c *liveWindow) chargeSilent(number int32) {
 // that start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may stay away
 // by chance.
 func (x *silence) traffic() float64 {
-	var before, now float64
-	for i := range x.sites {
-		if s, series := &x.sites[i], x.h.Series(int32(i)); i > 0 && s.Parent == 0 && !s.Border {
-			if n := series.Within(x.window).Calls(); n > 0 {
-				now += float64(n)
-				before += float64(series.Within(x.steady).Calls())
-			}
-		}
+	if x.started == nil {
+		x.started = x.sumStarted()
 	}
+	now, before := x.started.Within(x.window).Calls(), x.started.Within(x.steady).Calls()
 	if before == 0 {
 		return 1
 	}
-	return min(1, now/before*float64(x.steady.Length())/float64(x.window.Length()))
+	return min(1, float64(now)/float64(before)*float64(x.steady.Length())/float64(x.window.Length()))
+}
+
+// sumStarted returns the requests that start at the sites with calls in the window.
+func (c *liveWindow) sumStarted() history.Cells {
+	c.sum.restart(c.window.To + history.Ahead)
+	for i := 1; i < len(c.sites); i++ {
+		if s, series := &c.sites[i], c.h.Series(int32(i)); s.Parent == 0 && !s.Border && series.Last() >= c.window.From {
+			c.screening.now = series.InWindow(c.window, c.screening.now)
+			if len(c.screening.now) > 0 {
+				c.sum.addAll(series.Encoded())
+			}
+		}
+	}
+	return c.sum.take()
 }
 
 // observed reports whether traces started in each part of the window. If not, Sibyl did not run, or all requests
@@ -118,25 +127,40 @@ func (x *silence) continued() (calls float64) {
 	silent := &x.sites[x.number]
 	old := x.h.Table().Operation(silent.Op)
 	for i := 1; i < len(x.sites); i++ {
-		s, series := &x.sites[i], x.h.Series(int32(i))
-		begins := s.Parent == 0 && x.isNew(series)
+		s := &x.sites[i]
+		begins := s.Parent == 0
 		if begins && s.Service != silent.Service {
 			o := x.h.Table().Operation(s.Op)
 			begins = o.Name == old.Name && o.Kind == old.Kind
 		}
-		if s.Op == silent.Op || begins {
-			calls += float64(series.Within(x.since).Calls())
+		if s.Op != silent.Op && !begins || x.h.Series(int32(i)).Last() < x.since.From {
+			continue // before reading all of its calls
+		}
+		if before, now := x.around(int32(i)); s.Op == silent.Op || x.isNew(before, now) {
+			calls += now
 		}
 	}
 	return calls
+}
+
+// around returns the number of calls at site `number` in x.steady and in x.since, which follows it.
+func (x *silence) around(number int32) (before, now float64) {
+	for cells := x.h.Series(number).Encoded(); cells.More(); {
+		switch c := cells.Next(); {
+		case x.steady.Contains(c.Slice):
+			before += float64(c.Calls)
+		case x.since.Contains(c.Slice):
+			now += float64(c.Calls)
+		}
+	}
+	return before, now
 }
 
 // leastGrown is the minimum ratio of the rate of the calls of a new operation to its earlier rate. It isn't infinite,
 // because phones with wrong clocks send some calls that seem to come before the first one.
 const leastGrown = 10
 
-// isNew reports whether the calls of s in x.since are new: it hardly had any in x.steady.
-func (x *silence) isNew(s *history.Series) bool {
-	before, now := float64(s.Within(x.steady).Calls()), float64(s.Within(x.since).Calls())
+// isNew reports whether the calls at a site in x.since are new: it hardly had any in x.steady.
+func (x *silence) isNew(before, now float64) bool {
 	return leastGrown*before*float64(x.since.Length()) <= now*float64(x.steady.Length())
 }
