@@ -15,7 +15,7 @@ PACKAGE_VERSION ?= $(shell echo "$(strip $(DESCRIBED))" | sed -e '/^v[0-9]/!s/^/
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test test-long check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm classify-set generate tidy build image packages web test-web screens
+.PHONY: run test test-long check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm classify-set generate notices tidy build image packages web test-web screens
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@test -x bin/sibylbench || echo 'Building Sibyl. The first time, this takes some minutes.'
 	@$(MAKE) --no-print-directory -s build
@@ -140,6 +140,13 @@ jvm: ## rebuild the agent for the JVM in agents/jvm/dist; needs a JDK of Java 17
 generate: ## recreate all generated files
 	go generate ./...
 	go -C bench generate ./...
+
+notices: $(NODE) ## rewrite THIRD_PARTY_NOTICES; fails on a license that is unknown or incompatible with Apache-2.0
+	GOWORK=off go build -modfile=deploy/notices/tools.mod -o bin/go-licenses github.com/google/go-licenses/v2
+	cd web && node --input-type=module -e 'import { build } from "vite"; await build({ logLevel: "warn", build: { outDir: "../bin/notices", emptyOutDir: true, license: { fileName: "licenses.json" } } })'
+	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 GOFLAGS=-tags=grpcnotrace GOROOT=$$(go env GOROOT) \
+	  bin/go-licenses report ./cmd/sibyl --ignore $$(GOWORK=off go list -m) --template deploy/notices/go.tmpl >bin/notices/go.tsv 2>bin/notices/warnings || { cat bin/notices/warnings; exit 1; }
+	go run ./deploy/notices >bin/notices/THIRD_PARTY_NOTICES && mv bin/notices/THIRD_PARTY_NOTICES .
 
 $(NODE): web/package-lock.json
 	cd web && npm ci

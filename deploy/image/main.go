@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -29,7 +30,7 @@ func main() {
 
 // options are the inputs of an image.
 type options struct {
-	binary, certificates, version, arch string
+	binary, certificates, licenses, version, arch string
 }
 
 func run(args []string, out, errOut io.Writer) error {
@@ -39,6 +40,7 @@ func run(args []string, out, errOut io.Writer) error {
 	flags.StringVar(&o.binary, "binary", "bin/sibyl", "static binary")
 	flags.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt",
 		"CA certificates, for webhooks")
+	flags.StringVar(&o.licenses, "licenses", ".", "directory of LICENSE and THIRD_PARTY_NOTICES")
 	flags.StringVar(&o.version, "version", "", "version")
 	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture of the binary")
 	if err := flags.Parse(args); err != nil {
@@ -92,7 +94,7 @@ func build(o *options) (v1.Image, error) {
 		return nil, fmt.Errorf("read the binary: %w", err)
 	}
 	program := []entry{
-		dir("usr", 0, 0o755), dir("usr/local", 0, 0o755), dir("usr/local/bin", 0, 0o755),
+		dir("usr/local", 0, 0o755), dir("usr/local/bin", 0, 0o755),
 		{name: "usr/local/bin/sibyl", mode: 0o755, data: binary},
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
@@ -151,6 +153,14 @@ func systemFiles(o *options) ([]entry, error) {
 		return nil, fmt.Errorf("read CA certificates; install ca-certificates, or name a file with -certificates: %w",
 			err)
 	}
+	license, err := os.ReadFile(filepath.Join(o.licenses, "LICENSE"))
+	if err != nil {
+		return nil, fmt.Errorf("read the license: %w", err)
+	}
+	notices, err := os.ReadFile(filepath.Join(o.licenses, "THIRD_PARTY_NOTICES"))
+	if err != nil {
+		return nil, fmt.Errorf("read the licenses of others: %w", err)
+	}
 	passwd := fmt.Sprintf("root:x:0:0::/:/sbin/nologin\nsibyl:x:%d:%d::/data:/sbin/nologin\n", user, user)
 	return []entry{
 		dir("etc", 0, 0o755),
@@ -158,6 +168,10 @@ func systemFiles(o *options) ([]entry, error) {
 		{name: "etc/group", mode: 0o644, data: fmt.Appendf(nil, "root:x:0:\nsibyl:x:%d:\n", user)},
 		dir("etc/ssl", 0, 0o755), dir("etc/ssl/certs", 0, 0o755),
 		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: certificates},
+		dir("usr", 0, 0o755), dir("usr/share", 0, 0o755), dir("usr/share/doc", 0, 0o755),
+		dir("usr/share/doc/sibyl", 0, 0o755),
+		{name: "usr/share/doc/sibyl/LICENSE", mode: 0o644, data: license},
+		{name: "usr/share/doc/sibyl/THIRD_PARTY_NOTICES", mode: 0o644, data: notices},
 		dir("tmp", 0, 0o1777), dir("data", user, 0o700),
 	}, nil
 }

@@ -24,7 +24,7 @@ func TestImage(t *testing.T) {
 	}
 	args := []string{
 		"-binary", filepath.Join(in, "sibyl"), "-certificates", filepath.Join(in, "ca.crt"),
-		"-version", "1.2", out,
+		"-licenses", "../..", "-version", "1.2", out,
 	}
 	var first, second strings.Builder
 	for _, w := range []io.Writer{&first, &second} {
@@ -79,6 +79,9 @@ func TestImage(t *testing.T) {
 	if h := found["usr/local/bin/sibyl"]; h == nil || h.Mode != 0o755 || h.Uid != 0 {
 		t.Errorf("program: %+v", h)
 	}
+	if h := found["usr/share/doc/sibyl/THIRD_PARTY_NOTICES"]; h == nil || h.Size == 0 {
+		t.Errorf("licenses of others: %+v", h)
+	}
 	if h := found["data/"]; h == nil || h.Mode != 0o700 || h.Uid != user {
 		t.Errorf("data directory: %+v", h)
 	}
@@ -89,6 +92,7 @@ func TestWrongInput(t *testing.T) {
 		nil,
 		{"-binary", "/nowhere", t.TempDir()},
 		{"-certificates", "/nowhere", t.TempDir()},
+		{"-licenses", "/nowhere", t.TempDir()},
 	} {
 		if err := run(args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q: no error", args)
