@@ -28,6 +28,7 @@ type Client struct {
 	http   http.Client
 	server string // its URL, without a slash at the end
 	token  string // may be empty
+	origin string // address of the client for which requests are forwarded, or empty
 }
 
 // timeout limits the duration of a request.
@@ -42,6 +43,14 @@ func New(server, token string) (*Client, error) {
 	}
 	base := strings.TrimSuffix(u.String(), "/")
 	return &Client{http: http.Client{Timeout: timeout}, server: base, token: token}, nil
+}
+
+// For returns a client like c that has another token, which may be empty. Unless origin is empty, the client marks its
+// requests as forwarded for a client at this address. The service refuses such requests until a token exists.
+func (c *Client) For(token, origin string) *Client {
+	other := *c
+	other.token, other.origin = token, origin
+	return &other
 }
 
 // Problems returns up to most open problems that match q, in its order. If most is 0, it returns all.

@@ -115,6 +115,9 @@ func (c *Client) request(
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
+	if c.origin != "" {
+		r.Header.Set("Forwarded", fmt.Sprintf("for=%q", c.origin))
+	}
 	return r, nil
 }
 
@@ -144,8 +147,9 @@ func values(parameters any) url.Values {
 
 // RefusedError is the error for a request that the service refused.
 type RefusedError struct {
-	Status int // of HTTP
-	text   string
+	Status       int    // of HTTP
+	Detail, Hint string // from the service; Hint may be empty
+	text         string // with a hint for users of the command line
 }
 
 func (e *RefusedError) Error() string { return e.text }
@@ -157,17 +161,22 @@ func (c *Client) refused(status int, body []byte) error {
 	if json.Unmarshal(body, &e) != nil || e.Detail == "" {
 		return fmt.Errorf("%s answers %d and is not Sibyl: name the service with --server", c.server, status)
 	}
+	refused := &RefusedError{Status: e.Status, Detail: e.Detail}
+	if e.Hint != nil {
+		refused.Hint = *e.Hint
+	}
+	hint := refused.Hint
 	if e.Status == http.StatusUnauthorized {
-		e.Hint = new("give a token with --token or SIBYL_TOKEN")
+		hint = "give a token with --token or SIBYL_TOKEN"
 		if c.token != "" {
-			e.Hint = new("give another one with --token or SIBYL_TOKEN")
+			hint = "give another one with --token or SIBYL_TOKEN"
 		}
 	}
-	text := c.server + ": " + e.Detail
-	if e.Hint != nil {
-		text += "; " + *e.Hint
+	refused.text = c.server + ": " + e.Detail
+	if hint != "" {
+		refused.text += "; " + hint
 	}
-	return &RefusedError{e.Status, text}
+	return refused
 }
 
 // withHint returns err, the error of a request without a valid response, with a hint.

@@ -32,9 +32,15 @@ type liveService struct {
 // startService runs a service until the test ends.
 func startService(t *testing.T) *liveService {
 	t.Helper()
+	return startServiceAt(t, "127.0.0.1:0")
+}
+
+// startServiceAt runs a service with the given address of its API until the test ends.
+func startServiceAt(t *testing.T, address string) *liveService {
+	t.Helper()
 	env := map[string]string{
 		"SIBYL_DATA_DIR":         t.TempDir(),
-		"SIBYL_HTTP":             "127.0.0.1:0",
+		"SIBYL_HTTP":             address,
 		"SIBYL_OTLP_HTTP":        "127.0.0.1:0",
 		"SIBYL_OTLP_GRPC":        "off",
 		"SIBYL_EPOCH":            "1s",
@@ -66,6 +72,16 @@ func startService(t *testing.T) *liveService {
 	}
 	l.check("service", fine, "is ready")
 	return l
+}
+
+// newToken creates a token.
+func (l *liveService) newToken(role access.Role) string {
+	l.t.Helper()
+	secret, _, err := access.Open(l.data).Create(role, "", time.Now(), time.Time{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return secret
 }
 
 // sentSpan is a span of a request in a test. Its trace starts when it is sent.
@@ -236,10 +252,7 @@ func TestDoctorOfAccess(t *testing.T) {
 	if f := checkAccess("https://sibyl.example.com", true); f.State != failed || f.Do == "" {
 		t.Errorf("through an unrecognized proxy: %+v", f)
 	}
-	var err error
-	if l.token, _, err = access.Open(l.data).Create(access.Viewer, "", time.Now(), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	l.token = l.newToken(access.Viewer)
 	l.check("access", fine, "need a token")
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/client"
 )
 
@@ -105,23 +107,27 @@ func TestMCP(t *testing.T) {
 
 // TestMCPOverHTTP: each request has the rights of its token.
 func TestMCPOverHTTP(t *testing.T) {
-	handler, err := mcpHandler(answering(t, "secret").URL)
+	l := startService(t)
+	viewer := l.newToken(access.Viewer)
+	handler, err := mcpHandler(l.api)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(handler)
 	defer s.Close()
-	for token, want := range map[string]string{"secret": "101885cb", "": "token", "other": "token"} {
+	for _, token := range []string{viewer, "", "other"} {
 		h := &http.Client{Transport: bearer(token)}
 		transport := &mcp.StreamableClientTransport{Endpoint: s.URL + "/mcp", HTTPClient: h, DisableStandaloneSSE: true}
 		assistant := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 		session, err := assistant.Connect(t.Context(), transport, nil)
-		if err != nil {
-			t.Fatal(err)
+		if (err == nil) != (token == viewer) {
+			t.Errorf("token %q: %v", token, err)
 		}
-		if text, failed := call(t, session, "list_incidents", nil); failed != (token != "secret") ||
-			!strings.Contains(text, want) {
-			t.Errorf("token %q: %s", token, text)
+		if err != nil {
+			continue
+		}
+		if text, failed := call(t, session, "list_incidents", nil); failed || !strings.Contains(text, "learning") {
+			t.Errorf("%s", text)
 		}
 		if err := session.Close(); err != nil {
 			t.Error(err)
@@ -140,23 +146,58 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestMCPExposed: an address that other machines can reach is refused while the service needs no token.
-func TestMCPExposed(t *testing.T) {
-	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"version": "1"}`)
-	}))
-	defer open.Close()
-	if err := guardMCP(t.Context(), open.URL, "0.0.0.0:0"); err == nil ||
-		!strings.Contains(err.Error(), "sibyl token create") {
-		t.Errorf("a service without tokens: %v", err)
+// TestMCPAdmits: the service decides about every request. Without a token, only local clients get in, even if the
+// service starts later. With tokens, a token of a viewer is needed.
+func TestMCPAdmits(t *testing.T) {
+	reserved, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := guardMCP(t.Context(), open.URL, "127.0.0.1:0"); err != nil {
-		t.Error(err)
+	address := reserved.Addr().String()
+	if err := reserved.Close(); err != nil {
+		t.Fatal(err)
 	}
-	if err := guardMCP(t.Context(), answering(t, "secret").URL, "0.0.0.0:0"); err != nil {
-		t.Error(err)
+	handler, err := mcpHandler("http://" + address)
+	if err != nil {
+		t.Fatal(err)
 	}
+	const near, far, own = "127.0.0.1:40000", "203.0.113.5:40000", "localhost:8322"
+	check := func(code int, answer, from, host string, header ...string) {
+		t.Helper()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_incidents","arguments":{}}}`))
+		r.RemoteAddr, r.Host = from, host
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		w := httptest.NewRecorder()
+		if handler.ServeHTTP(w, r); w.Code != code || !strings.Contains(w.Body.String(), answer) {
+			t.Errorf("from %s for %s, %q: %d %s, want %d %q", from, host, header, w.Code, w.Body, code, answer)
+		}
+	}
+	check(http.StatusServiceUnavailable, "no service", near, own)
+	check(http.StatusServiceUnavailable, "no service", far, "mcp.example", "Authorization", "Bearer any")
+
+	l := startServiceAt(t, address)
+	const create = "create one with sibyl token create"
+	check(http.StatusOK, "learning", near, own)
+	check(http.StatusOK, "learning", near, own, "Origin", "http://"+own)
+	check(http.StatusForbidden, create, far, own)
+	check(http.StatusForbidden, create, far, own, "Authorization", "Bearer any")
+	check(http.StatusForbidden, create, near, "rebound.example")
+	check(http.StatusForbidden, create, near, own, "X-Forwarded-For", "203.0.113.5")
+	check(http.StatusForbidden, "other sites", near, own, "Origin", "http://evil.example")
+
+	viewer, agent := "Bearer "+l.newToken(access.Viewer), "Bearer "+l.newToken(access.Agent)
+	check(http.StatusUnauthorized, "needs a token", near, own)
+	check(http.StatusUnauthorized, "needs a token", far, own)
+	check(http.StatusUnauthorized, "is not known", far, own, "Authorization", "Bearer any")
+	check(http.StatusForbidden, "role viewer", far, own, "Authorization", agent)
+	check(http.StatusOK, "learning", far, own, "Authorization", viewer)
+	check(http.StatusOK, "learning", near, "mcp.example", "Authorization", viewer, "X-Forwarded-For", "203.0.113.5")
+	check(http.StatusForbidden, "other sites", far, own, "Authorization", viewer, "Origin", "http://evil.example")
 	if r := sibyl(t, "", "mcp", "--http", "nowhere"); r.code != 2 || !strings.Contains(r.err, "--http") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
