@@ -53,7 +53,7 @@ func crowded(b *testing.B, groups, problems int) *harness {
 				State: contract.StateNone,
 				Diagnosis: "service GET /1 takes 75.8 ms on average, " +
 					"1.1× the expected 66.3 ms; 99 % of the slowdown is in service GET /1.",
-				DiagnosisParts: []contract.DiagnosisPart{},
+				DiagnosisParts: []contract.Phrase{},
 				Impact:         new(float64(i * 7919 % 5000)),
 			})
 		}

@@ -38,7 +38,7 @@ func TestDiagnosisParts(t *testing.T) {
 	}
 }
 
-func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contract.DiagnosisPart) {
+func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contract.Phrase) {
 	t.Helper()
 	e := part.Evidence
 	fail := func(why string) { t.Errorf("%q with evidence %+v: %s", part.Text, *e, why) }

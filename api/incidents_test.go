@@ -3,6 +3,7 @@ package api
 import (
 	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -139,7 +140,7 @@ func TestTimelineStays(t *testing.T) {
 		w.epoch(t)
 		after := w.incident(t).Timeline
 		for _, e := range before {
-			if !slices.Contains(after, e) {
+			if !slices.ContainsFunc(after, func(x contract.TimelineEntry) bool { return reflect.DeepEqual(x, e) }) {
 				t.Fatalf("%s %q is no longer in the timeline: %+v", e.At, e.Text, after)
 			}
 		}

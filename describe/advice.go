@@ -2,211 +2,259 @@ package describe
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Advice is the evidence about an incident that decides the next step.
-type Advice struct {
-	Suspects []compare.Suspect   // ranked
-	Last     incident.Transition // of the incident
-	// Objective is an objective that requests violate. It may be nil.
-	Objective *Objective
-	// Version is the latest version of the first suspect that was deployed between shortly before the onset and the
-	// opening of the incident. Before is its predecessor. Both are 0 without a deploy.
-	Version, Before trace.Symbol
+// advice is an incident with the evidence that decides the next step.
+type advice struct {
+	*engine.Incident
 
-	// The state of the search inside the first suspect.
-	Located   trace.Op // 0 if nothing was located
-	Share     float64  // of the added latency, at Located; 0 if unknown
-	Reason    Reason   // for Located
-	Searching bool     // for Located
-	On        int      // tracepoints, while searching
-	Doing     string   // the step that the search waits for
-	Exhausted string   // why the search located nothing; may be empty
-	Untried   bool     // if exhausted: there was no tracepoint to try
-	Lead      trace.Op // if searching or exhausted: the place with the largest share so far; may be 0
-	LeadShare float64  // of the added latency
+	names  *Names
+	v      *search.Investigation // of the incident; may be nil
+	deploy engine.Deploy         // that may be the cause; may be zero
+	// lead is the place with the largest share so far, if nothing is located; may be 0. leadShare is its share of the
+	// added latency.
+	lead      trace.Op
+	leadShare float64
 }
 
 // leastPart is the smallest part of the cost that an instance must carry, or of the added latency that a place must
 // have, for the advice to point to it.
 const leastPart = 0.5
 
-// Advice returns the next step for the people who work on an incident.
-func (n *Names) Advice(x *Advice) string {
-	if !x.Last.State.IsOpen() {
-		return n.adviceAfter(x)
+// Advice returns the next step for the people who work on the incident x. v is its investigation, which may be nil.
+// deploys are all known deploys, oldest first.
+func Advice(n *Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) Sentence {
+	s := Step(n, x, v, deploys)
+	if x.IsSteady() && len(x.Suspects) > 0 {
+		s.Plain(" It has been like this for a day: if it is normal now, accept it.")
 	}
-	if len(x.Suspects) == 0 {
-		return "Compare slow traces with usual ones."
-	}
-	if x.Last.State == incident.Steady {
-		open := *x
-		open.Last.State = incident.Open
-		return n.Advice(&open) + " It has been like this for a day: if it is normal now, accept it."
-	}
-	first := &x.Suspects[0]
-	name := n.NamedService(first.Service)
-	if x.Objective != nil && first.Score <= 0 {
-		if x.Objective.Below > 0 {
-			return "Compare slow traces of " + n.Clean(x.Objective.Entry) + " with usual ones: no service stands out."
-		}
-		return "Look at failed traces of " + n.Clean(x.Objective.Entry) + " in your tracing backend: no service stands out."
-	}
-	if text := n.undoable(x, first, name); text != "" {
-		switch { // the sentence about the incident states the share of the place
-		case x.Located != 0 && x.Reason.Wait != 0:
-			text += " " + waitRemedy(n, x.Located, &x.Reason)
-		case x.Located != 0:
-			text += " The place to look at is " + n.Op(x.Located) + "."
-		case x.leads():
-			text += " " + Located(n, x.Lead, x.LeadShare, Reason{}).String() + " so far."
-		}
-		return text + n.searching(x, name)
-	}
-	if callee := silentCallee(x.Suspects); callee != nil {
-		return n.adviceFor(callee, n.NamedService(callee.Service)) + n.searching(x, name)
-	}
-	if queue := first.Queue(); queue != nil { // no place inside the consumer carries the wait
-		return "Look at the lag of " + n.queue(queue.Op) + " and at its consumer: " + name +
-			" takes messages late if it is slow, has stopped, or runs in too few instances."
-	}
-	if x.Located != 0 && x.Reason.Wait != 0 {
-		return waitRemedy(n, x.Located, &x.Reason)
-	}
-	if x.Located != 0 {
-		if x.Share == 0 {
-			return "Look at " + n.Op(x.Located) + "."
-		}
-		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the added latency."
-	}
-	if x.leads() {
-		return "Look at " + n.Op(x.Lead) + ": it carries " + units.Share(x.LeadShare) + " of the added latency so far." + n.searching(x, name)
-	}
-	return n.adviceFor(first, name) + n.searching(x, name)
+	return s
 }
 
-// adviceAfter returns the next step after the end of an incident.
-func (n *Names) adviceAfter(x *Advice) string {
-	switch last := &x.Last; last.Why {
+// Step is like Advice, but doesn't propose to accept a steady incident.
+func Step(n *Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) Sentence {
+	a := &advice{Incident: x, names: n, v: v}
+	if len(x.Suspects) > 0 {
+		a.deploy = x.SuspectDeploy(deploys)
+	}
+	if v != nil && v.Answer() == 0 && len(v.Suspects) > 0 {
+		a.lead, a.leadShare = v.Suspects[0].Op, x.ShareOf(v, v.Suspects[0].Share)
+	}
+	switch {
+	case !x.IsOpen():
+		return a.after()
+	case len(x.Suspects) == 0:
+		return Say("Compare slow traces with usual ones.")
+	}
+	first := &x.Suspects[0]
+	if len(x.Objectives) > 0 && first.Score <= 0 {
+		entry := Name(n.Clean(x.Objectives[0].Entry))
+		if x.Objectives[0].Below > 0 {
+			return Say("Compare slow traces of %s with usual ones: no service stands out.", entry)
+		}
+		return Say("Look at failed traces of %s in your tracing backend: no service stands out.", entry)
+	}
+	return a.open(first)
+}
+
+// open returns the next step for an open incident with the given first suspect.
+func (x *advice) open(first *compare.Suspect) Sentence {
+	n := x.names
+	of := n.service(first.Service)
+	located, reason := x.v.Answer(), x.reason()
+	if step := x.undoable(first); step != nil {
+		switch { // the sentence about the incident states the share of the place
+		case located != 0 && reason.Wait != 0:
+			step = step.And(Say(" ")).And(waitRemedy(n, located, &reason))
+		case located != 0:
+			step.Say(" The place to look at is %s.", n.op(located))
+		case x.leads():
+			step = step.And(Say(" ")).And(Located(n, x.lead, x.leadShare, engine.Reason{})).And(Say(" so far."))
+		}
+		return step.And(x.searching(of))
+	}
+	if callee := silentCallee(x.Suspects); callee != nil {
+		return stepFor(n, callee).And(x.searching(of))
+	}
+	if queue := first.Queue(); queue != nil { // no place inside the consumer carries the wait
+		return Say("Look at the lag of %s and at its consumer: %s takes messages late if it is slow, has stopped, "+
+			"or runs in too few instances.", Name(queueName(n, queue.Op)), of)
+	}
+	switch {
+	case located != 0 && reason.Wait != 0:
+		return waitRemedy(n, located, &reason)
+	case located != 0:
+		share := x.ShareOf(x.v, x.v.AnswerShare())
+		if share == 0 {
+			return Say("Look at %s.", n.op(located))
+		}
+		return Say("Look at %s: it carries %s of the added latency.", n.op(located), number(units.Share(share)))
+	case x.leads():
+		return Say("Look at %s: it carries %s of the added latency so far.",
+			n.op(x.lead), number(units.Share(x.leadShare))).And(x.searching(of))
+	}
+	return stepFor(n, first).And(x.searching(of))
+}
+
+// reason returns why requests are slower at the located place. It is zero if the incident's own place is another one.
+func (x *advice) reason() engine.Reason { return reasonAt(x.Incident, x.v) }
+
+func reasonAt(x *engine.Incident, v *search.Investigation) engine.Reason {
+	if x.Place.Operation == v.Answer() {
+		return x.Place.Reason
+	}
+	return engine.Reason{}
+}
+
+// LocatedBy describes the place that v, the investigation of x, located; see [Located]. It returns nil if v
+// located none, or is nil.
+func LocatedBy(n *Names, x *engine.Incident, v *search.Investigation) Sentence {
+	if v.Answer() == 0 {
+		return nil
+	}
+	return Located(n, v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonAt(x, v))
+}
+
+// after returns the next step after the end of an incident.
+func (x *advice) after() Sentence {
+	last := x.Last()
+	nothing := Say("Nothing to do: ").And(Ending(x.names, &last))
+	switch last.Why {
 	case incident.SameCause:
-		return fmt.Sprintf("Look at incident %016x, which has the same cause.", last.Into)
+		return Say("Look at incident %s, which has the same cause.", incidentID(last.Into))
 	case incident.Replaced:
-		return fmt.Sprintf("Look at incident %016x, in which the same service does something else.", last.Into)
+		return Say("Look at incident %s, in which the same service does something else.", incidentID(last.Into))
 	case incident.ByPerson:
-		return "Nothing to do: " + n.Ending(last) + ", so it may go on."
+		return nothing.And(Say(", so it may go on."))
 	case incident.Moved:
-		return "Nothing to do if " + n.NamedService(last.Service) + " was to take over: it answers these requests now."
+		return Say("Nothing to do if %s was to take over: it answers these requests now.", x.names.service(last.Service))
 	case incident.NoTraces:
-		return n.untilKnown(x, "Check that the application still runs and sends traces: "+
+		return x.untilKnown("Check that the application still runs and sends traces: " +
 			"none arrived when the incident closed, so nobody knows whether the fault is gone.")
 	case incident.Stopped:
-		return n.untilKnown(x, "Check whether these requests should have stopped: none "+
+		return x.untilKnown("Check whether these requests should have stopped: none " +
 			"came when the incident closed, so nobody knows whether the fault is gone.")
 	case incident.Recovered, incident.Noticed, incident.Returned, incident.Grew, incident.Unchanged:
 		// the last four don't end an incident
 	}
-	return "Nothing to do: " + n.Ending(&x.Last) + "."
+	return nothing.And(Say("."))
 }
 
 // untilKnown returns text and, if a deploy or an instance may be the cause, the advice to compare it, because the
 // incident may still go on.
-func (n *Names) untilKnown(x *Advice, text string) string {
-	if len(x.Suspects) == 0 {
-		return text
+func (x *advice) untilKnown(text string) Sentence {
+	s := Say(text)
+	if len(x.Suspects) > 0 {
+		if step := x.undoable(&x.Suspects[0]); step != nil {
+			s.Plain(" ")
+			s = s.And(step)
+		}
 	}
-	return strings.TrimSpace(text + " " + n.undoable(x, &x.Suspects[0], n.NamedService(x.Suspects[0].Service)))
+	return s
 }
 
 // leads reports whether the search is still running and knows a place with at least leastPart of the added latency that
 // isn't already among the first suspect's operations.
-func (x *Advice) leads() bool {
-	return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart &&
-		!slices.ContainsFunc(x.Suspects[0].Operations, func(o compare.SuspectOperation) bool { return o.Op == x.Lead })
+func (x *advice) leads() bool {
+	return x.isSearched() && x.lead != 0 && x.leadShare >= leastPart &&
+		!slices.ContainsFunc(x.Suspects[0].Operations, func(o compare.SuspectOperation) bool { return o.Op == x.lead })
 }
 
-// undoable returns the next step if a deploy or an instance of the suspect s, which is called name, may be the cause,
-// because a rollback or a restart is quicker than a diagnosis. Otherwise it returns "".
-func (n *Names) undoable(x *Advice, s *compare.Suspect, name string) string {
-	if x.Version != 0 {
+// isSearched reports whether the search is still running and has located nothing.
+func (x *advice) isSearched() bool { return x.v != nil && x.v.Answer() == 0 && x.v.Status.Active() }
+
+// undoable returns the next step if a deploy or an instance of the suspect s may be the cause, because a rollback or a
+// restart is quicker than a diagnosis. Otherwise it returns nil.
+func (x *advice) undoable(s *compare.Suspect) Sentence {
+	n := x.names
+	of := n.service(s.Service)
+	if x.deploy.Version != 0 {
 		deployed := "just deployed"
-		if !x.Last.State.IsOpen() {
+		if !x.IsOpen() {
 			deployed = "deployed shortly before it opened"
 		}
-		return "Compare " + name + " " + n.Clean(n.Table.Text(x.Version)) + ", which was " + deployed + ", with " + n.Clean(n.Table.Text(x.Before)) +
-			": if it is the cause, roll it back."
+		return Say("Compare %s %s, which was "+deployed+", with %s: if it is the cause, roll it back.",
+			of, n.text(x.deploy.Version), n.text(x.deploy.Before))
 	}
 	if len(s.Instances) > 0 && s.Instances[0].Part >= leastPart {
 		i := &s.Instances[0]
-		return "Compare " + n.Clean(n.Table.Text(i.Key)) + " = " + n.Clean(n.Table.Text(i.Value)) + ", which carries " + units.Percent(i.Part) +
-			" of the cost, with the rest of " + name + "."
+		instance := Name(n.Text(i.Key) + " = " + n.Text(i.Value))
+		return Say("Compare %s, which carries %s of the cost, with the rest of %s.",
+			instance, number(units.Percent(i.Part)), of)
 	}
-	return ""
+	return nil
 }
 
-// searching describes the search inside the service called name, as a sentence that follows another. It returns "" if
-// there is no search or the search has located the place.
-func (n *Names) searching(x *Advice, name string) string {
+// searching describes the search inside the service, as a sentence that follows another. It returns nil if there is no
+// search or the search has located the place.
+func (x *advice) searching(service Phrase) Sentence {
 	switch {
-	case x.Exhausted != "":
-		text := " The tracepoints of " + name + " show no more: " + x.Exhausted + "."
-		if x.Untried {
-			text = " Sibyl found no tracepoint to try in " + name + "."
+	case x.v == nil || x.v.Answer() != 0:
+	case x.v.Status == search.Exhausted && x.v.Reason != "":
+		untried := len(x.v.Tried) == 0 && x.v.BudgetStarved == 0
+		s := Say(" The tracepoints of %s show no more: %s.", service, Phrase{Text: x.v.Reason})
+		if untried {
+			s = Say(" Sibyl found no tracepoint to try in %s.", service)
 		}
 		switch {
-		case x.Lead != 0:
-			text += " Add some inside " + n.Op(x.Lead) + ", which carries " + units.Share(x.LeadShare) + " of the added latency."
-		case x.Untried:
-			text += " Add some to show the place."
+		case x.lead != 0:
+			s.Say(" Add some inside %s, which carries %s of the added latency.",
+				x.names.op(x.lead), number(units.Share(x.leadShare)))
+		case untried:
+			s.Plain(" Add some to show the place.")
 		}
-		return text
-	case x.Searching:
+		return s
+	case x.v.Status.Active():
 		on := "no tracepoint"
-		if x.On > 0 {
-			on = units.Plural(x.On, "tracepoint")
+		if len(x.v.Requested) > 0 {
+			on = units.Plural(len(x.v.Requested), "tracepoint")
 		}
-		where := ""
+		s := Say(" Sibyl searches further")
 		if !x.leads() {
-			where = " in " + name
+			s.Say(" in %s", service)
 		}
-		return " Sibyl searches further" + where + ", with " + on + " on: " + cmp.Or(x.Doing, "it has just begun") + "."
+		s.Say(", with %s on: %s.", number(on), Phrase{Text: cmp.Or(x.v.Reason, "it has just begun")})
+		return s
 	}
-	return ""
+	return nil
 }
 
-// adviceFor returns the next step for the suspect s, which is called name, according to the largest part of its score.
-func (n *Names) adviceFor(s *compare.Suspect, name string) string {
-	wire := s.In + s.Rest
+// stepFor returns the next step for the suspect s according to the largest part of its score.
+func stepFor(n *Names, s *compare.Suspect) Sentence {
+	of, wire := n.service(s.Service), s.In+s.Rest
 	switch most := max(s.Own, s.Added, wire, s.Out, s.Errors, s.Unanswered, s.Silent); {
 	case s.Opaque:
-		return "Look at the metrics and logs of " + name + ", which emits no spans, and at the connections to it."
+		return Say("Look at the metrics and logs of %s, which emits no spans, and at the connections to it.", of)
 	case s.From != 0:
-		return "Look at what is between " + n.NamedService(s.From) + " and " + name + ": proxies, the network, and the " +
-			"connections and the queue of " + name + "."
+		return Say("Look at what is between %s and %s: proxies, the network, and the connections and the queue of %s.",
+			n.service(s.From), of, of)
 	case most == s.Unanswered && s.Unfailed:
-		return "Check whether " + name + " still exports its spans, and whether it runs: the calls to it do not fail."
+		return Say("Check whether %s still exports its spans, and whether it runs: the calls to it do not fail.", of)
 	case most == s.Unanswered:
-		return "Check whether " + name + " runs and can be reached."
+		return Say("Check whether %s runs and can be reached.", of)
 	case most == s.Silent:
-		return "Check what sends these requests to " + name + ", and the way from there."
-	case most == s.Errors:
-		return "Look at the logs of " + name + ", and at its failed spans in your tracing backend." // sample traces have them only if whole requests failed
+		return Say("Check what sends these requests to %s, and the way from there.", of)
+	case most == s.Errors: // sample traces have failed spans only if whole requests failed
+		return Say("Look at the logs of %s, and at its failed spans in your tracing backend.", of)
 	case most == s.Added && len(s.AddedCalls) > 0:
-		return "Look for a loop or a cache around the calls of " + n.Op(s.AddedCalls[0].Op) +
-			" in " + n.Op(s.AddedCalls[0].Caller) + ", and at the last change of " + name + "."
+		return Say("Look for a loop or a cache around the calls of %s in %s, and at the last change of %s.",
+			n.op(s.AddedCalls[0].Op), n.op(s.AddedCalls[0].Caller), of)
 	case most == wire:
-		return "Look at the network to " + name + ", at its queue and connections, and at its CPU limit."
+		return Say("Look at the network to %s, at its queue and connections, and at its CPU limit.", of)
 	case most == s.Out:
-		return "Look at the CPU limit, the connection pools and the network of " + name + ": all of its calls take longer."
+		return Say("Look at the CPU limit, the connection pools and the network of %s: "+
+			"all of its calls take longer.", of)
 	case len(s.Operations) > 0:
-		return "Look at " + n.Op(s.Operations[0].Op) + " in a slow trace, and at the CPU, locks and garbage collection of " + name + "."
+		return Say("Look at %s in a slow trace, and at the CPU, locks and garbage collection of %s.",
+			n.op(s.Operations[0].Op), of)
 	}
-	return "Look at the slow traces through " + name + "."
+	return Say("Look at the slow traces through %s.", of)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -112,32 +113,35 @@ func newContrast(n *Names, p *detect.Problem, c *explain.KeyedContrast) Contrast
 	for i := range c.Edges {
 		x.Edges = append(x.Edges, newDifference(n, p, &c.Edges[i]))
 	}
-	x.Sentence = contrastSentence(&x, c)
+	x.Sentence = contrastSentence(n, p, &x, c)
 	x.Text = x.Sentence.String()
 	return x
 }
 
 // contrastSentence compares the durations of requests with and without a value, and names the slowest edge. x presents
 // c.
-func contrastSentence(x *Contrast, c *explain.KeyedContrast) (s Sentence) {
-	s.Strong(x.Key + " = " + x.Value)
-	sampled := " (" + strconv.Itoa(c.Requests) + " and " + strconv.Itoa(c.Rest) + " sampled)"
-	excess, where := "", "" // of the slowest edge
+func contrastSentence(n *Names, p *detect.Problem, x *Contrast, c *explain.KeyedContrast) (s Sentence) {
+	by := Name(x.Key + " = " + x.Value)
+	sampled := Say(" (%s and %s sampled)", number(strconv.Itoa(c.Requests)), number(strconv.Itoa(c.Rest)))
+	var excess Phrase  // of the slowest edge
+	var where Sentence // the edge
 	if len(x.Edges) > 0 && x.Edges[0].Edge != nil {
-		excess, where = units.Duration(time.Duration(c.Edges[0].Value)), x.Edges[0].Edge.Name
+		excess, where = number(units.Duration(time.Duration(c.Edges[0].Value))), edgeIn(n, p, c.Edges[0].Edge)
 	}
-	if where != "" && !(c.Duration.Value > 0) { // only edges are slower
-		s.Plain(": " + excess + " more than with others in " + where + sampled)
-		return s
+	if where != nil && !(c.Duration.Value > 0) { // only edges are slower
+		return Say("%s: %s more than with others in ", by, excess).And(where).And(sampled)
 	}
 	mean, rest := units.Duration(time.Duration(c.Duration.Mean)), units.Duration(time.Duration(c.Duration.Rest))
-	s.Plain(": " + mean + " a request against " + rest + " with others" + sampled)
+	s.Say("%s: %s a request against %s with others", by, number(mean), number(rest))
+	s.Add(sampled)
 	switch {
-	case where == "":
+	case where == nil:
 	case c.Edges[0].Value > c.Duration.Value:
-		s.Plain("; " + excess + " more in " + where)
+		s.Say("; %s more in ", excess)
+		s.Add(where)
 	default:
-		s.Plain("; " + excess + " of that in " + where)
+		s.Say("; %s of that in ", excess)
+		s.Add(where)
 	}
 	return s
 }
@@ -157,11 +161,26 @@ func newDifference(n *Names, p *detect.Problem, d *explain.Difference) Differenc
 // placeIn presents an edge of p, or one that was an edge of p when p was explained but no longer is. It returns nil for
 // edge 0.
 func placeIn(n *Names, p *detect.Problem, edge trace.Edge) *Place {
-	place := placeAmong(n, p.Edges, edge)
-	if place != nil || edge == 0 {
-		return place
+	if edge == 0 {
+		return nil
 	}
-	return new(PlaceOf(n, edge))
+	return new(NewPlace(n, shareIn(n, p, edge)))
+}
+
+// edgeIn returns the name of an edge, see [placeIn], without emphasis.
+func edgeIn(n *Names, p *detect.Problem, edge trace.Edge) Sentence {
+	return n.edge(shareIn(n, p, edge)).quiet()
+}
+
+// shareIn returns an edge of p, or the edge without its share if p has no such edge.
+func shareIn(n *Names, p *detect.Problem, edge trace.Edge) *group.EdgeShare {
+	for i := range p.Edges {
+		if p.Edges[i].Edge == edge {
+			return &p.Edges[i]
+		}
+	}
+	info := n.Table.EdgeInfo(edge)
+	return &group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After}
 }
 
 func newRecovery(n *Names, p *detect.Problem, r *explain.Recovery) Recovery {
@@ -176,11 +195,11 @@ func newRecovery(n *Names, p *detect.Problem, r *explain.Recovery) Recovery {
 		P99NS:        int64(r.P99),
 		P99Fraction:  Number(r.P99Part),
 	}
-	if s := &x.Sentence; x.Edge != nil {
-		s.Plain("If " + x.Edge.Name + " took " + units.Duration(r.Level) + ", ")
-		s.Plain("the " + units.Plural(r.Requests, "sampled request") + " would save ")
-		s.Strong(units.Percent(r.MeanPart) + " of their mean and " + units.Percent(r.P99Part) + " of their p99")
-		s.Plain(".")
+	if x.Edge != nil {
+		saved := figure(units.Percent(r.MeanPart) + " of their mean and " + units.Percent(r.P99Part) + " of their p99")
+		requests := number(units.Plural(r.Requests, "sampled request"))
+		x.Sentence = Say("If ").And(edgeIn(n, p, r.Edge))
+		x.Sentence.Say(" took %s, the %s would save %s.", number(units.Duration(r.Level)), requests, saved)
 	}
 	x.Text = x.Sentence.String()
 	return x
@@ -208,12 +227,10 @@ func NewCommon(n *Names, c *explain.CommonEdges) Common {
 		if i > 0 {
 			s.Plain(" and ")
 		}
-		s.Strong(n.Op(n.Last(e.Context)))
-		s.Plain(" in " + n.Clean(name))
+		s.Say("%s in %s", n.op(n.Last(e.Context)), Name(n.Clean(name)).quiet())
 	}
-	s.Plain(" rise and fall together ")
-	s.Plain("(correlation " + strconv.FormatFloat(c.Correlation, 'f', 2, 64) + ", p " + PValue(c.PValue) + ")")
-	s.Plain(": a lock or a dependency that they share?")
+	s.Say(" rise and fall together (correlation %s, p %s): a lock or a dependency that they share?",
+		number(strconv.FormatFloat(c.Correlation, 'f', 2, 64)), number(PValue(c.PValue)))
 	x.Text = s.String()
 	return x
 }

@@ -19,10 +19,7 @@ func Diagnosis(n *Names, p *detect.Problem, located trace.Op, share float64) Sen
 	case detect.KindVariable:
 		d.spread()
 	case detect.KindSlow:
-		d.Strong(d.judged())
-		d.Plain(" takes ")
-		d.cite(units.Duration(p.Mean), ofLatency)
-		d.Plain(" on average")
+		d.Say("%s takes %s on average", d.judged(), figure(units.Duration(p.Mean)).with(ofLatency))
 		d.versus()
 	case detect.KindShifted:
 		d.shift()
@@ -31,10 +28,7 @@ func Diagnosis(n *Names, p *detect.Problem, located trace.Op, share float64) Sen
 		d.leading()
 	} else {
 		place := Evidence{Kind: LocationEvidence, Operation: located}
-		d.Plain("; ")
-		d.cite(units.Share(share), place)
-		d.Plain(" of the " + whole(p) + " is in ")
-		d.cite(n.Op(located), place)
+		d.Say("; %s of the "+whole(p)+" is in %s", figure(units.Share(share)).with(place), n.op(located).with(place))
 	}
 	d.cause()
 	d.Plain(".")
@@ -54,12 +48,12 @@ var ofLatency = Evidence{Kind: LatencyEvidence}
 
 // judged returns the name of the problem's requests: the name of their type, or of one of its groups. Several groups
 // can have the same figures.
-func (d *diagnosis) judged() string {
+func (d *diagnosis) judged() Phrase {
 	name := d.names.RequestType(d.p.RequestType, d.p.Entry)
 	if d.p.Level == group.LevelRequestType {
-		return name
+		return Name(name)
 	}
-	return InGroup(name, d.p.Group)
+	return Name(InGroup(name, d.p.Group))
 }
 
 // InGroup returns the name of a group, given the name of its request type.
@@ -69,16 +63,12 @@ func InGroup(requestType string, group analysis.Hash) string {
 
 // shift describes requests that changed their call flow.
 func (d *diagnosis) shift() {
-	d.Plain("requests of ")
-	d.Strong(d.judged())
-	d.Plain(" changed their ")
-	d.mention("call flow", Evidence{Kind: CallFlowEvidence})
+	flow, fail := Phrase{Text: "call flow"}.with(Evidence{Kind: CallFlowEvidence}), ""
 	if sum := d.names.Summary(d.p); sum != nil && sum.Failed > 0 {
-		d.Plain(", or fail as they did not before,")
+		fail = ", or fail as they did not before,"
 	}
-	d.Plain(" and take ")
-	d.mention(units.Duration(d.p.Mean), ofLatency)
-	d.Plain(" on average")
+	mean := number(units.Duration(d.p.Mean)).with(ofLatency)
+	d.Say("requests of %s changed their %s"+fail+" and take %s on average", d.judged(), flow, mean)
 	d.versus()
 }
 
@@ -87,45 +77,25 @@ const leastTail = 1.2
 
 // spread describes how widely the durations of the problem's requests vary.
 func (d *diagnosis) spread() {
-	name, p := d.judged(), d.p
+	of, p := d.judged(), d.p
+	cov, p99 := figure(units.Ratio(p.CoV)).with(ofLatency), number(units.Duration(p.P99)).with(ofLatency)
 	if m := p.Size; m != nil && m.Delayed+m.TimedOut > 0 {
 		size := Evidence{Kind: SizeEvidence}
-		d.cite(units.Percent(m.Delayed+m.TimedOut), size)
-		d.Plain(" of the requests of ")
-		d.Strong(name)
-		d.Plain(" take far longer than their size would suggest, or time out (CoV at equal size ")
-		d.cite(units.Ratio(p.CoV), size)
-		d.Plain(")")
+		d.Say("%s of the requests of %s take far longer than their size would suggest, or time out "+
+			"(CoV at equal size %s)", figure(units.Percent(m.Delayed+m.TimedOut)).with(size), of, cov.with(size))
 		return
 	}
 	if p.P50 > 0 && p.CoV > float64(p.P99)/float64(p.P50) { // too few slow requests to raise the p99
-		d.Plain("a few requests of ")
-		d.Strong(name)
-		d.Plain(" take far longer than its p99 of ")
-		d.mention(units.Duration(p.P99), ofLatency)
-		d.Plain(" (CoV ")
-		d.cite(units.Ratio(p.CoV), ofLatency)
-		d.Plain(")")
+		d.Say("a few requests of %s take far longer than its p99 of %s (CoV %s)", of, p99, cov)
 		return
 	}
 	if p.P50 > 0 && float64(p.P99) >= leastTail*float64(p.P50) {
-		d.Plain("p99 of ")
-		d.Strong(name)
-		d.Plain(" is ")
-		d.cite(units.Ratio(float64(p.P99)/float64(p.P50))+"×", ofLatency)
-		d.Plain(" its median (")
-		d.mention(units.Duration(p.P99), ofLatency)
-		d.Plain(" vs. ")
-		d.mention(units.Duration(p.P50), ofLatency)
-		d.Plain(")")
+		ratio := figure(units.Ratio(float64(p.P99)/float64(p.P50)) + "×").with(ofLatency)
+		d.Say("p99 of %s is %s its median (%s vs. %s)", of, ratio, p99, number(units.Duration(p.P50)).with(ofLatency))
 		return
 	}
-	d.Plain("durations of ")
-	d.Strong(name)
-	d.Plain(" vary by ")
-	d.cite(units.Percent(p.CoV), ofLatency)
-	d.Plain(" around their mean of ")
-	d.mention(units.Duration(p.Mean), ofLatency)
+	d.Say("durations of %s vary by %s around their mean of %s", of,
+		figure(units.Percent(p.CoV)).with(ofLatency), number(units.Duration(p.Mean)).with(ofLatency))
 }
 
 // versus compares the mean with the expected duration, if there is one.
@@ -135,10 +105,8 @@ func (d *diagnosis) versus() {
 		return
 	}
 	baseline := Evidence{Kind: BaselineEvidence}
-	d.Plain(", ")
-	d.mention(units.Ratio(float64(p.Mean)/float64(p.Expected))+"×", baseline)
-	d.Plain(" the expected ")
-	d.mention(units.Duration(p.Expected), baseline)
+	ratio := number(units.Ratio(float64(p.Mean)/float64(p.Expected)) + "×").with(baseline)
+	d.Say(", %s the expected %s", ratio, number(units.Duration(p.Expected)).with(baseline))
 }
 
 // leading names the leading edge with its share of the problem and its interval. It adds nothing if no edge has a
@@ -157,15 +125,13 @@ func (d *diagnosis) leading() {
 	if share != share { // NaN: unknown
 		d.Plain("; most of it in ")
 	} else {
-		d.Plain("; ")
-		part := units.Share(share)
-		d.cite(part, edge)
+		part, interval := units.Share(share), ""
 		if chronic && part != "all" { // the interval is for the share of the whole variance
-			d.mention(plusMinus(e), edge)
+			interval = plusMinus(e)
 		}
-		d.Plain(" of the " + whole(p) + " is in ")
+		d.Say("; %s%s of the "+whole(p)+" is in ", figure(part).with(edge), number(interval).with(edge))
 	}
-	d.cite(d.names.Edge(e), edge)
+	d.Add(d.names.edge(e).strong(edge))
 }
 
 // whole names the quantity that is divided into shares of p.
@@ -206,8 +172,8 @@ func (d *diagnosis) cause() {
 	} else {
 		d.Plain("; mostly when ")
 	}
-	text, _ := d.names.Variable(x)
-	d.cite(text, e)
+	by, _ := d.names.variable(x)
+	d.Add(by.strong(e))
 }
 
 // PerSecond formats a problem's impact: the added latency per second of operation, in ns.

@@ -18,12 +18,18 @@ import (
 // marked returns the text of a sentence, with each part that has evidence written as [text](kind).
 func marked(s Sentence) string {
 	var b strings.Builder
-	for _, p := range s.Parts() {
-		if p.Evidence.Kind == "" {
-			b.WriteString(p.Text)
-		} else {
-			b.WriteString("[" + p.Text + "](" + string(p.Evidence.Kind) + ")")
+	parts := s.Parts()
+	for len(parts) > 0 {
+		n := 1 // parts of the same evidence
+		for n < len(parts) && parts[n].Evidence == parts[0].Evidence {
+			n++
 		}
+		text := parts[:n].String()
+		if kind := parts[0].Evidence.Kind; kind != "" {
+			text = "[" + text + "](" + string(kind) + ")"
+		}
+		b.WriteString(text)
+		parts = parts[n:]
 	}
 	return b.String()
 }
@@ -239,8 +245,8 @@ func anyProblem(t *rapid.T, s *shop) *detect.Problem {
 	return p
 }
 
-// The parts of any diagnosis concatenate to its text, neighbouring parts have different evidence, and the evidence
-// exists.
+// The parts of any diagnosis concatenate to its text, neighbouring parts differ in their kind or evidence, and the
+// evidence exists.
 func TestParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newShop()
@@ -249,7 +255,7 @@ func TestParts(t *testing.T) {
 		sentence := Diagnosis(s.names(), p, located, 0.5)
 		text, last := "", Phrase{}
 		for i, part := range sentence.Parts() {
-			if part.Text == "" || i > 0 && part.Evidence == last.Evidence {
+			if part.Text == "" || i > 0 && part.Evidence == last.Evidence && part.Kind == last.Kind {
 				t.Fatalf("part %d %+v after %+v", i, part, last)
 			}
 			checkEvidence(t, p, part.Evidence, located)

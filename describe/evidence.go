@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
-	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // evidence appends the evidence against the first of several suspects to a sentence, in clauses. The score of the first
@@ -16,17 +16,16 @@ type evidence struct {
 
 	names    *Names
 	suspects []compare.Suspect
-	baseline string   // the name of the time that the suspects are compared with
-	longer   bool     // mention added latency
-	over     bool     // use the past tense
-	located  trace.Op // the operation to name instead of its service; 0 until located
-	share    float64  // of the added latency, at located; 0 if unknown
-	reason   Reason   // for located
+	baseline string        // the name of the time that the suspects are compared with
+	longer   bool          // mention added latency
+	over     bool          // use the past tense
+	place    *engine.Place // named instead of its service if it has an operation; may be nil
 }
 
 // write appends all clauses.
 func (e *evidence) write() {
 	first := &e.suspects[0]
+	of := e.names.service(first.Service)
 	least := leastShare * first.Score
 	clauses := 0
 	clause := func(part, least float64) bool {
@@ -45,51 +44,41 @@ func (e *evidence) write() {
 		e.addedCall(&calls[0])
 	}
 	if clause(first.Errors, min(least, leastFailures)) {
-		e.Plain("errors " + tense(e.over, "begin", "began") + " in ")
-		e.service(first.Service)
-		e.Plain(", " + perHundred(first.Errors, "more"))
+		e.Say("errors "+tense(e.over, "begin", "began")+" in %s, %s", of, perHundred(first.Errors, "more"))
 	}
 	if clause(first.Unanswered, min(least, leastFailures)) {
 		e.unanswered()
 	}
 	if first.Added < least && clause(first.Shape, least) { // otherwise the added calls already describe the change
-		e.service(first.Service)
-		e.Plain(" " + tense(e.over, "makes", "made") + " other calls than " + e.baseline)
-		e.Plain(", " + perHundred(first.Shape, "times"))
+		e.Say("%s "+tense(e.over, "makes", "made")+" other calls than "+e.baseline+", %s",
+			of, perHundred(first.Shape, "times"))
 	}
 }
-
-func (e *evidence) service(s trace.Symbol) { e.Strong(e.names.NamedService(s)) }
 
 // unanswered appends that the suspect doesn't answer, or that calls fail on the way to it.
 func (e *evidence) unanswered() {
 	x, over := &e.suspects[0], e.over
+	calls, of := perHundred(x.Unanswered, "more calls"), e.names.service(x.Service)
 	if x.From == 0 {
-		e.service(x.Service)
-		e.Plain(" " + tense(over, "does", "did") + " not answer " + perHundred(x.Unanswered, "more calls"))
+		e.Say("%s "+tense(over, "does", "did")+" not answer %s", of, calls)
 		if x.Unfailed {
 			e.Plain(" with a span, and these " + tense(over, "do", "did") + " not fail")
 		}
 		return
 	}
-	e.Plain(perHundred(x.Unanswered, "more calls") + " " + tense(over, "fail", "failed") + " between ")
-	e.service(x.From)
-	e.Plain(" and ")
-	e.service(x.Service)
-	e.Plain(", which " + tense(over, "answers", "answered") + " the others")
+	e.Say("%s "+tense(over, "fail", "failed")+" between %s and %s, "+
+		"which "+tense(over, "answers", "answered")+" the others", calls, e.names.service(x.From), of)
 }
 
 // lostTime appends the place of the added latency: the located operation or, before one is known, the first suspect.
 func (e *evidence) lostTime() {
-	if e.located != 0 {
-		*e.Sentence = append(*e.Sentence, Located(e.names, e.located, e.share, e.reason)...)
+	if p := e.place; p != nil && p.Operation != 0 {
+		e.Add(Located(e.names, p.Operation, p.Share, p.Reason))
 		return
 	}
 	e.addedTime()
 	if callee := silentCallee(e.suspects); callee != nil {
-		e.Plain(", in calls to ")
-		e.service(callee.Service)
-		e.Plain(", which emits no spans")
+		e.Say(", in calls to %s, which emits no spans", e.names.service(callee.Service))
 	}
 }
 
@@ -100,23 +89,21 @@ const leastShare = 0.05
 // requests are.
 const leastFailures = 0.01
 
-func perHundred(perRequest float64, noun string) string {
-	return units.Ratio(100*perRequest) + " " + noun + " per 100 requests"
+func perHundred(perRequest float64, noun string) Phrase {
+	return number(units.Ratio(100*perRequest) + " " + noun + " per 100 requests")
 }
 
 // addedCall appends a call that the suspect makes more often: "gateway calls items GET /items 41 times instead of 2,
 // +232 ms". Times are in each call of the caller.
 func (e *evidence) addedCall(x *compare.AddedCall) {
-	e.service(e.suspects[0].Service)
-	e.Plain(" " + tense(e.over, "calls", "called") + " ")
-	e.Strong(e.names.Op(x.Op))
-	e.Plain(" " + times(x.Now))
+	caller := e.names.service(e.suspects[0].Service)
+	e.Say("%s "+tense(e.over, "calls", "called")+" %s %s", caller, e.names.op(x.Op), number(times(x.Now)))
 	if x.Before > 0 {
-		e.Plain(" instead of " + strings.TrimSuffix(times(x.Before), " times"))
+		e.Say(" instead of %s", number(strings.TrimSuffix(times(x.Before), " times")))
 	} else {
 		e.Plain(", which it did not call before")
 	}
-	e.Plain(", +" + units.Nanos(x.Nanos))
+	e.Say(", %s", number("+"+units.Nanos(x.Nanos)))
 }
 
 // times describes a mean number of calls: "once", "41 times", "1.5 times".
@@ -135,48 +122,47 @@ func times(x float64) string {
 // cart (to it 61 %, from it 25 %)".
 func (e *evidence) addedTime() {
 	x, total := &e.suspects[0], compare.AddedTime(e.suspects)
-	time := x.AddedTime()
-	var where, shares []string
+	var where []string
+	var shares []Sentence
+	time, of := x.AddedTime(), e.names.service(x.Service)
 	for _, part := range []struct {
 		time        float64
 		preposition string
 	}{{x.Own, "in"}, {x.In + x.Rest, "to"}, {x.Out, "from"}} {
 		if part.time >= leastShare*time {
 			where = append(where, part.preposition)
-			shares = append(shares, part.preposition+" it "+units.Percent(part.time/total))
+			shares = append(shares, Say(part.preposition+" it %s", number(units.Percent(part.time/total))))
 		}
 	}
-	e.Strong(units.Share(time / total))
-	e.Plain(" of the added latency is time ")
+	e.Say("%s of the added latency is time ", figure(units.Share(time/total)))
 	if x.From != 0 {
-		e.Plain("between ")
-		e.service(x.From)
-		e.Plain(" and ")
-		e.service(x.Service)
-		e.Plain(", outside of the spans of both")
+		e.Say("between %s and %s, outside of the spans of both", e.names.service(x.From), of)
 		return
 	}
 	calls := x.Added >= leastShare*time
 	switch {
 	case len(where) > 0:
-		e.Plain(enumerate(where) + " ")
-		e.service(x.Service)
+		e.Say(enumerate(where)+" %s", of)
 		if calls {
 			e.Plain(" and in calls that it adds")
 		}
 	case calls:
-		e.Plain("in calls that ")
-		e.service(x.Service)
-		e.Plain(" adds")
+		e.Say("in calls that %s adds", of)
 	}
 	if calls {
-		shares = append(shares, "in added calls "+units.Percent(x.Added/total))
+		shares = append(shares, Say("in added calls %s", number(units.Percent(x.Added/total))))
 	}
 	if x.Opaque {
 		e.Plain(", which emits no spans")
 	}
+	for i := range shares {
+		if len(shares) > 1 {
+			e.Plain([]string{" (", ", "}[min(i, 1)])
+			e.Add(shares[i])
+		}
+	}
 	if len(shares) > 1 {
-		e.Plain(" (" + strings.Join(shares, ", ") + ")")
+		e.Plain(")")
 	}
 }
 

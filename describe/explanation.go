@@ -176,25 +176,22 @@ func (x *TraceExplanation) longer() bool { return x.ExcessNS != nil && !x.usualR
 
 // durations appends the comparison of the durations.
 func (x *TraceExplanation) durations(s *Sentence) {
-	duration := units.Nanos(float64(x.DurationNS))
+	duration := number(units.Nanos(float64(x.DurationNS)))
 	if x.ExcessNS == nil {
-		s.Plain("This request took ")
-		s.Strong(duration)
-		s.Plain("; no normal trace has a request of its type, so new calls are no evidence")
+		duration.Strong = true
+		s.Say("This request took %s; no normal trace has a request of its type, so new calls are no evidence", duration)
 		return
 	}
-	usual := units.Nanos(float64(*x.UsualNS))
+	usual := number(units.Nanos(float64(*x.UsualNS)))
 	switch difference := float64(*x.ExcessNS); {
 	case x.shorter():
-		s.Plain("This request took ")
-		s.Strong(units.Nanos(-difference))
-		s.Plain(" less than such requests usually do (" + duration + " instead of " + usual + ")")
+		s.Say("This request took %s less than such requests usually do (%s instead of %s)",
+			figure(units.Nanos(-difference)), duration, usual)
 	case x.usualRange:
-		s.Plain("This request took " + duration + ", within the usual range of such requests (median " + usual + ")")
+		s.Say("This request took %s, within the usual range of such requests (median %s)", duration, usual)
 	default:
-		s.Plain("This request took ")
-		s.Strong(units.Nanos(difference))
-		s.Plain(" longer than such requests usually do (" + duration + " instead of " + usual + ")")
+		s.Say("This request took %s longer than such requests usually do (%s instead of %s)",
+			figure(units.Nanos(difference)), duration, usual)
 	}
 }
 
@@ -217,12 +214,8 @@ func (x *TraceExplanation) places(s *Sentence) {
 				}
 			}
 		}
-		s.Plain(separator)
-		s.Strong(part)
 		before, after := c.around()
-		s.Plain(of + " " + before)
-		s.Strong(c.name)
-		s.Plain(after)
+		s.Say(separator+"%s"+of+" "+before+"%s"+after, figure(part), Name(c.name))
 	}
 }
 
@@ -232,32 +225,37 @@ func (s *CallSuspect) otherwise(to *Sentence) {
 		s.lacks(to)
 		return
 	}
-	to.Strong(s.name)
+	call := Name(s.name)
 	switch s.Reason {
 	case onetrace.Failed:
-		to.Plain(" fails, although such calls usually do not")
+		to.Say("%s fails, although such calls usually do not", call)
 	case onetrace.New:
-		to.Plain(" is called, although no normal trace calls it")
+		to.Say("%s is called, although no normal trace calls it", call)
 	case onetrace.Slow, onetrace.Missing:
-		to.Plain(" does not answer")
+		to.Say("%s does not answer", call)
 	}
 }
 
 // lacks appends a clause about missing calls. Caller must not be nil.
 func (s *CallSuspect) lacks(to *Sentence) {
-	to.Strong(s.Caller.name)
+	caller := Name(s.Caller.name)
 	if len(s.Missing) == 0 {
-		to.Plain(" makes none of the calls that usually follow")
+		to.Say("%s makes none of the calls that usually follow", caller)
 		return
 	}
-	var names []string
-	for i := range s.Missing[:min(namedMissing, len(s.Missing))] {
-		names = append(names, s.Missing[i].name)
+	to.Say("%s does not call ", caller)
+	named, left := s.Missing[:min(namedMissing, len(s.Missing))], len(s.Missing)-namedMissing
+	for i := range named {
+		switch {
+		case i > 0 && i == len(named)-1 && left <= 0:
+			to.Plain(" and ")
+		case i > 0:
+			to.Plain(", ")
+		}
+		*to = append(*to, Name(named[i].name))
 	}
-	if left := len(s.Missing) - namedMissing; left > 0 {
-		names = append(names, units.Plural(left, "other"))
+	if left > 0 {
+		to.Plain(" and " + units.Plural(left, "other"))
 	}
-	to.Plain(" does not call ")
-	to.Strong(enumerate(names))
 	to.Plain(", although it usually does")
 }

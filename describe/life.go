@@ -4,25 +4,27 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // Transition describes how an incident entered a state.
-func (n *Names) Transition(t *incident.Transition) string {
+func Transition(n *Names, t *incident.Transition) Sentence {
 	switch t.Why {
 	case incident.Noticed:
-		return "The incident opened."
+		return Say("The incident opened.")
 	case incident.Returned:
-		return "The incident opened again."
+		return Say("The incident opened again.")
 	case incident.Grew:
-		return "It grew, after it had been the same for a day."
+		return Say("It grew, after it had been the same for a day.")
 	case incident.Unchanged:
-		return "It had been the same for a day: Sibyl proposed to accept it as normal."
+		return Say("It had been the same for a day: Sibyl proposed to accept it as normal.")
 	case incident.Recovered, incident.Stopped, incident.NoTraces, incident.Replaced, incident.Moved,
 		incident.SameCause, incident.ByPerson:
 	}
-	return "The incident closed: " + n.Ending(t) + "."
+	return Say("The incident closed: ").And(Ending(n, t)).And(Say("."))
 }
 
 // EndReasons names the reasons why incidents close, as in the API.
@@ -37,29 +39,57 @@ var EndReasons = map[incident.Why]string{
 }
 
 // Ending describes why an incident closed, as a clause. All texts about its end use it.
-func (n *Names) Ending(t *incident.Transition) string {
+func Ending(n *Names, t *incident.Transition) Sentence {
 	switch t.Why {
 	case incident.Stopped:
-		return "its requests stopped, so nobody knows whether its cause is gone"
+		return Say("its requests stopped, so nobody knows whether its cause is gone")
 	case incident.NoTraces:
-		return "no traces arrived, so nobody knows whether its cause is gone"
+		return Say("no traces arrived, so nobody knows whether its cause is gone")
 	case incident.Replaced:
-		return fmt.Sprintf("incident %016x tells what happens to its service now", t.Into)
+		return Say("incident %s tells what happens to its service now", incidentID(t.Into))
 	case incident.Moved:
-		return "its requests go to " + n.NamedService(t.Service) + " now"
+		return Say("its requests go to %s now", n.service(t.Service).quiet())
 	case incident.SameCause:
-		return fmt.Sprintf("incident %016x has the same cause", t.Into)
+		return Say("incident %s has the same cause", incidentID(t.Into))
 	case incident.ByPerson:
-		text := cmp.Or(n.Clean(t.By), "a person") + " accepted the behaviour since the onset as normal"
-		if t.Text != "" {
-			text += " (" + n.Clean(t.Text) + ")"
+		by := Phrase{Text: cmp.Or(n.Clean(t.By), "a person")}
+		if t.Text == "" {
+			return Say("%s accepted the behaviour since the onset as normal", by)
 		}
-		return text
+		return Say("%s accepted the behaviour since the onset as normal (%s)", by, Phrase{Text: n.Clean(t.Text)})
 	case incident.Recovered, incident.Noticed, incident.Returned, incident.Grew, incident.Unchanged:
 		// the last four don't end an incident
 	}
 	if t.Calls == 0 {
-		return "back to normal"
+		return Say("back to normal")
 	}
-	return "back to normal, seen in " + units.Plural(int(t.Calls), "call")
+	return Say("back to normal, seen in %s", number(units.Plural(int(t.Calls), "call")))
+}
+
+// incidentID returns the ID of an incident.
+func incidentID(id uint64) Phrase {
+	return Phrase{Text: fmt.Sprintf("%016x", id), Kind: IncidentPhrase}
+}
+
+// Deployed describes a new version of a service.
+func Deployed(n *Names, d *engine.Deploy) Sentence {
+	return Say("%s %s appeared; the version before is %s.",
+		n.text(d.Service).quiet(), n.text(d.Version).quiet(), n.text(d.Before).quiet())
+}
+
+// ProblemOpened describes the milestone m, the opening of one of an incident's problems.
+func ProblemOpened(n *Names, m *engine.Milestone) Sentence {
+	requests := cmp.Or(n.RequestType(m.RequestType, m.Entry), "request type "+m.RequestType.String()[:8])
+	if !m.Group.IsZero() {
+		requests = InGroup(requests, m.Group)
+	}
+	of := Name(requests)
+	switch m.Kind {
+	case detect.KindVariable:
+		return Say("A problem opened: the durations of %s vary more than usual.", of)
+	case detect.KindShifted:
+		return Say("A problem opened: requests of %s changed their call flow.", of)
+	case detect.KindSlow:
+	}
+	return Say("A problem opened: %s takes longer than usual.", of)
 }

@@ -43,7 +43,7 @@ func TestTransition(t *testing.T) {
 			State: incident.Closed, Why: incident.Replaced, Into: 0xabc,
 		},
 	} {
-		if got := n.Transition(&x); got != want {
+		if got := describe.Transition(n, &x).String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}

@@ -123,6 +123,11 @@ func (n *Names) NamedService(service trace.Symbol) string {
 	return unnamedService
 }
 
+// service, op and text return names as phrases.
+func (n *Names) service(service trace.Symbol) Phrase { return Name(n.NamedService(service)) }
+func (n *Names) op(op trace.Op) Phrase               { return Name(n.Op(op)) }
+func (n *Names) text(text trace.Symbol) Phrase       { return Name(n.Text(text)) }
+
 // Op returns the name of a step: "service operation" and, if it has a target, the name of the target behind an arrow.
 // The name of the operation is omitted if it adds nothing to the target's name, like an HTTP method: "frontend → cart
 // GET /cart".
@@ -187,25 +192,29 @@ func (n *Names) Context(c trace.Context) []string {
 func (n *Names) Last(c trace.Context) trace.Op { return n.Table.Context(c).Op }
 
 // Edge returns the short name of a place on the critical path: the operation, and the position within its span.
-func (n *Names) Edge(e *group.EdgeShare) string {
+func (n *Names) Edge(e *group.EdgeShare) string { return n.edge(e).String() }
+
+// edge returns the name of a place as phrases.
+func (n *Names) edge(e *group.EdgeShare) Sentence {
 	if e.Edge == 0 {
-		return OtherPlaces
+		return Sentence{Name(OtherPlaces)}
 	}
+	called := func(op trace.Op) Phrase { return Name(n.Called(op)) }
 	step := n.Last(e.Context)
-	name, target := n.Op(step), n.Table.Target(step)
+	of, target := n.op(step), n.Table.Target(step)
 	switch {
 	case target != 0 && e.Before == target:
-		return name + " (answer on the wire)"
+		return Say("%s (answer on the wire)", of)
 	case n.onWire(step):
-		return name + " (wire or queue)"
+		return Say("%s (wire or queue)", of)
 	case e.Before != 0 && e.After != 0:
-		return name + ", between " + n.Called(e.Before) + " and " + n.Called(e.After)
+		return Say("%s, between %s and %s", of, called(e.Before), called(e.After))
 	case e.Before != 0:
-		return name + ", after " + n.Called(e.Before)
+		return Say("%s, after %s", of, called(e.Before))
 	case e.After != 0:
-		return name + ", before " + n.Called(e.After)
+		return Say("%s, before %s", of, called(e.After))
 	}
-	return name
+	return Sentence{of}
 }
 
 // Leading returns the leading edge of p, which is its first, or nil if p has no edges.
@@ -239,24 +248,29 @@ func (n *Names) Bins(s *group.Summary) string {
 // Variable returns the variable of an explanation as text, with its value if it has one, and the place unless text
 // names it.
 func (n *Names) Variable(x *detect.Explanation) (text, where string) {
-	at := n.Op(n.Last(x.Where))
-	value := ""
+	of, at := n.variable(x)
+	return of.String(), at.String()
+}
+
+// variable is like Variable, but returns phrases.
+func (n *Names) variable(x *detect.Explanation) (of, where Sentence) {
+	at, value := n.op(n.Last(x.Where)), ""
 	if x.Value != "" {
 		value = " = " + n.Clean(x.Value)
 	}
 	switch {
 	case x.Variable == variableSkeleton:
-		return "the call flow", ""
+		return Say("the call flow"), nil
 	case x.Where == 0:
-		return n.Clean(x.Variable) + value, ""
+		return Sentence{Name(n.Clean(x.Variable) + value)}, nil
 	case x.Variable == variableCount:
-		return "calls of " + at + value, ""
+		return Sentence{{Text: "calls of "}, at, {Text: value}}, nil
 	case x.Variable == variablePresent && x.Value == "false":
-		return at + " is not called", ""
+		return Say("%s is not called", at), nil
 	case x.Variable == variablePresent:
-		return at + " is called", ""
+		return Say("%s is called", at), nil
 	case x.Variable == variableErrors:
-		return "errors of " + at + value, ""
+		return Sentence{{Text: "errors of "}, at, {Text: value}}, nil
 	}
-	return n.Clean(x.Variable) + value, " at " + at
+	return Sentence{Name(n.Clean(x.Variable) + value)}, Say(" at %s", at)
 }

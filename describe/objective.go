@@ -1,25 +1,17 @@
 package describe
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Objective holds the numbers that describe an objective that requests violate.
-type Objective struct {
-	Name   string        // its name in the configuration, or the entry of the requests
-	Entry  string        // of the requests
-	Below  time.Duration // duration that requests must not reach; 0 if the objective is about failures
-	Budget float64       // share of the requests that may miss it
-	Share  float64       // share that missed it in the window
-	Window time.Duration
-}
-
-// Missed describes the violated objective x in a sentence without a full stop. If over is set, it says "within an hour"
+// MissedObjective describes the violated objective x in a sentence without a full stop. If over is set, it says "within an hour"
 // instead of "in the last hour".
-func (n *Names) Missed(x *Objective, over bool) string {
+func MissedObjective(n *Names, x *incident.Missed, over bool) Sentence {
 	failed := "failed"
 	if x.Below > 0 {
 		failed = "took " + units.Duration(x.Below) + " or longer"
@@ -35,19 +27,21 @@ func (n *Names) Missed(x *Objective, over bool) string {
 	default:
 		window = "in the last " + window
 	}
-	return n.Clean(x.Name) + ": " + units.Percent(x.Share) + " of the requests " + failed + " " + window + " (objective: " + budget(x.Budget) + ")"
+	objective := Name(n.Clean(cmp.Or(x.Name, x.Entry))).quiet()
+	return Say("%s: %s of the requests "+failed+" "+window+" (objective: %s)",
+		objective, number(units.Percent(x.Requests.Share())), number(budget(x.Budget())))
 }
 
 // budget returns share as a percentage with up to six digits, so that it reads as it was configured.
 func budget(share float64) string { return strconv.FormatFloat(share*100, 'g', 6, 64) + " %" }
 
-// missed appends the first objective that x violates, and the number of the others. It appends nothing if x violates
-// none.
-func (n *Names) missed(s *Sentence, x *Incident) {
+// missed returns a sentence about the first objective that x violates, with the number of the others, or nil if it
+// violates none.
+func missed(n *Names, x *Incident) Sentence {
 	if len(x.Objectives) == 0 {
-		return
+		return nil
 	}
-	s.Plain(n.Missed(&x.Objectives[0], x.Over))
+	s := MissedObjective(n, &x.Objectives[0], !x.IsOpen())
 	switch more := len(x.Objectives) - 1; more {
 	case 0:
 		s.Plain(".")
@@ -56,4 +50,5 @@ func (n *Names) missed(s *Sentence, x *Incident) {
 	default:
 		s.Plain("; " + units.Count(more) + " more objectives are missed.")
 	}
+	return s
 }

@@ -9,33 +9,11 @@ import (
 
 // Period describes the window of a comparison in a sentence: "since 02:41" or "between 02:41 and 03:05", with the date
 // if dated is set. If openEnd is set, the window has no end.
-func Period(window history.Interval, openEnd, dated bool) string {
-	return periodIn(Clock, window, openEnd, dated)
-}
-
-func periodIn(clock func(t trace.Nanos, dated bool) string, window history.Interval, openEnd, dated bool) string {
+func Period(window history.Interval, openEnd, dated bool) Sentence {
 	if openEnd {
-		return "since " + clock(window.From, dated)
+		return Say("since %s", clock(window.From, dated))
 	}
-	return "between " + clock(window.From, dated) + " and " + clock(window.To, dated && !OneDay(window))
-}
-
-// IncidentPeriod describes the time of an incident in a sentence, see [Period]. It is to the minute, because the onset
-// is an estimate. ended is 0 while the incident is open. The period includes dates unless it lies within the day of
-// its end or, if the incident is open, of now.
-func IncidentPeriod(onset, ended, now trace.Nanos) string {
-	return IncidentPeriodIn(Clock, onset, ended, now)
-}
-
-// IncidentPeriodIn is like IncidentPeriod, but formats times with clock instead of [Clock].
-func IncidentPeriodIn(clock func(t trace.Nanos, dated bool) string, onset, ended, now trace.Nanos) string {
-	end := ended
-	if end == 0 {
-		end = now
-	}
-	const minute = trace.Nanos(time.Minute)
-	period := history.Interval{From: onset - onset%minute, To: max(onset+1, end-end%minute)}
-	return periodIn(clock, period, ended == 0, !OneDay(period))
+	return Say("between %s and %s", clock(window.From, dated), clock(window.To, dated && !OneDay(window)))
 }
 
 // OneDay reports whether all intervals lie within the same day, UTC.

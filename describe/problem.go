@@ -56,6 +56,7 @@ type ProblemEdge struct {
 // Explanation presents a variable that accounts for part of a problem.
 type Explanation struct {
 	Name       string     `json:"name"` // the variable with value and place, as text
+	Sentence   Sentence   `json:"-"`    // Name
 	Variable   string     `json:"variable"`
 	Value      string     `json:"value"`  // empty if the variable is a number
 	Where      []string   `json:"where"`  // context; empty for the whole request
@@ -129,9 +130,11 @@ func Explanations(n *Names, list []detect.Explanation, edges []group.EdgeShare) 
 	all := make([]Explanation, 0, len(list))
 	for i := range list {
 		x := &list[i]
-		text, where := n.Variable(x)
+		of, where := n.variable(x)
+		text := of.And(where).quiet()
 		all = append(all, Explanation{
-			Name:       text + where,
+			Name:       text.String(),
+			Sentence:   text,
 			Variable:   n.Clean(x.Variable),
 			Value:      n.Clean(x.Value),
 			Where:      n.Context(x.Where),

@@ -2,35 +2,23 @@ package describe
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Reason is the reason for added latency at a located place, according to the kernel. The zero value is unknown.
-type Reason struct {
-	Wait     trace.Op     // waits in the kernel; may be 0
-	Share    float64      // of the added latency, in these waits; 0 if unknown
-	Function trace.Op     // waiting function; 0 if only the service is known
-	Host     trace.Symbol // host of the waiting threads; 0 if unknown
-	Computes bool         // the place waits for nothing in the kernel
-}
-
 // Located describes a place with its share of the added latency, which is 0 if unknown, and the reason why: "orders
 // audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk (fsync) in
 // orders audit.append, on host b". The place may itself be a wait.
-func Located(n *Names, place trace.Op, share float64, why Reason) (s Sentence) {
+func Located(n *Names, place trace.Op, share float64, why engine.Reason) (s Sentence) {
 	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
-		why = Reason{Wait: place, Share: share}
+		why = engine.Reason{Wait: place, Share: share}
 	}
 	if why.Wait == 0 {
 		if share > 0 {
-			s.Strong(n.Op(place))
-			s.Plain(" carries ")
-			s.Strong(units.Share(share))
-			s.Plain(" of the added latency")
+			s.Say("%s carries %s of the added latency", n.op(place), figure(units.Share(share)))
 		} else {
-			s.Plain("the place is ")
-			s.Strong(n.Op(place))
+			s.Say("the place is %s", n.op(place))
 		}
 		if why.Computes {
 			s.Plain(": it computes, or waits inside its own process (the kernel sees no wait)")
@@ -38,64 +26,62 @@ func Located(n *Names, place trace.Op, share float64, why Reason) (s Sentence) {
 		return s
 	}
 	if why.Share > 0 {
-		s.Strong(units.Share(why.Share))
-		s.Plain(" of the added latency is ")
+		s.Say("%s of the added latency is ", figure(units.Share(why.Share)))
 	} else {
 		s.Plain("the time is lost ")
 	}
 	s.Strong(detect.Waiting(detect.WaitClass(n.Table, why.Wait)))
-	s.Plain(" in ")
-	s.Strong(waiter(n, place, &why))
+	s.Say(" in %s", waiter(n, place, &why))
 	if why.Host != 0 {
-		s.Plain(", on host ")
-		s.Strong(n.Text(why.Host))
+		s.Say(", on host %s", n.text(why.Host))
 	}
 	return s
 }
 
 // waiter returns the name of the function that waits, or of the place if the function is unknown. If the place is itself
 // the wait, it returns the name of its service.
-func waiter(n *Names, place trace.Op, why *Reason) string {
+func waiter(n *Names, place trace.Op, why *engine.Reason) Phrase {
 	if why.Function != 0 {
-		return n.Op(why.Function)
+		return n.op(why.Function)
 	}
 	if place != why.Wait {
-		return n.Op(place)
+		return n.op(place)
 	}
-	return n.NamedService(n.Table.Operation(why.Wait).Service)
+	return n.service(n.Table.Operation(why.Wait).Service)
 }
 
 // waitRemedy returns the next step for a place that waits in the kernel. why.Wait must not be 0.
-func waitRemedy(n *Names, place trace.Op, why *Reason) string {
-	where := waiter(n, place, why)
-	host := n.Text(why.Host)
-	on := "its host"
-	if host != "" {
-		on = "host " + host
+func waitRemedy(n *Names, place trace.Op, why *engine.Reason) (s Sentence) {
+	where, of := waiter(n, place, why), Name(n.Service(why.Wait))
+	on, host := Phrase{Text: "its host"}, n.text(why.Host)
+	format := "%s"
+	if host.Text != "" {
+		on, format = host, "host %s"
 	}
-	text := ""
 	switch class := detect.WaitClass(n.Table, why.Wait); class {
 	case "preempted", "runqueue":
-		text = "Look at the other programs on " + on + ", which take the CPU from " + where + ", and at the CPU limit of " + n.Service(why.Wait) + "."
+		s = Say("Look at the other programs on "+format+", which take the CPU from %s, and at the CPU limit of %s.",
+			on, where, of)
 	case "file", "sync":
-		text = "Look at the disk of " + on + ", at what else uses it, and at how much " + where + " reads and writes."
+		s = Say("Look at the disk of "+format+", at what else uses it, and at how much %s reads and writes.", on, where)
 	case "fault":
-		text = "Look at the memory of " + on + ": pages of " + n.Service(why.Wait) + " are read from the disk or swapped in."
+		s = Say("Look at the memory of "+format+": pages of %s are read from the disk or swapped in.", on, of)
 	case "dns":
-		text = "Look at the name server that " + on + " uses: " + where + " waits for its answers."
+		s = Say("Look at the name server that "+format+" uses: %s waits for its answers.", on, where)
 	case "net":
-		text = "Look at the peers of " + where + " and the network to them."
+		s = Say("Look at the peers of %s and the network to them.", where)
 	case "futex":
-		text = "Look at what holds the lock for which " + where + " waits; the waits in sample traces have stacks."
+		s = Say("Look at what holds the lock for which %s waits; the waits in sample traces have stacks.", where)
 	case "sleep":
-		text = "Look at retries, rate limits and timers in " + where + ": it pauses by itself."
+		s = Say("Look at retries, rate limits and timers in %s: it pauses by itself.", where)
 	case "other":
-		text = "Look at " + where + ": something stops it, such as a debugger or a signal, or it waits for a device; the waits in sample traces have stacks."
+		s = Say("Look at %s: something stops it, such as a debugger or a signal, or it waits for a device; "+
+			"the waits in sample traces have stacks.", where)
 	default:
-		text = "Look at " + where + ": it spends its time " + detect.Waiting(class) + "."
+		s = Say("Look at %s: it spends its time "+detect.Waiting(class)+".", where)
 	}
 	if why.Share > 0 {
-		text += " That is " + units.Share(why.Share) + " of the added latency."
+		s.Say(" That is %s of the added latency.", number(units.Share(why.Share)))
 	}
-	return text
+	return s
 }

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -12,9 +13,23 @@ type Sentence []Phrase
 // Phrase is a part of a sentence.
 type Phrase struct {
 	Text     string
-	Strong   bool     // emphasized: a name or a number
-	Evidence Evidence // may be zero
+	Kind     PhraseKind
+	Strong   bool        // emphasized: a name or a number
+	Evidence Evidence    // may be zero
+	At       trace.Nanos // of kind [TimePhrase]: the time that Text gives in UTC
 }
+
+// PhraseKind distinguishes the data in a sentence from its words, as in the API.
+type PhraseKind string
+
+// The kinds of phrases.
+const (
+	WordsPhrase    PhraseKind = "words"
+	NamePhrase     PhraseKind = "name"     // of a service, an operation, an instance or a version, for example
+	NumberPhrase   PhraseKind = "number"   // a figure that may change from epoch to epoch, with its unit
+	TimePhrase     PhraseKind = "time"     // see [Phrase.At]
+	IncidentPhrase PhraseKind = "incident" // the ID of an incident
+)
 
 // Evidence refers to the data behind a phrase. The zero value refers to nothing.
 type Evidence struct {
@@ -39,19 +54,78 @@ const (
 	CallFlowEvidence EvidenceKind = "call_flow" // the paths that the requests take
 )
 
+// Name returns an emphasized name.
+func Name(text string) Phrase { return Phrase{Text: text, Kind: NamePhrase, Strong: true} }
+
+// strong returns s with emphasis and evidence.
+func (s Sentence) strong(e Evidence) Sentence {
+	for i := range s {
+		s[i].Strong, s[i].Evidence = true, e
+	}
+	return s
+}
+
+// quiet returns s without emphasis.
+func (s Sentence) quiet() Sentence {
+	for i := range s {
+		s[i].Strong = false
+	}
+	return s
+}
+
+// quiet returns p without emphasis.
+func (p Phrase) quiet() Phrase {
+	p.Strong = false
+	return p
+}
+
+// number returns a number without emphasis, figure an emphasized one.
+func number(text string) Phrase { return Phrase{Text: text, Kind: NumberPhrase} }
+func figure(text string) Phrase { return Phrase{Text: text, Kind: NumberPhrase, Strong: true} }
+
+// clock returns a time, see [Clock].
+func clock(t trace.Nanos, dated bool) Phrase {
+	return Phrase{Text: Clock(t, dated), Kind: TimePhrase, At: t}
+}
+
+// Say returns a sentence in which the phrases replace the verbs %s of the format, in their order.
+func Say(format string, phrases ...Phrase) (s Sentence) {
+	s.Say(format, phrases...)
+	return s
+}
+
+// Say appends the sentence that the function Say returns.
+func (s *Sentence) Say(format string, phrases ...Phrase) {
+	for _, p := range phrases {
+		text, rest, _ := strings.Cut(format, "%s")
+		s.Plain(text)
+		*s = append(*s, p)
+		format = rest
+	}
+	s.Plain(format)
+}
+
+// And returns s followed by t.
+func (s Sentence) And(t Sentence) Sentence { return append(slices.Clip(s), t...) }
+
+// Add appends t.
+func (s *Sentence) Add(t Sentence) { *s = append(*s, t...) }
+
 // Plain appends text.
-func (s *Sentence) Plain(text string) { *s = append(*s, Phrase{Text: text}) }
+func (s *Sentence) Plain(text string) {
+	if text != "" {
+		*s = append(*s, Phrase{Text: text})
+	}
+}
 
 // Strong appends emphasized text.
 func (s *Sentence) Strong(text string) { *s = append(*s, Phrase{Text: text, Strong: true}) }
 
-// cite appends emphasized text with its evidence.
-func (s *Sentence) cite(text string, e Evidence) {
-	*s = append(*s, Phrase{Text: text, Strong: true, Evidence: e})
+// with returns p with its evidence.
+func (p Phrase) with(e Evidence) Phrase {
+	p.Evidence = e
+	return p
 }
-
-// mention appends text with its evidence.
-func (s *Sentence) mention(text string, e Evidence) { *s = append(*s, Phrase{Text: text, Evidence: e}) }
 
 // String returns the text of s, without emphasis and evidence.
 func (s Sentence) String() string {
@@ -62,17 +136,22 @@ func (s Sentence) String() string {
 	return b.String()
 }
 
-// Parts returns s without emphasis, with adjacent phrases of the same evidence joined. The parts concatenate to the
-// text of s. No part is empty.
+// Parts returns s without emphasis, with adjacent phrases of the same kind and evidence joined if they are words or numbers.
+// The parts concatenate to the text of s. No part is empty.
 func (s Sentence) Parts() Sentence {
 	var parts Sentence
 	for _, p := range s {
+		p.Strong = false
+		if p.Kind == "" {
+			p.Kind = WordsPhrase
+		}
 		switch last := len(parts) - 1; {
 		case p.Text == "":
-		case last >= 0 && parts[last].Evidence == p.Evidence:
+		case last >= 0 && p.Kind == parts[last].Kind && p.Evidence == parts[last].Evidence &&
+			(p.Kind == WordsPhrase || p.Kind == NumberPhrase):
 			parts[last].Text += p.Text
 		default:
-			parts = append(parts, Phrase{Text: p.Text, Evidence: p.Evidence})
+			parts = append(parts, p)
 		}
 	}
 	return parts

@@ -2,36 +2,37 @@ package describe
 
 import (
 	"testing"
+	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // The reason for a severity names the figure and the bound that it reaches.
 func TestSeverity(t *testing.T) {
-	n := New(&trace.Table{}, func(s string) string { return "<" + s + ">" })
-	objective := &Objective{Name: "checkout"}
-	for _, c := range []struct {
-		x    Severity
-		want string
-	}{
-		{
-			Severity{Name: "critical", Bound: 0.5, Service: "payment", Score: 2.1},
-			"Averaged over all requests, affected or not, <payment> costs a request 210 % of its usual time; a failed request loses all of it. From 50 % on an incident is critical.",
-		},
-		{
-			Severity{Name: "minor", Lowest: true, Bound: 0.1, Service: "payment", Score: 0.05},
-			"Averaged over all requests, affected or not, <payment> costs a request 5 % of its usual time; a failed request loses all of it. Below 10 %, without a missed objective, an incident is minor.",
-		},
-		{
-			Severity{Name: "major", Bound: 0.25, Failing: "shop POST /orders", Failed: 0.37, Service: "payment", Score: 0.01},
-			"37 % more of the requests of <shop POST /orders> fail than usual. From 25 % on an incident is major.",
-		},
-		{Severity{Name: "major", Bound: 0.1, Service: "billing", Score: 383, Waits: true}, "Messages wait for <billing>, but no request waits for them: major."},
-		{Severity{Name: "critical", Objective: objective, Fast: true}, "Requests miss the objective <checkout> so fast that its error budget of 30 days is spent within two: critical."},
-		{Severity{Name: "major", Objective: objective}, "Requests miss the objective <checkout>: major."},
+	table := &trace.Table{}
+	n := New(table, func(s string) string { return "<" + s + ">" })
+	n.SetName(shopA, "shop POST /orders")
+	of := func(service string, score float64) *engine.Incident {
+		return incidentOf(0, compare.Suspect{Service: table.Symbol(service), Score: score})
+	}
+	failing, waiting, fast, missing := of("payment", 0.01), of("billing", 383), of("payment", 0.01), of("payment", 0.01)
+	failing.Types = []engine.AffectedType{{RequestType: shopA, Failed: 0.4, UsualFailed: 0.03}}
+	waiting.Suspects[0].Operations = []compare.SuspectOperation{{Queue: true, Score: 383}}
+	missing.Objectives = []incident.Missed{{Objective: incident.Objective{Name: "checkout"}, Window: 6 * time.Hour}}
+	fast.Objectives = []incident.Missed{{Objective: incident.Objective{Name: "checkout"}, Window: time.Hour}}
+	for want, x := range map[string]*engine.Incident{
+		"Averaged over all requests, affected or not, <payment> costs a request 210 % of its usual time; a failed request loses all of it. From 50 % on an incident is critical.":                       of("payment", 2.1),
+		"Averaged over all requests, affected or not, <payment> costs a request 5 % of its usual time; a failed request loses all of it. Below 10 %, without a missed objective, an incident is minor.": of("payment", 0.05),
+		"37 % more of the requests of <shop POST /orders> fail than usual. From 25 % on an incident is major.":                                                                                          failing,
+		"Messages wait for <billing>, but no request waits for them: major.":                                                                                                                            waiting,
+		"Requests miss the objective <checkout> so fast that its error budget of 30 days is spent within two: critical.":                                                                                fast,
+		"Requests miss the objective <checkout>: major.": missing,
 	} {
-		if got := n.Severity(&c.x); got != c.want {
-			t.Errorf("%+v: %s\nwant %s", c.x, got, c.want)
+		if got := severity(n, x).String(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
 }

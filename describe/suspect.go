@@ -1,6 +1,8 @@
 package describe
 
 import (
+	"slices"
+
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -15,6 +17,7 @@ type Suspect struct {
 	Parts      SuspectParts       `json:"parts"`
 	Operations []SuspectOperation `json:"operations"`  // in decreasing order of score
 	AddedCalls []AddedCall        `json:"added_calls"` // in decreasing order of time
+	Instances  []SuspectInstance  `json:"-"`           // in decreasing order of part
 }
 
 // AddedCall presents an operation that a suspect calls more often than before.
@@ -88,10 +91,18 @@ func NewSuspect(n *Names, s *compare.Suspect) Suspect {
 			Score:     Number(o.Score),
 		})
 	}
+	for _, i := range s.Instances {
+		x.Instances = append(x.Instances, SuspectInstance{n.Text(i.Key), n.Text(i.Value), i.Calls, Number(i.Part)})
+	}
 	return x
 }
 
-// SuspectInstance presents a value of an attribute that carries part of the cost of a [Suspect].
+// Machines returns the instances of x without versions.
+func (x *Suspect) Machines() []SuspectInstance {
+	return slices.DeleteFunc(slices.Clone(x.Instances), func(x SuspectInstance) bool { return x.Key == keyVersion })
+}
+
+// SuspectInstance presents an instance, a host, a zone or a version that carries part of the cost of a [Suspect].
 type SuspectInstance struct {
 	Key   string
 	Value string
@@ -101,14 +112,3 @@ type SuspectInstance struct {
 
 // keyVersion is the attribute for versions. All other attributes name instances, hosts and zones.
 const keyVersion = "service.version"
-
-// Machines presents the instances, hosts and zones that carry most of the cost of s, by decreasing part.
-func Machines(n *Names, s *compare.Suspect) []SuspectInstance {
-	var all []SuspectInstance
-	for _, x := range s.Instances {
-		if n.Table.Text(x.Key) != keyVersion {
-			all = append(all, SuspectInstance{n.Text(x.Key), n.Text(x.Value), x.Calls, Number(x.Part)})
-		}
-	}
-	return all
-}

@@ -7,8 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -190,7 +193,7 @@ func TestIncident(t *testing.T) {
 		},
 		{nil, 0, "Requests are slower or fail more often since 02:41, but no service accounts for it."},
 	} {
-		if got := n.Incident(&Incident{When: "since 02:41", Suspects: c.suspects, Longer: c.longer}).String(); got != c.want {
+		if got := n.sentenceOf(incidentOf(c.longer, c.suspects...)); got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", got, c.want)
 		}
 	}
@@ -205,10 +208,7 @@ func TestIncidentThatIsOver(t *testing.T) {
 		"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.":               {Service: bank, Score: 0.12, Errors: 0.12},
 		"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.":       {Service: bank, Score: 0.12, Unanswered: 0.12},
 	} {
-		if got := n.Incident(&Incident{
-			When:     "between 02:41 and 02:50",
-			Suspects: []compare.Suspect{x}, Over: true,
-		}).String(); got != want {
+		if got := n.sentenceOf(closed(incidentOf(0, x))); got != want {
 			t.Errorf("got:\n%s\nwant:\n%s", got, want)
 		}
 	}
@@ -218,44 +218,42 @@ func TestIncidentThatIsOver(t *testing.T) {
 func TestIncidentOfUnlikeTypes(t *testing.T) {
 	s := newShop()
 	n := s.names()
-	type types = []SlowerType
-	const ms = 1e6
+	n.SetName(shopA, "shop A")
+	n.SetName(shopB, "shop B")
+	n.SetName(shopC, "shop C")
+	type types = []engine.AffectedType
 	for _, c := range []struct {
 		name   string
 		slower types
 		want   string
 	}{
 		{"no type", nil, "All requests take 39 % longer on average since 02:41"},
-		{"alike", types{{"shop B", 100, 140 * ms, 100 * ms}, {"shop A", 100, 130 * ms, 100 * ms}}, "Requests of shop A and shop B take 35 % longer since 02:41"},
+		{"alike", types{slower(shopB, 100, 140, 100), slower(shopA, 100, 130, 100)}, "Requests of shop A and shop B take 35 % longer since 02:41"},
 		{
 			"one carries most",
-			types{{"shop B", 100, 82 * ms, 80 * ms}, {"shop A", 100, 2080 * ms, 80 * ms}, {"shop C", 900, 79 * ms, 80 * ms}},
+			types{slower(shopB, 100, 82, 80), slower(shopA, 100, 2080, 80), slower(shopC, 900, 79, 80)},
 			"Requests of shop A take 26 times as long since 02:41",
 		},
-		{"the only one", types{{"shop A", 10, 180 * ms, 100 * ms}}, "Requests of shop A take 80 % longer since 02:41"},
+		{"the only one", types{slower(shopA, 10, 180, 100)}, "Requests of shop A take 80 % longer since 02:41"},
 		{
 			"several",
-			types{{"shop A", 100, 300 * ms, 100 * ms}, {"shop B", 100, 290 * ms, 100 * ms}, {"shop C", 100, 280 * ms, 100 * ms}},
+			types{slower(shopA, 100, 300, 100), slower(shopB, 100, 290, 100), slower(shopC, 100, 280, 100)},
 			"Requests of 3 types, most of all shop A, take 2.9 times as long since 02:41",
 		},
 		{
 			"several, one of them far more",
-			types{{"shop A", 100, 300 * ms, 100 * ms}, {"shop B", 400, 145 * ms, 100 * ms}, {"shop C", 400, 140 * ms, 100 * ms}},
+			types{slower(shopA, 100, 300, 100), slower(shopB, 400, 145, 100), slower(shopC, 400, 140, 100)},
 			"Requests of 3 types take longer since 02:41, those of shop A 3.0 times as long",
 		},
 		{
 			"an extreme one that hardly counts",
-			types{{"shop A", 1, 900 * ms, 10 * ms}, {"shop B", 1000, 140 * ms, 100 * ms}},
+			types{slower(shopA, 1, 900, 10), slower(shopB, 1000, 140, 100)},
 			"Requests of shop A and shop B take 41 % longer since 02:41",
 		},
 	} {
-		x := &Incident{
-			When:     "since 02:41",
-			Longer:   0.39,
-			Slower:   c.slower,
-			Suspects: []compare.Suspect{{Service: s.table.Symbol("bank"), Score: 0.39, Own: 0.39}},
-		}
-		if got, want := n.Incident(x).String(), c.want+"; all of the added latency is time in bank."; got != want {
+		x := incidentOf(0.39, compare.Suspect{Service: s.table.Symbol("bank"), Score: 0.39, Own: 0.39})
+		x.Types = c.slower
+		if got, want := n.sentenceOf(x), c.want+"; all of the added latency is time in bank."; got != want {
 			t.Errorf("%s: got:\n%s\nwant:\n%s", c.name, got, want)
 		}
 	}
@@ -272,14 +270,14 @@ func TestPeriod(t *testing.T) {
 	night := history.Interval{From: at("2026-01-01 02:41:00"), To: at("2026-01-01 03:05:07")}
 	midnight := history.Interval{From: at("2026-01-01 23:00:00"), To: at("2026-01-02 00:00:00")}
 	over := history.Interval{From: at("2026-01-01 23:00:00"), To: at("2026-01-02 01:00:00")}
-	for want, got := range map[string]string{
+	for want, got := range map[string]Sentence{
 		"since 02:41":                                   Period(night, true, false),
 		"between 02:41 and 03:05:07":                    Period(night, false, false),
 		"since 2026-01-01 02:41":                        Period(night, true, true),
 		"between 2026-01-01 02:41 and 03:05:07":         Period(night, false, true),
 		"between 2026-01-01 23:00 and 2026-01-02 01:00": Period(over, false, true),
 	} {
-		if got != want {
+		if got.String() != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -318,10 +316,10 @@ func TestUnnamedService(t *testing.T) {
 	n := s.names()
 	of := []compare.Suspect{{Service: s.table.Symbol(""), Score: 0.4, Own: 0.4}}
 	const want = "All requests take 40 % longer on average since 02:41; all of the added latency is time in (unnamed service)."
-	if got := n.Incident(&Incident{When: "since 02:41", Suspects: of}).String(); got != want {
+	if got := n.sentenceOf(incidentOf(0, of...)); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := n.Advice(&Advice{Suspects: of}), "Look at the slow traces through (unnamed service)."; got != want {
+	if got, want := Advice(n, incidentOf(0, of...), nil, nil).String(), "Look at the slow traces through (unnamed service)."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -333,9 +331,9 @@ func TestOperationSentence(t *testing.T) {
 	n := s.names()
 	stock := s.table.Op(s.table.Symbol("store"), s.table.Symbol("GET /stock"), trace.Server)
 	query := s.table.Op(s.table.Symbol("payment"), s.table.Symbol("SELECT"), trace.Client)
-	of := func(service string, x compare.Suspect, o compare.SuspectOperation) *Incident {
+	of := func(service string, x compare.Suspect, o compare.SuspectOperation) *engine.Incident {
 		x.Service, x.Operations = s.table.Symbol(service), []compare.SuspectOperation{o}
-		return &Incident{When: "since 02:41", Suspects: []compare.Suspect{x}}
+		return incidentOf(0, x)
 	}
 	slow := compare.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Excess: 8.1e6, Usual: 3.9e6}
 	crept := of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow)
@@ -345,15 +343,15 @@ func TestOperationSentence(t *testing.T) {
 	orders := s.table.Op(s.table.Symbol("orders"), s.table.Symbol("orders"), trace.External)
 	late := of("billing", compare.Suspect{Score: 383, Own: 383},
 		compare.SuspectOperation{Op: orders, Queue: true, Score: 383, Calls: 40, Excess: 29.98e9, Usual: 20e6})
-	over, weekly := *late, *late
-	over.Over, weekly.Weeks = true, 1
+	over, weekly := closed(late), *late
+	weekly.Weeks = 1
 	for want, x := range map[string]struct {
-		of   *Incident
+		of   *engine.Incident
 		kind IncidentKind
 	}{
-		"Messages wait 30 s in orders since 02:41, usually 20 ms, until billing takes them.":    {late, Slow},
-		"Messages waited 30 s in orders since 02:41, usually 20 ms, until billing took them.":   {&over, Slow},
-		"Messages wait 30 s in orders since 02:41, 20 ms a week ago, until billing takes them.": {&weekly, Crept},
+		"Messages wait 30 s in orders since 02:41, usually 20 ms, until billing takes them.":              {late, Slow},
+		"Messages waited 30 s in orders between 02:41 and 02:50, usually 20 ms, until billing took them.": {over, Slow},
+		"Messages wait 30 s in orders since 02:41, 20 ms a week ago, until billing takes them.":           {&weekly, Crept},
 		"Messages wait longer in orders since 02:41 until billing takes them.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
 			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.2}), Slow},
 		"All requests take 30 % longer on average since 02:41; all of the added latency is time in billing.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
@@ -371,10 +369,11 @@ func TestOperationSentence(t *testing.T) {
 		"store GET /stock gets no requests since 02:41; they came steadily before.": {of("store", compare.Suspect{Score: 0.3, Silent: 0.3},
 			compare.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}), Silent},
 	} {
-		if got := x.of.Kind(); got != x.kind {
-			t.Errorf("%s: kind %s, want %s", want, got, x.kind)
+		got := NewIncident(n, x.of, beginning.Add(10*time.Minute))
+		if got.Kind != x.kind {
+			t.Errorf("%s: kind %s, want %s", want, got.Kind, x.kind)
 		}
-		if got := n.Incident(x.of).String(); got != want {
+		if got := got.Sentence.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -392,7 +391,7 @@ func TestUnequalSentence(t *testing.T) {
 		"cart-1 (k8s.pod.name) of cart takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.": &u,
 		"30 % of the calls of cart-1 (k8s.pod.name) of cart fail, and 1 % of those of its 5 siblings.":       &failing,
 	} {
-		if got := Unequal(s.names(), u); got != want {
+		if got := Unequal(s.names(), u).String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -401,24 +400,21 @@ func TestUnequalSentence(t *testing.T) {
 // The size of an incident counts slower requests only. Slower requests come first, and a changed call flow only
 // explains them.
 func TestSizeOfIncident(t *testing.T) {
-	const ms = 1e6
 	s := newShop()
 	n := s.names()
-	x := &Incident{
-		When:     "since 02:41",
-		Suspects: []compare.Suspect{{Service: s.table.Symbol("bank"), Score: 0.5, Own: 0.1, Shape: 0.4}},
-		Slower:   []SlowerType{{"shop A", 300, 32 * ms, 10 * ms}, {"shop B", 100, 9 * ms, 10 * ms}},
-	}
-	if size := x.Size(); size.Ratio() != 3.2 || size.Before != 10*ms || size.Now != 32*ms || size.Types != 1 {
+	n.SetName(shopA, "shop A")
+	x := incidentOf(0, compare.Suspect{Service: s.table.Symbol("bank"), Score: 0.5, Own: 0.1, Shape: 0.4})
+	x.Types = []engine.AffectedType{slower(shopA, 300, 32, 10), slower(shopB, 100, 9, 10)}
+	d := NewIncident(n, x, beginning)
+	if size := d.Size; size.Ratio() != 3.2 || size.Before != 10e6 || size.Now != 32e6 || size.Types != 1 {
 		t.Errorf("size %+v, ratio %g", size, size.Ratio())
 	}
 	const want = "Requests of shop A take 3.2 times as long since 02:41; "
-	if got := n.Incident(x).String(); x.Kind() != Slow ||
-		!strings.HasPrefix(got, want) || !strings.Contains(got, "other calls") {
-		t.Errorf("%s: %q, want %q first", x.Kind(), got, want)
+	if got := d.Sentence.String(); d.Kind != Slow || !strings.HasPrefix(got, want) || !strings.Contains(got, "other calls") {
+		t.Errorf("%s: %q, want %q first", d.Kind, got, want)
 	}
-	x.Slower = nil
-	if size := x.Size(); size != (Size{}) || size.Ratio() != 0 {
+	x.Types = nil
+	if size := NewIncident(n, x, beginning).Size; size != (Size{}) || size.Ratio() != 0 {
 		t.Errorf("size %+v without a slower type", size)
 	}
 }
@@ -437,14 +433,12 @@ func TestIncidentOfFewRequests(t *testing.T) {
 		{0.031, false, "orders. It affects 3.1 % of the requests."},
 		{0.002, true, "orders. It affected 0.2 % of the requests."},
 	} {
-		x := &Incident{
-			When:     "since 09:00",
-			Suspects: []compare.Suspect{{Service: table.Symbol("orders"), Score: 1, Own: 1}},
-			Affected: c.affected,
-			Over:     c.over,
-			Slower:   []SlowerType{{Name: "GET /cart", Requests: 100, Mean: 2e8, Usual: 1e8}},
+		x := incidentOf(0, compare.Suspect{Service: table.Symbol("orders"), Score: 1, Own: 1})
+		x.Share, x.Types = c.affected, []engine.AffectedType{slower(shopA, 100, 200, 100)}
+		if c.over {
+			x = closed(x)
 		}
-		if got := n.Incident(x).String(); !strings.HasSuffix(got, c.end) {
+		if got := n.sentenceOf(x); !strings.HasSuffix(got, c.end) {
 			t.Errorf("%v: %q, want it to end in %q", c.affected, got, c.end)
 		}
 	}
@@ -453,22 +447,82 @@ func TestIncidentOfFewRequests(t *testing.T) {
 // Only the rate is known for requests that have stopped. The durations and number of other requests say nothing about
 // them.
 func TestStopped(t *testing.T) {
-	x := &Incident{
-		When:     "since 02:41",
-		Affected: 0.05,
-		Slower:   []SlowerType{{Name: "GET /cart", Requests: 100, Mean: 2e6, Usual: 1e6}},
-		Suspects: []compare.Suspect{{
-			Score:      0.3,
-			Silent:     0.3,
-			Operations: []compare.SuspectOperation{{Calls: 40, Failed: 40, Stopped: 12.5}},
-		}},
-	}
-	text := New(&trace.Table{}, Verbatim).Incident(x).String()
-	if size := x.Size(); x.Stopped() != 12.5 || size.Types != 0 || strings.Contains(text, "affects") {
-		t.Errorf("%g requests per second came before, size %+v: %q", x.Stopped(), size, text)
+	n := New(&trace.Table{}, Verbatim)
+	x := incidentOf(0, compare.Suspect{
+		Score:      0.3,
+		Silent:     0.3,
+		Operations: []compare.SuspectOperation{{Calls: 40, Failed: 40, Stopped: 12.5}},
+	})
+	x.Share, x.Types = 0.05, []engine.AffectedType{slower(shopA, 100, 2, 1)}
+	d := NewIncident(n, x, beginning)
+	if d.Stopped != 12.5 || d.Size.Types != 0 || strings.Contains(d.Sentence.String(), "affects") {
+		t.Errorf("%g requests per second came before, size %+v: %q", d.Stopped, d.Size, d.Sentence)
 	}
 	x.Suspects[0] = compare.Suspect{Score: 0.3, Own: 0.3}
-	if size := x.Size(); x.Stopped() != 0 || size.Types != 1 {
-		t.Errorf("slow: %g requests per second came before, size %+v", x.Stopped(), size)
+	if d := NewIncident(n, x, beginning); d.Stopped != 0 || d.Size.Types != 1 {
+		t.Errorf("slow: %g requests per second came before, size %+v", d.Stopped, d.Size)
 	}
+}
+
+// The phrases of a sentence that are data say so: names, numbers and times.
+func TestPhrases(t *testing.T) {
+	s := newShop()
+	n := s.names()
+	n.SetName(shopA, "shop since 02:41")
+	x := closed(incidentOf(0, compare.Suspect{Service: s.table.Symbol("bank"), Score: 0.5, Own: 0.5}))
+	x.Types = []engine.AffectedType{slower(shopA, 300, 32, 10)}
+	want := Sentence{
+		{Text: "Requests of ", Kind: WordsPhrase},
+		{Text: "shop since 02:41", Kind: NamePhrase},
+		{Text: " took ", Kind: WordsPhrase},
+		{Text: "3.2 times as long", Kind: NumberPhrase},
+		{Text: " between ", Kind: WordsPhrase},
+		{Text: "02:41", Kind: TimePhrase, At: beginning},
+		{Text: " and ", Kind: WordsPhrase},
+		{Text: "02:50", Kind: TimePhrase, At: beginning.Add(9 * time.Minute)},
+		{Text: "; ", Kind: WordsPhrase},
+		{Text: "all", Kind: NumberPhrase},
+		{Text: " of the added latency is time in ", Kind: WordsPhrase},
+		{Text: "bank", Kind: NamePhrase},
+		{Text: ".", Kind: WordsPhrase},
+	}
+	d := NewIncident(n, x, beginning)
+	if diff := cmp.Diff(want, d.Sentence.Parts()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !strings.Contains(d.Sentence.String(), "all of the added latency") || d.Ending.String() != "back to normal" {
+		t.Errorf("got %q, and it closed: %q", d.Sentence, d.Ending)
+	}
+}
+
+// beginning is the onset of incidents in tests.
+const beginning = trace.Nanos((2*60 + 41) * time.Minute)
+
+// Request types in tests.
+var shopA, shopB, shopC = analysis.Hash{Lo: 11}, analysis.Hash{Lo: 12}, analysis.Hash{Lo: 13}
+
+// slower returns an affected request type; its times are in ms.
+func slower(id analysis.Hash, requests uint64, mean, usual float64) engine.AffectedType {
+	return engine.AffectedType{RequestType: id, Requests: requests, Mean: mean * 1e6, Usual: usual * 1e6}
+}
+
+// incidentOf returns an open incident during which requests take longer by a share.
+func incidentOf(longer float64, suspects ...compare.Suspect) *engine.Incident {
+	return &engine.Incident{Incident: incident.Incident{
+		Onset: beginning, Suspects: suspects, Duration: 100e6, Mean: 100e6 * (1 + longer),
+	}}
+}
+
+// closed returns x after it ended, nine minutes after its onset.
+func closed(x *engine.Incident) *engine.Incident {
+	over := *x
+	over.Seen = beginning.Add(9 * time.Minute)
+	over.History = nil
+	over.Enter(incident.Transition{At: beginning})
+	over.Enter(incident.Transition{At: over.Seen.Add(time.Minute), State: incident.Closed, Why: incident.Recovered})
+	return &over
+}
+
+func (n *Names) sentenceOf(x *engine.Incident) string {
+	return NewIncident(n, x, beginning.Add(10*time.Minute)).Sentence.String()
 }

@@ -6,14 +6,14 @@ import (
 )
 
 // Unequal returns a sentence about the instance u, which differs from its siblings in its failures or durations.
-func Unequal(n *Names, u *compare.UnequalInstance) string {
-	name := n.Text(u.Value) + " (" + n.Text(u.Key) + ") of " + n.NamedService(u.Service)
-	siblings := "its " + units.Plural(u.Siblings, "sibling")
-	ratio := u.Nanos / max(1, u.Usual)
-	if u.Failed-u.UsualFailed > ratio-1 {
-		return units.Percent(u.Failed) + " of the calls of " + name + " fail, " +
-			"and " + units.Percent(u.UsualFailed) + " of those of " + siblings + "."
+func Unequal(n *Names, u *compare.UnequalInstance) Sentence {
+	instance, key, service := n.text(u.Value), Phrase{Text: n.Text(u.Key)}, n.service(u.Service)
+	siblings := Phrase{Text: "its " + units.Plural(u.Siblings, "sibling")}
+	if u.Failed-u.UsualFailed > u.Nanos/max(1, u.Usual)-1 {
+		return Say("%s of the calls of %s (%s) of %s fail, and %s of those of %s.",
+			number(units.Percent(u.Failed)), instance, key, service, number(units.Percent(u.UsualFailed)), siblings)
 	}
-	return name + " takes " + units.Ratio(ratio) + " times as long as " + siblings + ": " +
-		units.Nanos(u.Nanos) + " a call, they " + units.Nanos(u.Usual) + "."
+	ratio := number(units.Ratio(u.Nanos / max(1, u.Usual)))
+	return Say("%s (%s) of %s takes %s times as long as %s: %s a call, they %s.",
+		instance, key, service, ratio, siblings, number(units.Nanos(u.Nanos)), number(units.Nanos(u.Usual)))
 }

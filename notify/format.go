@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -237,7 +238,7 @@ const (
 
 // slackMessage returns e for an incoming webhook of Slack.
 func slackMessage(e *Event) any {
-	sentence := e.slackTimes(slackEscape(shorten(e.sentence(), maxSentence)))
+	sentence := slackSentence(bounded(e.phrases(), maxSentence))
 	message := struct {
 		Text   string       `json:"text"` // for notifications
 		Blocks []slackBlock `json:"blocks"`
@@ -263,14 +264,17 @@ func slackMessage(e *Event) any {
 	return message
 }
 
-// slackTimes replaces the period of an incident in sentence, which is in UTC, with one that Slack shows in the reader's
-// zone.
-func (e *Event) slackTimes(sentence string) string {
-	x := e.Data.Incident
-	if x == nil {
-		return sentence
+// slackSentence returns the text of s, escaped. Slack shows its times in the reader's zone.
+func slackSentence(s describe.Sentence) string {
+	var b strings.Builder
+	for _, p := range s {
+		if p.Kind == describe.TimePhrase {
+			b.WriteString(slackClock(p.At, p.Text != describe.Clock(p.At, false)))
+		} else {
+			b.WriteString(slackEscape(p.Text))
+		}
 	}
-	return strings.Replace(sentence, x.period, x.slackPeriod, 1)
+	return b.String()
 }
 
 // slackFigure returns the text of a figure. Slack shows the onset of an incident in the reader's zone.
@@ -328,31 +332,63 @@ func (e *Event) title() string {
 }
 
 // sentence describes e in one sentence.
-func (e *Event) sentence() string {
-	p, d := e.Data.Problem, e.Data.Decision
+func (e *Event) sentence() string { return inUTC(e.phrases()) }
+
+// phrases returns the sentence about e.
+func (e *Event) phrases() describe.Sentence {
+	p, d, x := e.Data.Problem, e.Data.Decision, e.Data.Incident
 	switch {
-	case e.Data.Incident != nil && e.Type == Decided && d != nil:
-		return d.sentence() + " (incident in " + e.Data.Incident.Service + ")"
-	case e.Type == IncidentAcknowledged && e.Data.Incident != nil && e.Data.Incident.Acknowledged != nil:
-		return e.Data.Incident.Acknowledged.sentence() + " " + e.Data.Incident.Sentence
-	case e.Type == IncidentLocated && e.Data.Incident.located != "":
-		return e.Data.Incident.located + ". " + e.Data.Incident.Sentence
-	case e.Type == IncidentSteady && e.Data.Incident != nil:
-		return e.Data.Incident.Sentence + " If this is normal now, accept it."
-	case e.Data.Incident != nil:
-		return e.Data.Incident.Sentence
+	case x != nil && e.Type == Decided && d != nil:
+		return words(d.sentence() + " (incident in " + x.Service + ")")
+	case x != nil && e.Type == IncidentAcknowledged && x.Acknowledged != nil:
+		return slices.Concat(words(x.Acknowledged.sentence()+" "), x.sentence)
+	case x != nil && e.Type == IncidentLocated && len(x.located) > 0:
+		return slices.Concat(x.located, words(". "), x.sentence)
+	case x != nil && e.Type == IncidentSteady:
+		return slices.Concat(x.sentence, words(" If this is normal now, accept it."))
+	case x != nil:
+		return x.sentence
 	case e.Type == Decided && d != nil && p != nil:
-		return d.sentence() + " (" + p.RequestType + ")"
+		return words(d.sentence() + " (" + p.RequestType + ")")
 	case e.Type == Decided && d != nil:
-		return d.sentence()
+		return words(d.sentence())
 	case p != nil && p.Diagnosis != "":
-		return p.Diagnosis
+		return words(p.Diagnosis)
 	case p != nil && d != nil && d.Reason != "":
-		return p.RequestType + ": " + d.Reason
+		return words(p.RequestType + ": " + d.Reason)
 	case p != nil:
-		return p.RequestType
+		return words(p.RequestType)
 	}
-	return string(e.Type)
+	return words(string(e.Type))
+}
+
+// words returns text as a sentence without data.
+func words(text string) describe.Sentence { return describe.Sentence{{Text: text}} }
+
+// inUTC returns the text of s, and says after its last time that the times are in UTC.
+func inUTC(s describe.Sentence) string {
+	last := len(s) - 1
+	for last >= 0 && s[last].Kind != describe.TimePhrase {
+		last--
+	}
+	if last < 0 {
+		return s.String()
+	}
+	return s[:last+1].String() + " UTC" + s[last+1:].String()
+}
+
+// bounded returns s with up to `most` runes, printable.
+func bounded(s describe.Sentence, most int) (all describe.Sentence) {
+	for _, p := range s {
+		n := utf8.RuneCountInString(p.Text)
+		p.Text = shorten(p.Text, most)
+		all = append(all, p)
+		if n > most {
+			break
+		}
+		most -= n
+	}
+	return all
 }
 
 // sentence names the person who acknowledged an incident, and the reason.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -47,11 +45,11 @@ type Incident struct {
 	Search       *Search        `json:"investigation"` // may be null
 	Next         string         `json:"next"`          // next step for people
 	Actions      []URL          `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
-	period       string         // its times in Sentence
-	slackPeriod  string         // the same in the notation of Slack
-	located      string         // the place that the investigation located; may be empty
-	alerted      string         // the first suspect when it opened
-	alertedAs    string         // the severity when it opened
+
+	sentence  describe.Sentence // of Sentence
+	located   describe.Sentence // the place that the investigation located; may be empty
+	alerted   string            // the first suspect when it opened
+	alertedAs string            // the severity when it opened
 }
 
 // Impact is the average loss of the affected request types since the onset.
@@ -183,159 +181,45 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	return e
 }
 
-// Advice returns the next step for the people who work on the incident x. v is its investigation, which may be nil.
-// deploys are all known deploys, oldest first.
-func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) string {
-	return names.Advice(evidence(x, v, deploys))
-}
-
-// evidence returns the evidence for the next step, see [Advice].
-func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) *describe.Advice {
-	deploy := x.SuspectDeploy(deploys)
-	a := &describe.Advice{
-		Suspects: x.Suspects,
-		Last:     x.Last(),
-		Version:  deploy.Version,
-		Before:   deploy.Before,
-	}
-	switch {
-	case v == nil:
-	case v.Answer() != 0:
-		a.Located, a.Share, a.Reason = v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonOf(x, v)
-	case v.Status == search.Exhausted:
-		a.Exhausted, a.Untried = v.Reason, len(v.Tried) == 0 && v.BudgetStarved == 0
-	case v.Status.Active():
-		a.Searching, a.On, a.Doing = true, len(v.Requested), v.Reason
-	}
-	if a.Located == 0 && v != nil && len(v.Suspects) > 0 {
-		a.Lead, a.LeadShare = v.Suspects[0].Op, x.ShareOf(v, v.Suspects[0].Share)
-	}
-	if missed := Objectives(x); len(missed) > 0 {
-		a.Objective = &missed[0]
-	}
-	return a
-}
-
-// advice returns the next step. It doesn't propose to accept a steady incident, because the event's sentence already
-// does.
+// advice returns the next step. It doesn't propose to accept a steady incident if the event's sentence already does.
 func (n namer) advice(f *IncidentFacts) string {
-	a := evidence(f.Incident, f.Investigation, f.Deploys)
+	advice := describe.Advice
 	if f.Type == IncidentSteady {
-		a.Last.State = incident.Open
+		advice = describe.Step
 	}
-	return shorten(n.names.Advice(a), maxSentenceText)
-}
-
-// Objectives returns the objectives that an incident violates, for sentences.
-func Objectives(x *engine.Incident) []describe.Objective {
-	var all []describe.Objective
-	for i := range x.Objectives {
-		m := &x.Objectives[i]
-		all = append(all, describe.Objective{
-			Name: cmp.Or(m.Name, m.Entry), Entry: m.Entry, Below: m.Below, Budget: m.Budget(), Share: m.Requests.Share(), Window: m.Window,
-		})
-	}
-	return all
-}
-
-// Sentence returns the sentence about an incident. when is the text for its period, see [describe.IncidentPeriod].
-func Sentence(names *describe.Names, x *engine.Incident, when string) describe.Sentence {
-	d := describedAs(x, when)
-	for i := range x.Types {
-		t := &x.Types[i]
-		d.Slower = append(d.Slower, describe.SlowerType{Name: namer{names}.requestType(t.RequestType), Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
-	}
-	return names.Incident(d)
-}
-
-// Size returns the size of an incident, as in its sentence. It is zero if no request type is slower or requests have
-// stopped.
-func Size(x *engine.Incident) describe.Size {
-	d := describe.Incident{Suspects: x.Suspects}
-	for i := range x.Types {
-		t := &x.Types[i]
-		d.Slower = append(d.Slower, describe.SlowerType{Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
-	}
-	return d.Size()
-}
-
-// Stopped returns the rate, in requests per second, of those requests that have stopped. It returns 0 if the incident
-// isn't about stopped requests, or if the rate is unknown.
-func Stopped(x *engine.Incident) float64 {
-	d := describe.Incident{Suspects: x.Suspects}
-	return d.Stopped()
-}
-
-// Kind returns the kind of an incident.
-func Kind(x *engine.Incident) describe.IncidentKind { return describedAs(x, "").Kind() }
-
-func describedAs(x *engine.Incident, when string) *describe.Incident {
-	return &describe.Incident{
-		When: when, Suspects: x.Suspects, Shared: x.Shared, Longer: x.Longer(), Weeks: x.Weeks, Affected: x.Share,
-		Objectives: Objectives(x), Over: !x.IsOpen(), Located: x.Place.Operation, Share: x.Place.Share,
-		Reason: describe.Reason(x.Place.Reason),
-	}
-}
-
-// SeverityReason describes the figure that gives an incident its severity, with the bound that it reaches.
-func SeverityReason(names *describe.Names, x *engine.Incident) string {
-	g := x.Grounds()
-	s := &describe.Severity{Name: g.Severity.String(), Lowest: g.Severity == engine.Minor, Bound: g.Bound}
-	if len(x.Suspects) > 0 {
-		s.Waits = x.Suspects[0].Queue() != nil
-		s.Service, s.Score = names.Table.Text(x.Suspects[0].Service), x.Suspects[0].Score
-	}
-	if t := g.Failing; t != nil {
-		s.Failing, s.Failed = namer{names}.requestType(t.RequestType), t.Failed-t.UsualFailed
-	}
-	if m := g.Objective; m != nil {
-		s.Objective, s.Fast = &describe.Objective{Name: cmp.Or(m.Name, m.Entry)}, m.Fast()
-	}
-	return names.Severity(s)
-}
-
-// reasonOf returns why requests are slower at the place that v located. The reason is zero if the incident's own place
-// is another one.
-func reasonOf(x *engine.Incident, v *search.Investigation) describe.Reason {
-	if x.Place.Operation == v.Answer() {
-		return describe.Reason(x.Place.Reason)
-	}
-	return describe.Reason{}
+	return shorten(advice(n.names, f.Incident, f.Investigation, f.Deploys).String(), maxSentenceText)
 }
 
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
-	period := describe.IncidentPeriod(x.Onset, x.End(), f.At) + " UTC"
-	impact := x.Impact(f.At)
+	told, impact := describe.NewIncident(n.names, x, f.At), x.Impact(f.At)
+	sentence := bounded(told.Sentence, maxSentenceText)
 	d := &Incident{
-		Kind:         string(Kind(x)),
-		Severity:     x.Severity().String(),
-		Reason:       shorten(SeverityReason(n.names, x), maxSentenceText),
-		alertedAs:    x.AlertedSeverity.String(),
-		Impact:       Impact{describe.Number(impact.Lost), describe.Number(impact.Failed)},
-		period:       period,
-		slackPeriod:  describe.IncidentPeriodIn(slackClock, x.Onset, x.End(), f.At),
 		ID:           hex16(x.ID),
 		URL:          f.URL,
 		State:        "open",
+		Kind:         string(told.Kind),
+		Severity:     x.Severity().String(),
+		Reason:       shorten(told.Reason.String(), maxSentenceText),
+		Impact:       Impact{describe.Number(impact.Lost), describe.Number(impact.Failed)},
+		Sentence:     inUTC(sentence),
 		Onset:        moment(x.Onset),
 		Opened:       moment(x.LastOpened()),
-		Accepted:     x.Last().State == incident.Accepted,
 		Acknowledged: f.Acknowledged,
-		Sentence:     shorten(Sentence(n.names, x, period).String(), maxSentenceText),
-		Affected:     len(x.Types),
-		alerted:      n.text(x.Alerted),
-		Actions:      []URL{},
+		Accepted:     x.Last().State == incident.Accepted,
 		Suspects:     []Culprit{},
 		Objectives:   []Objective{},
 		RequestTypes: []AffectedType{},
+		Affected:     len(x.Types),
 		Deploys:      []Deploy{},
 		Traces:       append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
 		Search:       n.search(f.Investigation),
 		Next:         n.advice(f),
-	}
-	if v := f.Investigation; v.Answer() != 0 {
-		d.located = shorten(describe.Located(n.names, v.Answer(), x.ShareOf(v, v.AnswerShare()), reasonOf(x, v)).String(), maxSentenceText)
+		Actions:      []URL{},
+		sentence:     sentence,
+		located:      bounded(describe.LocatedBy(n.names, x, f.Investigation), maxSentenceText),
+		alerted:      n.text(x.Alerted),
+		alertedAs:    x.AlertedSeverity.String(),
 	}
 	if !x.IsOpen() {
 		d.State, d.Ended, d.Closed = "closed", new(moment(x.End())), new(moment(x.Closed()))
@@ -345,26 +229,36 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 	if x.Into() != 0 {
 		d.MergedInto = hex16(x.Into())
 	}
-	suspects := x.Shown()
-	for i := range suspects[:min(len(suspects), maxCulprits)] {
-		d.Suspects = append(d.Suspects, n.culprit(&suspects[i], f))
+	for i := range told.Named[:min(len(told.Named), maxCulprits)] {
+		d.Suspects = append(d.Suspects, culprit(&told.Named[i], f))
 	}
 	if len(d.Suspects) > 0 {
 		d.Service, d.Owner = d.Suspects[0].Service, d.Suspects[0].Owner
 	}
 	for i := range x.Objectives[:min(len(x.Objectives), maxObjectives)] {
 		m := &x.Objectives[i]
-		o := Objective{
-			Name: clean(cmp.Or(m.Name, m.Entry)), Entry: clean(m.Entry), Kind: m.Kind(), BelowNS: m.Below.Nanoseconds(), Percent: m.Percentile,
-			Budget: describe.Number(m.Budget()), Share: describe.Number(m.Requests.Share()), BurnRate: describe.Number(m.Rate), WindowNS: m.Window.Nanoseconds(),
-		}
-		d.Objectives = append(d.Objectives, o)
+		d.Objectives = append(d.Objectives, Objective{
+			Name:     clean(cmp.Or(m.Name, m.Entry)),
+			Entry:    clean(m.Entry),
+			Kind:     m.Kind(),
+			BelowNS:  m.Below.Nanoseconds(),
+			Percent:  m.Percentile,
+			Budget:   describe.Number(m.Budget()),
+			Share:    describe.Number(m.Requests.Share()),
+			BurnRate: describe.Number(m.Rate),
+			WindowNS: m.Window.Nanoseconds(),
+		})
 	}
 	for i := range x.Types[:min(len(x.Types), maxTypes)] {
 		t := &x.Types[i]
 		d.RequestTypes = append(d.RequestTypes, AffectedType{
-			t.RequestType.String(), n.requestType(t.RequestType), t.Requests, describe.Number(t.Mean), describe.Number(t.Usual),
-			describe.Number(t.Failed), describe.Number(t.UsualFailed),
+			ID:          t.RequestType.String(),
+			Name:        clean(told.Affected[i]),
+			Requests:    t.Requests,
+			MeanNS:      describe.Number(t.Mean),
+			UsualNS:     describe.Number(t.Usual),
+			Failed:      describe.Number(t.Failed),
+			UsualFailed: describe.Number(t.UsualFailed),
 		})
 	}
 	deploys := x.Deploys(f.Deploys)
@@ -394,11 +288,15 @@ func actionsAt(page string) []URL {
 	return []URL{{"Acknowledge", page + "?dialog=acknowledge"}, {"Mute", page + "?dialog=mute"}, {acceptAction, page + "?dialog=accept"}}
 }
 
-func (n namer) culprit(s *compare.Suspect, f *IncidentFacts) Culprit {
-	d := describe.NewSuspect(n.names, s)
+func culprit(s *describe.Suspect, f *IncidentFacts) Culprit {
 	x := Culprit{
-		Service: clean(d.Service), EmitsSpans: d.EmitsSpans, Score: d.Score, Parts: d.Parts, Operations: d.Operations[:min(len(d.Operations), maxOperations)],
-		Instances: []Instance{}, Owner: f.Directory.Owner(d.Service),
+		Service:    clean(s.Service),
+		Owner:      f.Directory.Owner(s.Service),
+		EmitsSpans: s.EmitsSpans,
+		Score:      s.Score,
+		Parts:      s.Parts,
+		Operations: s.Operations[:min(len(s.Operations), maxOperations)],
+		Instances:  []Instance{},
 	}
 	for i := range x.Operations {
 		o := &x.Operations[i]
@@ -406,7 +304,7 @@ func (n namer) culprit(s *compare.Suspect, f *IncidentFacts) Culprit {
 		o.Target = boundTarget(o.Target)
 	}
 	for _, i := range s.Instances[:min(len(s.Instances), maxInstances)] {
-		x.Instances = append(x.Instances, Instance{n.text(i.Key), n.text(i.Value), describe.Number(i.Part)})
+		x.Instances = append(x.Instances, Instance{clean(i.Key), clean(i.Value), i.Part})
 	}
 	x.Links = f.Directory.ServiceLinks(f.linkTarget(&x))
 	return x
@@ -422,13 +320,6 @@ func (f *IncidentFacts) linkTarget(s *Culprit) *Request {
 		r.AddInstance(i.Key, i.Value)
 	}
 	return r
-}
-
-func (n namer) requestType(id analysis.Hash) string {
-	if name := n.names.RequestType(id, 0); name != "" {
-		return clean(name)
-	}
-	return "request type " + id.String()[:8] // it was evicted
 }
 
 // hex16 returns the ID of an incident as text.

@@ -112,11 +112,9 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	t.printf("%s%s%s%s\n", terminal.PadRight(describe.Clock(x.Onset, true), beganWidth),
 		terminal.PadRight(describe.Clock(wholeSecond(x.Opened()), false), openedWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), room)))
-	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
+	t.printf("%s", wrap(t.style, t.names.incident(x).Sentence, 2))
 	if !x.IsOpen() {
-		var ending describe.Sentence
-		ending.Plain(t.names.Transition(new(x.Last())))
-		t.printf("%s", wrap(t.style, ending, 2))
+		t.printf("%s", wrap(t.style, describe.Transition(t.names.Names, new(x.Last())), 2))
 	}
 	if r.Score != nil {
 		t.printf("  %s\n", t.style.Paint(terminal.Dim, terminal.Shorten(verdict(r.Score, x.ID), t.style.Line()-2)))
@@ -137,22 +135,9 @@ func verdict(s *backtest.Score, id uint64) string {
 	return "raised " + strings.Join(raised, ", ")
 }
 
-// incident returns the sentence about x.
-func (n *names) incident(x *engine.Incident) describe.Sentence { return n.Incident(n.described(x)) }
-
-// described returns the numbers for the sentence about x.
-func (n *names) described(x *engine.Incident) *describe.Incident {
-	d := &describe.Incident{
-		When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Shared: x.Shared,
-		Longer: x.Longer(), Weeks: x.Weeks, Affected: x.Share,
-	}
-	for i := range x.Types {
-		t := &x.Types[i]
-		if t.Entry != 0 {
-			d.Slower = append(d.Slower, describe.SlowerType{Name: n.RequestType(t.RequestType, t.Entry), Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
-		}
-	}
-	return d
+// incident presents x. Its sentence has dates unless x lasted for a part of a day only.
+func (n *names) incident(x *engine.Incident) *describe.Incident {
+	return describe.NewIncident(n.Names, x, x.Onset)
 }
 
 // score writes the score.
@@ -267,7 +252,7 @@ type jsonInstance struct {
 
 func (n *names) jsonEnd(x *engine.Incident) *jsonEnd {
 	last := x.Last()
-	end := &jsonEnd{Reason: describe.EndReasons[last.Why], Text: n.Ending(&last)}
+	end := &jsonEnd{Reason: describe.EndReasons[last.Why], Text: describe.Ending(n.Names, &last).String()}
 	if last.Into != 0 {
 		end.Incident = new(fmt.Sprintf("%016x", last.Into))
 	}
@@ -278,12 +263,13 @@ func (n *names) jsonEnd(x *engine.Incident) *jsonEnd {
 }
 
 func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
+	told := n.incident(x)
 	j := jsonIncident{
 		ID:           fmt.Sprintf("%016x", x.ID),
 		Onset:        x.Onset,
 		Opened:       x.Opened(),
 		Closed:       optionalTime(x.Closed()),
-		Sentence:     n.incident(x).String(),
+		Sentence:     told.Sentence.String(),
 		RequestTypes: []string{},
 		Problems:     []string{},
 		Suspects:     make([]jsonIncidentSuspect, 0, len(x.Suspects)),
@@ -291,7 +277,7 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 	if !x.IsOpen() {
 		j.End = n.jsonEnd(x)
 	}
-	if size := n.described(x).Size(); size.Types > 0 {
+	if size := told.Size; size.Types > 0 {
 		j.Size = &jsonSize{
 			describe.Number(size.Ratio()), describe.Number(size.Before),
 			describe.Number(size.Now), describe.Number(x.Share),
@@ -322,7 +308,7 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		if len(s.Operations) > 0 {
 			suspect.Operation = s.Operations[0].Operation
 		}
-		for _, x := range describe.Machines(n.Names, &x.Suspects[i]) {
+		for _, x := range s.Machines() {
 			suspect.Instances = append(suspect.Instances, jsonInstance{x.Value, x.Part})
 		}
 		j.Suspects = append(j.Suspects, suspect)

@@ -68,7 +68,7 @@ func numbersOf(c *offline.Comparison, labels Labels) *describe.Comparison {
 	}
 	if !labels.Sets {
 		d.When = describe.Period(c.Window.Interval, c.Window.Open,
-			!describe.OneDay(c.Window.Interval, c.Baseline.Interval))
+			!describe.OneDay(c.Window.Interval, c.Baseline.Interval)).String()
 	}
 	for i := range c.RequestTypes {
 		if !c.RequestTypes[i].Judged() {

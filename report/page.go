@@ -362,12 +362,19 @@ func span(text string) g.Node { return h.Span(g.Text(text)) }
 func link(anchor, text string) g.Node { return h.A(h.Href("#"+anchor), g.Text(text)) }
 
 func sentence(s describe.Sentence) g.Node {
-	return g.Map(s, func(part describe.Phrase) g.Node {
-		if part.Strong {
-			return h.Strong(g.Text(part.Text))
+	var nodes g.Group
+	for len(s) > 0 {
+		n := 1 // phrases of equal emphasis
+		for n < len(s) && s[n].Strong == s[0].Strong {
+			n++
 		}
-		return g.Text(part.Text)
-	})
+		text := g.Text(s[:n].String())
+		if s[0].Strong {
+			text = h.Strong(text)
+		}
+		nodes, s = append(nodes, text), s[n:]
+	}
+	return nodes
 }
 
 // sentences returns a <dd> element with a paragraph for each sentence that isn't empty, or nil if all are empty.

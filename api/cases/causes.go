@@ -36,25 +36,31 @@ func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Pro
 	}
 	d.Contrasts = make([]contract.Contrast, 0, len(causes.Contrasts))
 	for i := range causes.Contrasts {
-		d.Contrasts = append(d.Contrasts, contrast(&causes.Contrasts[i]))
+		d.Contrasts = append(d.Contrasts, r.contrast(&causes.Contrasts[i]))
 	}
 	d.WhatIf = make([]contract.Recovery, 0, len(causes.WhatIf))
 	for i := range causes.WhatIf {
-		d.WhatIf = append(d.WhatIf, recovery(&causes.WhatIf[i]))
+		d.WhatIf = append(d.WhatIf, r.recovery(&causes.WhatIf[i]))
 	}
 	d.Common = []contract.CommonEdges{}
 	for i, c := range r.Core.Common {
 		if slices.ContainsFunc(c.Edges, func(e explain.TypedEdge) bool { return e.RequestType == p.RequestType }) {
 			x := describe.NewCommon(r.Names, &r.Core.Common[i])
-			d.Common = append(d.Common, commonEdges(&x))
+			d.Common = append(d.Common, r.commonEdges(&x))
 		}
 	}
 }
 
-func contrast(c *describe.Contrast) contract.Contrast {
+func (r renderer) contrast(c *describe.Contrast) contract.Contrast {
 	x := contract.Contrast{
-		Text: c.Text, Key: c.Key, Value: c.Value, Requests: c.Requests, Rest: c.Rest, Duration: difference(&c.Duration),
-		Edges: make([]contract.Difference, 0, len(c.Edges)),
+		Text:      c.Text,
+		TextParts: render.Sentence(r.Names, c.Sentence),
+		Key:       c.Key,
+		Value:     c.Value,
+		Requests:  c.Requests,
+		Rest:      c.Rest,
+		Duration:  difference(&c.Duration),
+		Edges:     make([]contract.Difference, 0, len(c.Edges)),
 	}
 	for i := range c.Edges {
 		x.Edges = append(x.Edges, difference(&c.Edges[i]))
@@ -73,16 +79,30 @@ func difference(d *describe.Difference) contract.Difference {
 	return x
 }
 
-func recovery(r *describe.Recovery) contract.Recovery {
+func (r renderer) recovery(x *describe.Recovery) contract.Recovery {
 	return contract.Recovery{
-		Text: r.Text, Edge: render.Place(r.Edge), LevelNs: r.LevelNS, Requests: r.Requests,
-		MeanNs: r.MeanNS.Pointer(), MeanLowNs: r.MeanLowNS.Pointer(), MeanHighNs: r.MeanHighNS.Pointer(), MeanFraction: r.MeanFraction.Pointer(),
-		P99Ns: r.P99NS, P99Fraction: r.P99Fraction.Pointer(),
+		Text:         x.Text,
+		TextParts:    render.Sentence(r.Names, x.Sentence),
+		Edge:         render.Place(x.Edge),
+		LevelNs:      x.LevelNS,
+		Requests:     x.Requests,
+		MeanNs:       x.MeanNS.Pointer(),
+		MeanLowNs:    x.MeanLowNS.Pointer(),
+		MeanHighNs:   x.MeanHighNS.Pointer(),
+		MeanFraction: x.MeanFraction.Pointer(),
+		P99Ns:        x.P99NS,
+		P99Fraction:  x.P99Fraction.Pointer(),
 	}
 }
 
-func commonEdges(c *describe.Common) contract.CommonEdges {
-	x := contract.CommonEdges{Text: c.Text, Correlation: c.Correlation.Pointer(), PValue: c.PValue.Pointer(), Edges: make([]contract.TypedEdge, 0, len(c.Edges))}
+func (r renderer) commonEdges(c *describe.Common) contract.CommonEdges {
+	x := contract.CommonEdges{
+		Text:        c.Text,
+		TextParts:   render.Sentence(r.Names, c.Sentence),
+		Correlation: c.Correlation.Pointer(),
+		PValue:      c.PValue.Pointer(),
+		Edges:       make([]contract.TypedEdge, 0, len(c.Edges)),
+	}
 	for _, e := range c.Edges {
 		x.Edges = append(x.Edges, contract.TypedEdge{RequestType: e.RequestType, RequestTypeID: e.RequestTypeID, Context: e.Context})
 	}

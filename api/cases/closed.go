@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -78,10 +79,12 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 		return x, err
 	}
 	d := r.problemDetail(&row, p, v)
-	d.Next = nothingToDo
+	next := r.nextOfClosed(nil)
 	if r.Core.Progress.Silent() {
-		d.Next = "Check that the application still runs and sends traces: none arrived when the problem closed, so nobody knows whether its cause is gone."
+		next = describe.Say("Check that the application still runs and sends traces: none arrived when the problem closed, " +
+			"so nobody knows whether its cause is gone.")
 	}
+	r.setNext(d, next)
 	x.Evidence, err = json.Marshal(d)
 	return x, err
 }
@@ -111,25 +114,25 @@ func (a *Cases) closedProblem(ctx context.Context, id analysis.Hash, decisions [
 	err = a.reader.Ask(ctx, func(c *engine.View) {
 		names := renderer{a.reader.Renderer(c)}
 		names.addDecisions(d, decisions)
-		d.Next = names.nextOfClosed(names.incidentOf(&d.Problem, id), d.Next)
+		// Without an incident, the next step is the one from when it closed.
+		if x := names.incidentOf(&d.Problem, id); x != nil || len(d.NextParts) == 0 {
+			names.setNext(d, names.nextOfClosed(x))
+		}
 	})
 	return d, err
 }
 
-// nothingToDo is the next step for a closed problem whose cause seems to have gone.
-const nothingToDo = "Nothing to do: the problem has closed."
-
 // nextOfClosed returns the next step for a closed problem. If the problem was part of the incident x, that is the next
-// step for x, because x may still be open, or may have closed without anyone knowing whether the cause has gone. If x
-// is nil, it is the next step from when the problem closed, `then`, or nothingToDo if that is empty.
-func (r renderer) nextOfClosed(x *engine.Incident, then string) string {
+// step for x, because x may still be open, or may have closed without anyone knowing whether the cause has gone. x may
+// be nil.
+func (r renderer) nextOfClosed(x *engine.Incident) describe.Sentence {
 	switch {
 	case x == nil:
-		return cmp.Or(then, nothingToDo)
+		return describe.Say("Nothing to do: the problem has closed.")
 	case x.IsOpen():
-		return "It has closed, but the incident that it was part of is still open. " + r.advice(x)
+		return describe.Say("It has closed, but the incident that it was part of is still open. ").And(r.advice(x))
 	}
-	return "It was part of an incident. " + r.advice(x)
+	return describe.Say("It was part of an incident. ").And(r.advice(x))
 }
 
 // closing identifies one closing of a problem, because a problem can close several times.

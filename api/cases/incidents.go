@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
@@ -139,11 +139,13 @@ func (a *Cases) GetIncident(ctx context.Context, r contract.GetIncidentRequestOb
 		}
 		enabled = names.enabled()
 		v := c.Searches.Investigation(search.OfIncident(x.ID))
+		next := describe.Advice(names.Names, x, v, c.Deploys)
 		d = &contract.GetIncident200JSONResponse{
-			Incident: s.Incidents[row].Incident,
-			Earlier:  earlier(s, row),
-			Next:     notify.Advice(names.Names, x, v, c.Deploys),
-			Timeline: names.timeline(x),
+			Incident:  s.Incidents[row].Incident,
+			Earlier:   earlier(s, row),
+			Next:      next.String(),
+			NextParts: render.Sentence(names.Names, next),
+			Timeline:  names.timeline(x),
 		}
 		if v != nil {
 			d.Investigation = names.InvestigationDetail(v)
@@ -218,47 +220,36 @@ var timelineKinds = [...]contract.TimelineEntryKind{
 
 // timeline returns the events of an incident, except for its notes, in any order. Events don't change later.
 func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
-	events := []contract.TimelineEntry{{
-		At:   render.At(x.Onset),
-		Kind: contract.TimelineEntryKindOnset,
-		Text: "The change began, by estimate.",
-	}}
-	add := func(when trace.Nanos, kind contract.TimelineEntryKind, text string) {
-		events = append(events, contract.TimelineEntry{At: render.At(when), Kind: kind, Text: text})
+	var events []contract.TimelineEntry
+	add := func(when trace.Nanos, kind contract.TimelineEntryKind, text describe.Sentence) {
+		events = append(events, contract.TimelineEntry{
+			At: render.At(when), Kind: kind, Text: text.String(), TextParts: render.Sentence(r.Names, text),
+		})
 	}
+	add(x.Onset, contract.TimelineEntryKindOnset, describe.Say("The change began, by estimate."))
 	for i := range x.History {
 		t := &x.History[i]
-		add(t.At, timelineKinds[t.State], r.Transition(t))
+		add(t.At, timelineKinds[t.State], describe.Transition(r.Names, t))
 	}
 	for _, d := range x.Deploys(r.Core.Deploys) {
-		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
+		add(d.At, contract.TimelineEntryKindDeploy, describe.Deployed(r.Names, &d))
 	}
-	located := "Sibyl located the place: "
+	format := "Sibyl located the place: %s."
 	for i := range x.Milestones {
 		if m := &x.Milestones[i]; m.Place == 0 {
-			add(m.At, contract.TimelineEntryKindProblem, r.problemOpened(m))
+			add(m.At, contract.TimelineEntryKindProblem, describe.ProblemOpened(r.Names, m))
 		} else {
-			add(m.At, contract.TimelineEntryKindLocated, located+r.Op(m.Place)+".")
-			located = "The place changed to "
+			add(m.At, contract.TimelineEntryKindLocated, describe.Say(format, describe.Name(r.Op(m.Place))))
+			format = "The place changed to %s."
 		}
 	}
 	return events
 }
 
-// problemOpened describes the milestone m, the opening of one of an incident's problems.
-func (r renderer) problemOpened(m *engine.Milestone) string {
-	name := cmp.Or(r.RequestType(m.RequestType, m.Entry), "request type "+m.RequestType.String()[:8])
-	if !m.Group.IsZero() {
-		name = describe.InGroup(name, m.Group)
-	}
-	switch m.Kind {
-	case detect.KindVariable:
-		return "A problem opened: the durations of " + name + " vary more than usual."
-	case detect.KindShifted:
-		return "A problem opened: requests of " + name + " changed their call flow."
-	case detect.KindSlow:
-	}
-	return "A problem opened: " + name + " takes longer than usual."
+// byPerson returns an event that is the text of a person.
+func byPerson(at time.Time, kind contract.TimelineEntryKind, text string) contract.TimelineEntry {
+	said := contract.Sentence{{Text: text, Kind: contract.PhraseKindWords}}
+	return contract.TimelineEntry{At: at, Kind: kind, Text: text, TextParts: said}
 }
 
 // noted returns the notes on an incident as events.
@@ -275,7 +266,7 @@ func noted(n *contract.Notes) []contract.TimelineEntry {
 		if x.note.Text != "" {
 			text += ": " + x.note.Text
 		}
-		events = append(events, contract.TimelineEntry{At: x.note.At, Kind: x.kind, Text: text})
+		events = append(events, byPerson(x.note.At, x.kind, text))
 	}
 	return events
 }
@@ -385,7 +376,8 @@ func earlier(s *epoch.Snapshot, row int) []contract.EarlierIncident {
 func commented(all []contract.Comment) []contract.TimelineEntry {
 	var events []contract.TimelineEntry
 	for i := range all {
-		events = append(events, contract.TimelineEntry{At: all[i].At, Kind: contract.TimelineEntryKindCommented, Text: all[i].By + ": " + all[i].Text})
+		events = append(events,
+			byPerson(all[i].At, contract.TimelineEntryKindCommented, all[i].By+": "+all[i].Text))
 	}
 	return events
 }

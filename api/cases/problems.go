@@ -18,7 +18,6 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -129,7 +128,7 @@ func (a *Cases) GetProblem(ctx context.Context, r contract.GetProblemRequestObje
 		v := c.Searches.Investigation(search.OfProblem(id))
 		d = names.problemDetail(&s.Problems[row], &problems[i], v)
 		names.addDecisions(d, decisions)
-		d.Next = names.nextOfOpen(names.incidentOf(&d.Problem, id), v, d.Missing)
+		names.setNext(d, names.nextOfOpen(names.incidentOf(&d.Problem, id), v, d.Missing))
 	})
 	if err != nil {
 		return nil, err
@@ -200,75 +199,92 @@ func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Inci
 }
 
 // advice returns the next step for an incident.
-func (r renderer) advice(x *engine.Incident) string {
-	return notify.Advice(r.Names, x, r.Core.Searches.Investigation(search.OfIncident(x.ID)), r.Core.Deploys)
+func (r renderer) advice(x *engine.Incident) describe.Sentence {
+	return describe.Advice(r.Names, x, r.Core.Searches.Investigation(search.OfIncident(x.ID)), r.Core.Deploys)
+}
+
+// setNext sets the next step for a problem.
+func (r renderer) setNext(d *contract.GetProblem200JSONResponse, next describe.Sentence) {
+	d.Next, d.NextParts = next.String(), render.Sentence(r.Names, next)
 }
 
 // nextOfOpen returns the next step for an open problem of an incident. The incident x and the investigation v may be
 // nil. If the incident closed because requests stopped, the text starts with the next step for the incident, because
 // nothing has shown since then that the cause has gone.
-func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missing []string) string {
-	var advice *string
+func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missing []string) describe.Sentence {
+	var advice describe.Sentence
 	switch {
 	case x == nil:
 	case x.IsOpen() && r.Core.Searches.Investigation(search.OfIncident(x.ID)) != nil:
-		advice = new(r.advice(x))
+		advice = r.advice(x)
 	case x.NobodyKnows():
-		return strings.TrimSpace("It was part of an incident. " + r.advice(x) + " " + r.finding(v))
+		s := describe.Say("It was part of an incident. ").And(r.advice(x))
+		if v != nil && (v.Status == search.Located || v.Status == search.Explained) {
+			s = s.And(describe.Say(" ")).And(r.next(v, nil, nil))
+		}
+		return s
 	}
 	return r.next(v, advice, missing)
 }
 
-// finding describes the finding of v. It returns "" if v is nil or hasn't located anything.
-func (r renderer) finding(v *search.Investigation) string {
-	if v == nil || v.Status != search.Located && v.Status != search.Explained {
-		return ""
-	}
-	return r.next(v, nil, nil)
-}
-
 // next describes the next step for a problem, either Sibyl's or a remedy for people. advice is the next step for the
 // problem's incident, or nil if the problem belongs to no incident.
-func (r renderer) next(v *search.Investigation, advice *string, missing []string) string {
+func (r renderer) next(v *search.Investigation, advice describe.Sentence, missing []string) describe.Sentence {
 	if v == nil || v.Status == search.Gone {
 		if advice != nil {
-			return strings.TrimSpace("It is part of an incident, which Sibyl investigates as a whole. " + *advice)
+			return describe.Say("It is part of an incident, which Sibyl investigates as a whole. ").And(advice)
 		}
-		return "Queued: too many other problems are being investigated."
+		return describe.Say("Queued: too many other problems are being investigated.")
 	}
 	switch v.Status {
 	case search.Opened:
-		return "Just opened: tracepoints are chosen when the epoch ends, if any fit the budget."
+		return describe.Say("Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.")
 	case search.Investigating:
-		return units.Plural(len(v.Requested), "tracepoint") + " on: waiting for requests that show where the time goes."
+		return describe.Say(units.Plural(len(v.Requested), "tracepoint") +
+			" on: waiting for requests that show where the time goes.")
 	case search.Located, search.Explained:
 		if op := v.Answer(); op != 0 {
-			return "Look at " + r.Op(op) + ". " + sentenceOf(v.Reason)
+			return withReason(describe.Say("Look at %s.", describe.Name(r.Op(op))), v.Reason)
 		}
-		return sentenceOf(v.Reason)
+		return withReason(nil, v.Reason)
 	case search.Exhausted:
-		if len(v.Tried) == 0 && v.BudgetStarved == 0 {
-			within := "where the time is lost"
-			if len(missing) > 0 {
-				within = "within " + strings.Join(missing, ", ")
+		untried := len(v.Tried) == 0 && v.BudgetStarved == 0
+		s := describe.Say("Add tracepoints ")
+		switch {
+		case len(missing) > 0:
+			s.Plain("within ")
+			for i, m := range missing {
+				if i > 0 {
+					s.Plain(", ")
+				}
+				s = append(s, describe.Name(m))
 			}
-			return strings.TrimSpace("Add tracepoints " + within + ": Sibyl found none to try. " + sentenceOf(v.Reason))
+		case untried:
+			s.Plain("where the time is lost")
+		default:
+			return withReason(describe.Say("The available tracepoints show no more."), v.Reason)
 		}
-		if len(missing) > 0 {
-			return strings.TrimSpace("Add tracepoints within " + strings.Join(missing, ", ") + ": the existing ones show no more. " + sentenceOf(v.Reason))
+		if untried {
+			s.Plain(": Sibyl found none to try.")
+		} else {
+			s.Plain(": the existing ones show no more.")
 		}
-		return strings.TrimSpace("The available tracepoints show no more. " + sentenceOf(v.Reason))
+		return withReason(s, v.Reason)
 	case search.Gone: // handled above
 	}
-	return ""
+	return nil
 }
 
-// sentenceOf returns a reason as a sentence.
-func sentenceOf(reason string) string {
+// withReason returns s followed by a reason as a sentence of its own, which may be empty.
+func withReason(s describe.Sentence, reason string) describe.Sentence {
 	if reason == "" {
-		return ""
+		return s
 	}
-	return strings.ToUpper(reason[:1]) + reason[1:] + "."
+	if len(s) > 0 {
+		s.Plain(" ")
+	}
+	s.Plain(strings.ToUpper(reason[:1]) + reason[1:] + ".")
+	return s
 }
 
 // AcknowledgeProblem implements contract.StrictServerInterface.

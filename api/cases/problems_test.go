@@ -37,7 +37,7 @@ func TestNext(t *testing.T) {
 	names, tried := newRenderer(), []trace.Symbol{1}
 	for want, c := range map[string]struct {
 		v       *search.Investigation
-		advice  *string
+		advice  describe.Sentence
 		missing []string
 	}{
 		"Queued: too many other problems are being investigated.":                         {},
@@ -49,9 +49,9 @@ func TestNext(t *testing.T) {
 		"Add tracepoints within a b: Sibyl found none to try.":                          {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b"}},
 		"Add tracepoints where the time is lost: Sibyl found none to try.":              {v: &search.Investigation{Status: search.Exhausted}},
 		"The available tracepoints show no more. None fits the budget.":                 {v: &search.Investigation{Status: search.Exhausted, Reason: "none fits the budget", BudgetStarved: 3}},
-		"It is part of an incident, which Sibyl investigates as a whole. Roll it back.": {v: &search.Investigation{Status: search.Gone}, advice: new("Roll it back.")},
+		"It is part of an incident, which Sibyl investigates as a whole. Roll it back.": {v: &search.Investigation{Status: search.Gone}, advice: describe.Say("Roll it back.")},
 	} {
-		if got := names.next(c.v, c.advice, c.missing); got != want {
+		if got := names.next(c.v, c.advice, c.missing).String(); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -63,15 +63,15 @@ func TestNextWithinIncident(t *testing.T) {
 	x := &engine.Incident{Incident: incident.Incident{Suspects: make([]compare.Suspect, 1)}}
 	unseen := *x // as after a replay
 	unseen.Enter(incident.Transition{At: 1, State: incident.Closed, Why: incident.NoTraces})
-	for _, next := range []string{r.nextOfOpen(&unseen, nil, nil), r.nextOfClosed(&unseen, "")} {
-		if want := "It was part of an incident. " + r.advice(&unseen); next != want || !strings.Contains(next, "nobody knows") {
+	for _, next := range []string{r.nextOfOpen(&unseen, nil, nil).String(), r.nextOfClosed(&unseen).String()} {
+		if want := "It was part of an incident. " + r.advice(&unseen).String(); next != want || !strings.Contains(next, "nobody knows") {
 			t.Errorf("next of a problem of an incident that closed without traffic: %q, want %q", next, want)
 		}
 	}
-	if next := r.nextOfClosed(x, ""); !strings.Contains(next, "still open") {
+	if next := r.nextOfClosed(x).String(); !strings.Contains(next, "still open") {
 		t.Errorf("next of a closed problem of an open incident: %q", next)
 	}
-	if next := r.nextOfClosed(nil, ""); next != "Nothing to do: the problem has closed." {
+	if next := r.nextOfClosed(nil).String(); next != "Nothing to do: the problem has closed." {
 		t.Errorf("next of a closed problem without an incident: %q", next)
 	}
 }

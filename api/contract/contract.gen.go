@@ -317,6 +317,33 @@ func (e OverrideRequestKind) Valid() bool {
 	}
 }
 
+// Defines values for PhraseKind.
+const (
+	PhraseKindIncident PhraseKind = "incident"
+	PhraseKindName     PhraseKind = "name"
+	PhraseKindNumber   PhraseKind = "number"
+	PhraseKindTime     PhraseKind = "time"
+	PhraseKindWords    PhraseKind = "words"
+)
+
+// Valid indicates whether the value is a known member of the PhraseKind enum.
+func (e PhraseKind) Valid() bool {
+	switch e {
+	case PhraseKindIncident:
+		return true
+	case PhraseKindName:
+		return true
+	case PhraseKindNumber:
+		return true
+	case PhraseKindTime:
+		return true
+	case PhraseKindWords:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemShareOf.
 const (
 	ProblemShareOfMean     ProblemShareOf = "mean"
@@ -1162,6 +1189,9 @@ type CommonEdges struct {
 
 	// Text The places in one sentence.
 	Text string `json:"text"`
+
+	// TextParts The parts of a sentence. Their texts, in order, are the sentence.
+	TextParts Sentence `json:"text_parts"`
 }
 
 // Comparison defines model for Comparison.
@@ -1198,8 +1228,11 @@ type Contrast struct {
 	Rest int `json:"rest"`
 
 	// Text The contrast in one phrase.
-	Text  string `json:"text"`
-	Value string `json:"value"`
+	Text string `json:"text"`
+
+	// TextParts The parts of a sentence. Their texts, in order, are the sentence.
+	TextParts Sentence `json:"text_parts"`
+	Value     string   `json:"value"`
 }
 
 // Coverage What became of the spans of the last ten to twenty minutes, as of the last epoch; spans of open traces are not among them.
@@ -1430,15 +1463,6 @@ type DiagnosisEvidence struct {
 	Operation *string `json:"operation,omitempty"`
 }
 
-// DiagnosisPart defines model for DiagnosisPart.
-type DiagnosisPart struct {
-	// Evidence The data that a part of a diagnosis rests on, for links. Fields other than `kind` are set as described there.
-	Evidence *DiagnosisEvidence `json:"evidence,omitempty"`
-
-	// Text Never empty.
-	Text string `json:"text"`
-}
-
 // Difference Time that some requests take longer than others.
 type Difference struct {
 	// Edge A place on the critical path.
@@ -1622,6 +1646,9 @@ type Explanation struct {
 	// Target Explained edge; empty: the duration.
 	Target string `json:"target"`
 	Text   string `json:"text"`
+
+	// TextParts The parts of a sentence. Their texts, in order, are the sentence.
+	TextParts Sentence `json:"text_parts"`
 
 	// Value The value that stands out; empty: the variable is a number.
 	Value    string `json:"value"`
@@ -1860,6 +1887,9 @@ type Incident struct {
 	// Sentence How much requests lose, since when, and where.
 	Sentence string `json:"sentence"`
 
+	// SentenceParts The parts of a sentence. Their texts, in order, are the sentence.
+	SentenceParts Sentence `json:"sentence_parts"`
+
 	// Service The first suspect, most likely the cause.
 	Service string `json:"service"`
 
@@ -1871,6 +1901,9 @@ type Incident struct {
 
 	// SeverityReason The figure that gives the severity, with its bound.
 	SeverityReason string `json:"severity_reason"`
+
+	// SeverityReasonParts The parts of a sentence. Their texts, in order, are the sentence.
+	SeverityReasonParts Sentence `json:"severity_reason_parts"`
 
 	// Size Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, or requests no longer come: others tell nothing about them.
 	Size  *IncidentSize `json:"size,omitempty"`
@@ -1909,6 +1942,9 @@ type IncidentDetail struct {
 	// Next Next step of Sibyl, or advice to you.
 	Next string `json:"next"`
 
+	// NextParts The parts of a sentence. Their texts, in order, are the sentence.
+	NextParts Sentence `json:"next_parts"`
+
 	// Timeline Oldest first.
 	Timeline []TimelineEntry `json:"timeline"`
 }
@@ -1932,6 +1968,9 @@ type IncidentEnd struct {
 
 	// Text The reason as a clause, with its facts.
 	Text string `json:"text"`
+
+	// TextParts The parts of a sentence. Their texts, in order, are the sentence.
+	TextParts Sentence `json:"text_parts"`
 }
 
 // IncidentEndReason * `recovered`: requests are back to normal.
@@ -2549,6 +2588,32 @@ type PastWindow struct {
 	To    time.Time `json:"to"`
 }
 
+// Phrase defines model for Phrase.
+type Phrase struct {
+	// At Of kind `time`: that time.
+	At *time.Time `json:"at,omitempty"`
+
+	// Evidence The data that a part of a diagnosis rests on, for links. Fields other than `kind` are set as described there.
+	Evidence *DiagnosisEvidence `json:"evidence,omitempty"`
+
+	// Kind * `words`: English, or a text that people wrote.
+	// * `name`: of a service, an operation, an instance or an attribute, for example.
+	// * `number`: figures with their units. They may change from epoch to epoch.
+	// * `time`: a time in UTC, see `at`.
+	// * `incident`: the ID of an incident.
+	Kind PhraseKind `json:"kind"`
+
+	// Text Never empty.
+	Text string `json:"text"`
+}
+
+// PhraseKind * `words`: English, or a text that people wrote.
+// * `name`: of a service, an operation, an instance or an attribute, for example.
+// * `number`: figures with their units. They may change from epoch to epoch.
+// * `time`: a time in UTC, see `at`.
+// * `incident`: the ID of an incident.
+type PhraseKind string
+
 // Pick defines model for Pick.
 type Pick struct {
 	Arms      []string `json:"arms"`
@@ -2630,10 +2695,10 @@ type Problem struct {
 	Diagnosis string `json:"diagnosis"`
 
 	// DiagnosisParts The diagnosis in parts, each with the evidence that it rests on. Their texts, in order, are `diagnosis`.
-	DiagnosisParts []DiagnosisPart `json:"diagnosis_parts"`
-	ExpectedNs     *int64          `json:"expected_ns"`
-	Group          ID              `json:"group"`
-	ID             ID              `json:"id"`
+	DiagnosisParts []Phrase `json:"diagnosis_parts"`
+	ExpectedNs     *int64   `json:"expected_ns"`
+	Group          ID       `json:"group"`
+	ID             ID       `json:"id"`
 
 	// Impact Nanoseconds lost per second: `rate` × the time of the mean above the expected one or, of a chronic variable problem, above the median; 0 if it is not above.
 	Impact *float64 `json:"impact"`
@@ -2716,9 +2781,12 @@ type ProblemDetail struct {
 	Missing []string `json:"missing"`
 
 	// Next Next step of Sibyl, or advice to you.
-	Next    string    `json:"next"`
-	Problem Problem   `json:"problem"`
-	Refined []Refined `json:"refined"`
+	Next string `json:"next"`
+
+	// NextParts The parts of a sentence. Their texts, in order, are the sentence.
+	NextParts Sentence  `json:"next_parts"`
+	Problem   Problem   `json:"problem"`
+	Refined   []Refined `json:"refined"`
 
 	// Shift Of a shifted problem: fraction of the requests that changed their path.
 	Shift *float64 `json:"shift"`
@@ -2772,8 +2840,11 @@ type ProvisionalInstance struct {
 	SiblingsMeanNs float64 `json:"siblings_mean_ns"`
 
 	// Text A sentence that says so.
-	Text  string `json:"text"`
-	Value string `json:"value"`
+	Text string `json:"text"`
+
+	// TextParts The parts of a sentence. Their texts, in order, are the sentence.
+	TextParts Sentence `json:"text_parts"`
+	Value     string   `json:"value"`
 }
 
 // Queue defines model for Queue.
@@ -2810,6 +2881,9 @@ type Recovery struct {
 
 	// Text The recovery in one phrase.
 	Text string `json:"text"`
+
+	// TextParts The parts of a sentence. Their texts, in order, are the sentence.
+	TextParts Sentence `json:"text_parts"`
 }
 
 // Refined Time of an enabled tracepoint within an edge.
@@ -2870,6 +2944,9 @@ type Section struct {
 	Span    string `json:"span"`
 	StartNs int64  `json:"start_ns"`
 }
+
+// Sentence The parts of a sentence. Their texts, in order, are the sentence.
+type Sentence = []Phrase
 
 // Service defines model for Service.
 type Service struct {
@@ -3310,6 +3387,9 @@ type TimelineEntry struct {
 
 	// Text A short sentence without the time.
 	Text string `json:"text"`
+
+	// TextParts The parts of a sentence. Their texts, in order, are the sentence.
+	TextParts Sentence `json:"text_parts"`
 }
 
 // TimelineEntryKind defines model for TimelineEntry.Kind.
@@ -3346,6 +3426,9 @@ type TraceComparison struct {
 	// Normal Number of traces compared with.
 	Normal   int    `json:"normal"`
 	Sentence string `json:"sentence"`
+
+	// SentenceParts The parts of a sentence. Their texts, in order, are the sentence.
+	SentenceParts Sentence `json:"sentence_parts"`
 
 	// UsualNs Median of such requests; null: there is none to compare with.
 	UsualNs *int64 `json:"usual_ns"`

@@ -14,7 +14,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
-	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -266,7 +265,7 @@ func (a *Operating) incidentEvents(c *engine.View, ended trace.Nanos) []contract
 				At:       render.At(ended),
 				Incident: new(render.Hex16(x.ID)),
 				Service:  new(c.Table.Text(now.suspect)),
-				Sentence: new(epoch.IncidentSentence(c, namesOfAffected(c), x)),
+				Sentence: new(describe.NewIncident(namesOfAffected(c), x, ended).Sentence.String()),
 			})
 		}
 		if now.located && !before.located && x.IsOpen() {
@@ -302,7 +301,7 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 		At:       render.At(ended),
 		Incident: new(render.Hex16(id)),
 		Service:  new(c.Table.ServiceName(top.Op)),
-		Sentence: new(describe.Located(names, top.Op, share, describe.Reason{}).String() + "."),
+		Sentence: new(describe.Located(names, top.Op, share, engine.Reason{}).String() + "."),
 	}
 }
 

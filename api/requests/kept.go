@@ -301,13 +301,16 @@ func (a *Requests) compareTrace(
 	if err := a.addUsual(ctx, kept[id].group, &e); err != nil {
 		return nil, err
 	}
-	x := describe.NewTraceExplanation(describe.New(names, describe.Verbatim), id, &e)
+	texts := describe.New(names, describe.Verbatim)
+	x := describe.NewTraceExplanation(texts, id, &e)
+	sentence := x.Sentence()
 	d := &contract.TraceComparison{
-		Sentence:   x.Sentence().String(),
-		Normal:     compared,
-		DurationNs: x.DurationNS,
-		UsualNs:    x.UsualNS,
-		Findings:   []contract.TraceFinding{},
+		Sentence:      sentence.String(),
+		SentenceParts: render.Sentence(texts, sentence),
+		Normal:        compared,
+		DurationNs:    x.DurationNS,
+		UsualNs:       x.UsualNS,
+		Findings:      []contract.TraceFinding{},
 	}
 	for i := range x.Suspects {
 		d.Findings = append(d.Findings, finding(&x.Suspects[i], path))

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -141,7 +141,7 @@ func (p *player) play(all []arrival) (incidents []told) {
 	r := player.Finish()
 	for i := range r.Incidents {
 		x := &r.Incidents[i]
-		incidents = append(incidents, told{opened: x.Opened(), kind: string(notify.Kind(x))})
+		incidents = append(incidents, told{opened: x.Opened(), kind: string(describe.KindOf(x))})
 		if len(x.Suspects) > 0 {
 			incidents[i].first = r.Table.Text(x.Suspects[0].Service)
 		}

@@ -2,7 +2,7 @@
 // users.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, viewPaths, serve, settle, until, useService, violations } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, told, until, useService, violations } from "./harness.mjs";
 
 let service, browser, paths;
 useService({}, async (started) => {
@@ -27,7 +27,8 @@ function events(response) {
 test("control characters in names are escaped", async () => {
   const { page, context } = await open(browser);
   const list = await service.api("/problems");
-  list.items[0].diagnosis = "p99 of GET /\u202etxt.exe is 4× its median; all of it is pay\u200bment\u0000.";
+  const diagnosis = "p99 of GET /\u202etxt.exe is 4× its median; all of it is pay\u200bment\u0000.";
+  Object.assign(list.items[0], told("diagnosis", diagnosis));
   await page.route("**/api/v1/problems?*", (route) => route.fulfill({ json: list }));
   await page.goto(`${service.url}/problems`);
   await page.getByText("p99 of GET /\\u{202e}txt.exe is 4× its median; all of it is pay\\u{200b}ment\\u{0}.").waitFor();
@@ -424,7 +425,7 @@ const hostileDetail = (detail, text, n) => {
   };
   const many = (one) => Array.from({ length: n }, () => one);
   const recovery = {
-    text,
+    ...told("text", text),
     edge: place,
     level_ns: 1,
     requests: 64,
@@ -439,10 +440,18 @@ const hostileDetail = (detail, text, n) => {
     ...detail,
     joint_correlation: 0.71,
     unrelated: many({ variable: text, where: [text, text] }),
-    contrasts: many({ text, key: text, value: text, requests: 9, rest: 90, duration: difference, edges: [difference] }),
-    what_if: [...many(recovery), { ...recovery, text: "too little", p99_fraction: 0.049 }],
+    contrasts: many({
+      ...told("text", text),
+      key: text,
+      value: text,
+      requests: 9,
+      rest: 90,
+      duration: difference,
+      edges: [difference],
+    }),
+    what_if: [...many(recovery), { ...recovery, ...told("text", "too little"), p99_fraction: 0.049 }],
     common: many({
-      text,
+      ...told("text", text),
       edges: [{ request_type: text, request_type_id: "0".repeat(32), context: [text] }],
       correlation: 0.6,
       p_value: 0.004,

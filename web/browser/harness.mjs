@@ -283,3 +283,13 @@ export async function violations(page) {
         .join(" | ")}`,
   );
 }
+
+// told returns the field of the API with a sentence, and the one with its phrases. Phrases are words, or objects with a
+// kind other than words and their text, such as { name: "cart" }.
+export function told(field, ...phrases) {
+  const parts = phrases.map((p) => {
+    const [kind, text] = typeof p === "string" ? ["words", p] : Object.entries(p)[0];
+    return { kind, text };
+  });
+  return { [field]: parts.map((p) => p.text).join(""), [`${field}_parts`]: parts };
+}

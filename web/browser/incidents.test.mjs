@@ -1,7 +1,7 @@
 // Incidents: the first page and the page of an incident, with incidents that the engine found in simulated traffic.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, settle, until, useService, violations, visit } from "./harness.mjs";
+import { launch, open, settle, told, until, useService, violations, visit } from "./harness.mjs";
 import { layoutIssues } from "./layout.mjs";
 
 let service, browser, listed, incident, closed;
@@ -23,21 +23,28 @@ const pathOf = ({ id }) => `/incidents/${id}`;
 
 // ends has an end of each kind, with the words of the service.
 const ends = {
-  recovered: { reason: "recovered", text: "back to normal, seen in 412 calls" },
-  stopped: { reason: "stopped", text: "its requests stopped, so nobody knows whether its cause is gone" },
-  no_traces: { reason: "no_traces", text: "no traces arrived, so nobody knows whether its cause is gone" },
-  moved: { reason: "moved", text: "its requests go to search-v2 now", service: "search-v2" },
+  recovered: { reason: "recovered", ...told("text", "back to normal, seen in ", { number: "412 calls" }) },
+  stopped: { reason: "stopped", ...told("text", "its requests stopped, so nobody knows whether its cause is gone") },
+  no_traces: { reason: "no_traces", ...told("text", "no traces arrived, so nobody knows whether its cause is gone") },
+  moved: {
+    reason: "moved",
+    ...told("text", "its requests go to ", { name: "search-v2" }, " now"),
+    service: "search-v2",
+  },
   replaced: {
     reason: "replaced",
-    text: "incident 00000000000000ab tells what happens to its service now",
+    ...told("text", "incident ", { incident: "00000000000000ab" }, " tells what happens to its service now"),
     incident: "00000000000000ab",
   },
   merged: {
     reason: "merged",
-    text: "incident 00000000000000ab has the same cause",
+    ...told("text", "incident ", { incident: "00000000000000ab" }, " has the same cause"),
     incident: "00000000000000ab",
   },
-  accepted: { reason: "accepted", text: "Ann <b> accepted the behaviour since the onset as normal (more items)" },
+  accepted: {
+    reason: "accepted",
+    ...told("text", "Ann <b> accepted the behaviour since the onset as normal (more items)"),
+  },
 };
 
 // fixed makes the list of incidents of a page constant, without services that need attention. change changes it.
@@ -142,7 +149,16 @@ test("names in the heading of an incident lead to their evidence", async () => {
     suspect.instances = [{ key: "service.instance.id", value: "search-7", calls: 90, part: 1 }];
     Object.assign(detail.incident, {
       place: "search index.read",
-      sentence: `Requests take twice as long since 02:41; search index.read carries 90 % of the added latency, on search-7.`,
+      ...told(
+        "sentence",
+        "Requests take twice as long; ",
+        { name: "search index.read" },
+        " carries ",
+        { number: "90 %" },
+        " of the added latency, on ",
+        { name: "search-7" },
+        ".",
+      ),
     });
     await route.fulfill({ response, json: detail });
   });
@@ -210,7 +226,18 @@ test("a located incident names what its threads wait for, in its charts and tabl
     requests: located ? 120 : 0,
   });
   Object.assign(detail.incident, {
-    sentence: `Requests take 80 % longer since ${incident.onset.slice(11, 16)}; 82 % of the added latency is waiting for the disk (fsync) in search audit.append, on host b.`,
+    ...told(
+      "sentence",
+      "Requests take ",
+      { number: "80 % longer" },
+      "; ",
+      { number: "82 %" },
+      " of the added latency is waiting for the disk (fsync) in ",
+      { name: "search audit.append" },
+      ", on host ",
+      { name: "b" },
+      ".",
+    ),
     place: "search audit.append",
     wait: {
       class: "sync",
@@ -312,7 +339,10 @@ test("incidents open, change and close without a reload", async () => {
   send("incident.opened");
   await entry(page, incident).waitFor();
   await until(() => page.locator(".under [role=status]").first().textContent(), "1 open incident");
-  list.items[0].sentence = "Requests take 99 % longer; all of it is time in search.";
+  Object.assign(
+    list.items[0],
+    told("sentence", "Requests take 99 % longer; all of it is time in ", { name: "search" }, "."),
+  );
   send("incident.changed");
   await page.getByText("Requests take 99 % longer").waitFor();
   Object.assign(list.items[0], { state: "closed", ended: list.epoch, closed: list.epoch, end: ends.recovered });
@@ -333,14 +363,14 @@ test("the numbers of a heading do not change while they are read, but its words 
   await page.route(`**/api/v1${pathOf(incident)}`, (route) => route.fulfill({ json: detail }));
   await page.goto(service.url + pathOf(incident));
   const before = await page.textContent("h1");
-  const higher = detail.incident.sentence.replace(/ take [\d.]+/, " take 999");
-  assert.notEqual(higher, detail.incident.sentence);
-  Object.assign(detail.incident, { sentence: higher, requests: 4_242_424 });
+  const higher = detail.incident.sentence_parts.map((p) => (p.kind === "number" ? { ...p, text: "999" } : p));
+  assert.notDeepEqual(higher, detail.incident.sentence_parts);
+  Object.assign(detail.incident, { sentence_parts: higher, requests: 4_242_424 });
   await page.getByRole("button", { name: "Acknowledge" }).click(); // the answer changes nothing, but the page reads again
   await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
   await page.getByText("4,242,424 requests").waitFor();
   assert.equal(await page.textContent("h1"), before);
-  Object.assign(detail.incident, { sentence: "Requests take 99 % longer.", requests: 4_242_425 });
+  Object.assign(detail.incident, { ...told("sentence", "Requests take 99 % longer."), requests: 4_242_425 });
   await page.getByText("4,242,425 requests").waitFor(); // the next epoch
   assert.match(await page.textContent("h1"), /^Requests take 99\s% longer\.$/);
   await context.close();
@@ -374,7 +404,13 @@ test("when nothing is open, the page says so, since when, and whether it can kno
     siblings_mean_ns: 1e7,
     failed: 0,
     siblings_failed: 0,
-    text: `${value} (k8s.pod.name) of cart takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.`,
+    ...told(
+      "text",
+      { name: value },
+      " (k8s.pod.name) of ",
+      { name: "cart" },
+      " takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.",
+    ),
   });
   status.few_calls.remedy = "Set objectives.";
   status.learning.silence_left_ns = 3.6e12 / 2;
@@ -531,7 +567,10 @@ test("text from traces is escaped", async () => {
   const bad = `<img src=x onerror="document.title='owned'"> \u202ejavascript:alert(1)`;
   const shown = bad.replace("\u202e", "\\u{202e}");
   const hostile = (x) => {
-    Object.assign(x, { service: bad, sentence: `Requests take longer; all of it is time in ${bad}.` });
+    Object.assign(x, {
+      service: bad,
+      ...told("sentence", "Requests take longer; all of it is time in ", { name: bad }, "."),
+    });
     Object.assign(x.suspects[0], { service: bad, instances: [{ key: bad, value: bad, calls: 1, part: 1 }] });
     x.suspects[0].operations = [{ service: bad, operation: bad, kind: "server", score: 1 }];
     x.request_types[0].name = bad;
@@ -543,7 +582,10 @@ test("text from traces is escaped", async () => {
     const response = await route.fetch();
     const detail = await response.json();
     hostile(detail.incident);
-    Object.assign(detail, { next: bad, timeline: [{ at: incident.onset, kind: "onset", text: bad }] });
+    Object.assign(detail, {
+      ...told("next", bad),
+      timeline: [{ at: incident.onset, kind: "onset", ...told("text", bad) }],
+    });
     await route.fulfill({ response, json: detail });
   });
   for (const path of ["/", pathOf(incident)]) {

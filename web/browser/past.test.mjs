@@ -1,7 +1,7 @@
 // The past: the day behind a chart, longer spans, and closed problems.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, serve, settle, viewPaths, violations } from "./harness.mjs";
+import { launch, open, serve, settle, told, viewPaths, violations } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
@@ -135,7 +135,9 @@ test("closed problems are listed and opened", async () => {
   );
   await page.route(`**/api/v1/problems/${closed.id}`, async (route) => {
     const detail = await (await route.fetch()).json();
-    await route.fulfill({ json: { ...detail, problem: closed, next: "Nothing to do: the problem has closed." } });
+    await route.fulfill({
+      json: { ...detail, problem: closed, ...told("next", "Nothing to do: the problem has closed.") },
+    });
   });
   await page.goto(`${service.url}/problems`);
   await page.getByRole("button", { name: "Closed", exact: true }).click();

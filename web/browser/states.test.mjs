@@ -1,7 +1,7 @@
 // Unusual states: no data, learning, failures, missing resources, stale data, missing permissions, and live changes.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, viewPaths, serve, settle, until, violations } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, told, until, violations } from "./harness.mjs";
 
 let service, browser;
 before(async () => {
@@ -157,7 +157,7 @@ test("text from traces is escaped", async () => {
   await page.route("**/api/v1/problems?*", async (route) => {
     const response = await route.fetch();
     const list = await response.json();
-    for (const p of list.items) Object.assign(p, { diagnosis: bad, request_type_name: bad, why: bad });
+    for (const p of list.items) Object.assign(p, { ...told("diagnosis", bad), request_type_name: bad, why: bad });
     await route.fulfill({ response, json: list });
   });
   await page.goto(`${service.url}/problems`);

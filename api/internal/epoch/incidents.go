@@ -3,14 +3,12 @@ package epoch
 import (
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -52,28 +50,30 @@ func (s *Snapshot) addIncidents(c *engine.View, names *describe.Names) {
 
 // incidentOf returns an incident as shown on its page.
 func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contract.Incident {
-	suspects, impact := x.Shown(), x.Impact(c.Ended)
+	told, impact := describe.NewIncident(names, x, c.Ended), x.Impact(c.Ended)
 	d := contract.Incident{
-		Kind:           contract.IncidentKind(notify.Kind(x)),
-		Severity:       contract.Severity(x.Severity().String()),
-		SeverityReason: notify.SeverityReason(names, x),
-		Impact:         contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
-		ID:             render.Hex16(x.ID),
-		State:          contract.IncidentStateOpen,
-		Onset:          render.At(x.Onset),
-		Opened:         render.At(x.Opened()),
-		Ended:          render.Instant(x.End()),
-		Closed:         render.Instant(x.Closed()),
-		Reopened:       render.Instant(x.Reopened()),
-		Sentence:       IncidentSentence(c, names, x),
-		Requests:       int64(x.Requests),
-		Suspects:       []contract.IncidentSuspect{},
-		Objectives:     []contract.IncidentObjective{},
-		RequestTypes:   []contract.IncidentRequestType{},
-		Problems:       []contract.ID{},
-		Deploys:        []contract.Deploy{},
+		Kind:                contract.IncidentKind(told.Kind),
+		Severity:            contract.Severity(x.Severity().String()),
+		SeverityReason:      told.Reason.String(),
+		SeverityReasonParts: render.Sentence(names, told.Reason),
+		Impact:              contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
+		ID:                  render.Hex16(x.ID),
+		State:               contract.IncidentStateOpen,
+		Onset:               render.At(x.Onset),
+		Opened:              render.At(x.Opened()),
+		Ended:               render.Instant(x.End()),
+		Closed:              render.Instant(x.Closed()),
+		Reopened:            render.Instant(x.Reopened()),
+		Sentence:            told.Sentence.String(),
+		SentenceParts:       render.Sentence(names, told.Sentence),
+		Requests:            int64(x.Requests),
+		Suspects:            []contract.IncidentSuspect{},
+		Objectives:          []contract.IncidentObjective{},
+		RequestTypes:        []contract.IncidentRequestType{},
+		Problems:            []contract.ID{},
+		Deploys:             []contract.Deploy{},
 	}
-	if size := notify.Size(x); size.Types > 0 {
+	if size := told.Size; size.Types > 0 {
 		d.Size = &contract.IncidentSize{
 			Ratio:           size.Ratio(),
 			BeforeNs:        size.Before,
@@ -81,8 +81,8 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 			ShareOfRequests: x.Share,
 		}
 	}
-	if rate := notify.Stopped(x); rate > 0 {
-		d.StoppedPerSecond = &rate
+	if told.Stopped > 0 {
+		d.StoppedPerSecond = &told.Stopped
 	}
 	if !x.IsOpen() {
 		d.State = contract.IncidentStateClosed
@@ -99,23 +99,22 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 	if x.Into() != 0 {
 		d.MergedInto = new(render.Hex16(x.Into()))
 	}
-	d.End = endOf(names, x)
+	d.End = endOf(names, told)
 	if x.Place.Operation != 0 {
 		d.Place = new(names.Op(x.Place.Operation))
 		d.Wait = waitOf(names, &x.Place.Reason)
 	}
-	for i := range suspects[:min(len(suspects), incidentSuspects)] {
-		d.Suspects = append(d.Suspects, suspectOf(names, &suspects[i]))
+	for i := range told.Named[:min(len(told.Named), incidentSuspects)] {
+		d.Suspects = append(d.Suspects, suspectOf(&told.Named[i]))
 	}
 	if len(d.Suspects) > 0 {
 		d.Service, d.Score = d.Suspects[0].Service, d.Suspects[0].Score
 	}
 	for i := range x.Objectives {
-		d.Objectives = append(d.Objectives,
-			missedObjective(names, &notify.Objectives(x)[i], &x.Objectives[i], !x.IsOpen()))
+		d.Objectives = append(d.Objectives, missedObjective(names, &x.Objectives[i], !x.IsOpen()))
 	}
 	for i := range x.Types {
-		d.RequestTypes = append(d.RequestTypes, affectedType(c, names, &x.Types[i]))
+		d.RequestTypes = append(d.RequestTypes, affectedType(&x.Types[i], told.Affected[i]))
 	}
 	for _, p := range x.Problems {
 		d.Problems = append(d.Problems, p.String())
@@ -127,13 +126,15 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 }
 
 // endOf returns why an incident closed, or nil while it is open.
-func endOf(names *describe.Names, x *engine.Incident) *contract.IncidentEnd {
+func endOf(names *describe.Names, x *describe.Incident) *contract.IncidentEnd {
 	if x.IsOpen() {
 		return nil
 	}
 	last := x.Last()
 	end := &contract.IncidentEnd{
-		Reason: contract.IncidentEndReason(describe.EndReasons[last.Why]), Text: names.Ending(&last),
+		Reason:    contract.IncidentEndReason(describe.EndReasons[last.Why]),
+		Text:      x.Ending.String(),
+		TextParts: render.Sentence(names, x.Ending),
 	}
 	if last.Into != 0 {
 		end.Incident = new(render.Hex16(last.Into))
@@ -162,13 +163,7 @@ func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
 	return w
 }
 
-// IncidentSentence returns the sentence about an incident.
-func IncidentSentence(c *engine.View, names *describe.Names, x *engine.Incident) string {
-	return notify.Sentence(names, x, describe.IncidentPeriod(x.Onset, x.End(), c.Ended)).String()
-}
-
-func suspectOf(names *describe.Names, s *compare.Suspect) contract.IncidentSuspect {
-	d := describe.NewSuspect(names, s)
+func suspectOf(d *describe.Suspect) contract.IncidentSuspect {
 	x := contract.IncidentSuspect{
 		Service:    d.Service,
 		EmitsSpans: d.EmitsSpans,
@@ -202,19 +197,15 @@ func suspectOf(names *describe.Names, s *compare.Suspect) contract.IncidentSuspe
 			Name: c.Name, Caller: c.Caller, Before: float64(c.Before), Now: float64(c.Now), AddedNs: float64(c.Added),
 		})
 	}
-	for _, i := range s.Instances[:min(len(s.Instances), shownInstances)] {
+	for _, i := range d.Instances[:min(len(d.Instances), shownInstances)] {
 		x.Instances = append(x.Instances, contract.SuspectInstance{
-			Key: names.Table.Text(i.Key), Value: names.Table.Text(i.Value), Calls: int64(i.Calls), Part: i.Part,
+			Key: i.Key, Value: i.Value, Calls: int64(i.Calls), Part: float64(i.Part),
 		})
 	}
 	return x
 }
 
-func affectedType(c *engine.View, names *describe.Names, x *engine.AffectedType) contract.IncidentRequestType {
-	name := "request type " + x.RequestType.String()[:8] // its group was evicted
-	if g := c.Groups.Group(x.RequestType); g != nil {
-		name = names.RequestType(g.ID, g.Entry)
-	}
+func affectedType(x *engine.AffectedType, name string) contract.IncidentRequestType {
 	return contract.IncidentRequestType{
 		ID:          x.RequestType.String(),
 		Name:        name,

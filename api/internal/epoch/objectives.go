@@ -59,19 +59,17 @@ func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Ob
 
 // missedObjective converts an objective that the requests of an incident miss, or missed if over is set, to the type of
 // the contract.
-func missedObjective(
-	names *describe.Names, o *describe.Objective, m *incident.Missed, over bool,
-) contract.IncidentObjective {
+func missedObjective(names *describe.Names, m *incident.Missed, over bool) contract.IncidentObjective {
 	x := contract.IncidentObjective{
-		Name:     o.Name,
+		Name:     cmp.Or(m.Name, m.Entry),
 		Entry:    m.Entry,
 		Kind:     contract.ObjectiveKind(m.Kind()),
-		Budget:   o.Budget,
-		Share:    o.Share,
+		Budget:   m.Budget(),
+		Share:    m.Requests.Share(),
 		BurnRate: m.Rate,
 		WindowNs: m.Window.Nanoseconds(),
 		At:       render.At(m.At),
-		Sentence: names.Missed(o, over) + ".",
+		Sentence: describe.MissedObjective(names, m, over).String() + ".",
 	}
 	if m.Below > 0 {
 		x.BelowNs, x.Percentile = new(m.Below.Nanoseconds()), &m.Percentile

@@ -214,7 +214,7 @@ func ProblemOf(
 		Since:           render.Instant(p.Opened),
 		State:           contract.StateNone,
 		Diagnosis:       d.Diagnosis,
-		DiagnosisParts:  diagnosisParts(names, d.Sentence),
+		DiagnosisParts:  render.Sentence(names, d.Sentence),
 		TrendNs:         windowMeans(c, p.Group),
 		ShareOf:         render.Wholes[p.Whole],
 	}
@@ -238,32 +238,6 @@ func windowMeans(c *engine.View, id analysis.Hash) []float64 {
 		means = append(means, past.Total.Mean())
 	}
 	return means
-}
-
-// diagnosisParts returns the parts of a diagnosis with references to their evidence.
-func diagnosisParts(names *describe.Names, s describe.Sentence) []contract.DiagnosisPart {
-	parts := s.Parts()
-	all := make([]contract.DiagnosisPart, 0, len(parts))
-	for _, p := range parts {
-		all = append(all, contract.DiagnosisPart{Text: p.Text, Evidence: diagnosisEvidence(names, p.Evidence)})
-	}
-	return all
-}
-
-func diagnosisEvidence(names *describe.Names, e describe.Evidence) *contract.DiagnosisEvidence {
-	if e.Kind == "" {
-		return nil
-	}
-	x := &contract.DiagnosisEvidence{Kind: contract.EvidenceKind(e.Kind)}
-	switch {
-	case e.Kind == describe.EdgeEvidence:
-		x.Edge = new(render.EdgeID(e.Edge))
-	case e.Kind == describe.LocationEvidence:
-		x.Operation = new(names.Op(e.Operation))
-	case e.Explained:
-		x.Explanation = &e.Explanation
-	}
-	return x
 }
 
 func (s *Snapshot) count(c *engine.View) {
@@ -354,6 +328,7 @@ func (s *Snapshot) addProvisional(c *engine.View, names *describe.Names) {
 	var list []contract.ProvisionalInstance
 	for i := range all {
 		u := &all[i]
+		text := describe.Unequal(names, u)
 		list = append(list, contract.ProvisionalInstance{
 			Service:        names.NamedService(u.Service),
 			Attribute:      names.Text(u.Key),
@@ -364,7 +339,8 @@ func (s *Snapshot) addProvisional(c *engine.View, names *describe.Names) {
 			SiblingsMeanNs: u.Usual,
 			Failed:         u.Failed,
 			SiblingsFailed: u.UsualFailed,
-			Text:           describe.Unequal(names, u),
+			Text:           text.String(),
+			TextParts:      render.Sentence(names, text),
 		})
 	}
 	s.Unequal = &list

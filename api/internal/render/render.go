@@ -186,14 +186,15 @@ func (r Renderer) Explained(list []detect.Explanation) []contract.Explanation {
 	all := make([]contract.Explanation, 0, len(list))
 	for _, x := range describe.Explanations(r.Names, list, nil) {
 		all = append(all, contract.Explanation{
-			Variable: x.Variable,
-			Value:    x.Value,
-			Where:    x.Where,
-			Target:   Hex16(x.TargetEdge),
-			Effect:   IntervalOf(x.Effect, x.Low, x.High),
-			PValue:   x.PValue.Pointer(),
-			Remains:  x.Remains.Pointer(),
-			Text:     x.Name,
+			Variable:  x.Variable,
+			Value:     x.Value,
+			Where:     x.Where,
+			Target:    Hex16(x.TargetEdge),
+			Effect:    IntervalOf(x.Effect, x.Low, x.High),
+			PValue:    x.PValue.Pointer(),
+			Remains:   x.Remains.Pointer(),
+			Text:      x.Name,
+			TextParts: Sentence(r.Names, x.Sentence),
 		})
 	}
 	return all

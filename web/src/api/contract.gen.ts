@@ -1102,6 +1102,7 @@ export interface components {
              */
             remains: number | null;
             text: string;
+            text_parts: components["schemas"]["Sentence"];
         };
         /** @description An attribute that explains almost nothing about a problem. */
         Unrelated: {
@@ -1113,6 +1114,7 @@ export interface components {
         Contrast: {
             /** @description The contrast in one phrase. */
             text: string;
+            text_parts: components["schemas"]["Sentence"];
             /** @description Attribute: host.name, k8s.pod.name, service.instance.id or service.version. */
             key: string;
             value: string;
@@ -1156,6 +1158,7 @@ export interface components {
         Recovery: {
             /** @description The recovery in one phrase. */
             text: string;
+            text_parts: components["schemas"]["Sentence"];
             edge: components["schemas"]["Place"];
             /**
              * Format: int64
@@ -1193,6 +1196,7 @@ export interface components {
         CommonEdges: {
             /** @description The places in one sentence. */
             text: string;
+            text_parts: components["schemas"]["Sentence"];
             edges: components["schemas"]["TypedEdge"][];
             /**
              * Format: double
@@ -1315,9 +1319,25 @@ export interface components {
             end: components["schemas"]["IncidentEnd"];
             sentence: string;
         };
-        DiagnosisPart: {
+        /** @description The parts of a sentence. Their texts, in order, are the sentence. */
+        Sentence: components["schemas"]["Phrase"][];
+        Phrase: {
             /** @description Never empty. */
             text: string;
+            /**
+             * @description * `words`: English, or a text that people wrote.
+             *     * `name`: of a service, an operation, an instance or an attribute, for example.
+             *     * `number`: figures with their units. They may change from epoch to epoch.
+             *     * `time`: a time in UTC, see `at`.
+             *     * `incident`: the ID of an incident.
+             * @enum {string}
+             */
+            kind: "words" | "name" | "number" | "time" | "incident";
+            /**
+             * Format: date-time
+             * @description Of kind `time`: that time.
+             */
+            at?: string;
             evidence?: components["schemas"]["DiagnosisEvidence"];
         };
         /** @description The data that a part of a diagnosis rests on, for links. Fields other than `kind` are set as described there. */
@@ -1350,6 +1370,7 @@ export interface components {
             severity: components["schemas"]["Severity"];
             /** @description The figure that gives the severity, with its bound. */
             severity_reason: string;
+            severity_reason_parts: components["schemas"]["Sentence"];
             impact: components["schemas"]["IncidentImpact"];
             size?: components["schemas"]["IncidentSize"];
             /**
@@ -1396,6 +1417,7 @@ export interface components {
             end?: components["schemas"]["IncidentEnd"];
             /** @description How much requests lose, since when, and where. */
             sentence: string;
+            sentence_parts: components["schemas"]["Sentence"];
             /** @description The operation that was located, as the sentence names it; absent: none. */
             place?: string;
             wait?: components["schemas"]["IncidentWait"];
@@ -1449,6 +1471,7 @@ export interface components {
             reason: "recovered" | "stopped" | "no_traces" | "moved" | "replaced" | "merged" | "accepted";
             /** @description The reason as a clause, with its facts. */
             text: string;
+            text_parts: components["schemas"]["Sentence"];
             /** @description ID of the incident that goes on, of `replaced` and `merged`. */
             incident?: string;
             /** @description The service to which the requests go, of `moved`. */
@@ -1838,6 +1861,7 @@ export interface components {
             located?: components["schemas"]["LocatedPlace"];
             /** @description Next step of Sibyl, or advice to you. */
             next: string;
+            next_parts: components["schemas"]["Sentence"];
         };
         /**
          * @description Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
@@ -1910,6 +1934,7 @@ export interface components {
             kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "commented" | "steady" | "closed";
             /** @description A short sentence without the time. */
             text: string;
+            text_parts: components["schemas"]["Sentence"];
         };
         Problem: {
             /** @description Mean durations over its windows, oldest first; windows grow with their age. */
@@ -1958,7 +1983,7 @@ export interface components {
             /** @description One sentence: how slow the requests are, where, and when. */
             diagnosis: string;
             /** @description The diagnosis in parts, each with the evidence that it rests on. Their texts, in order, are `diagnosis`. */
-            diagnosis_parts: components["schemas"]["DiagnosisPart"][];
+            diagnosis_parts: components["schemas"]["Phrase"][];
             /** @description Name of the leading edge. */
             leading: string;
             /**
@@ -2036,6 +2061,7 @@ export interface components {
             missing: string[];
             /** @description Next step of Sibyl, or advice to you. */
             next: string;
+            next_parts: components["schemas"]["Sentence"];
         };
         Group: {
             id: components["schemas"]["ID"];
@@ -2472,6 +2498,7 @@ export interface components {
         /** @description The difference of the trace from the typical and fast kept traces of its request type. `usual_ns` is the median of all healthy requests of the type or, while none are known, of these traces. */
         TraceComparison: {
             sentence: string;
+            sentence_parts: components["schemas"]["Sentence"];
             /** @description Number of traces compared with. */
             normal: number;
             /** Format: int64 */
@@ -3288,6 +3315,7 @@ export interface components {
             siblings_failed: number;
             /** @description A sentence that says so. */
             text: string;
+            text_parts: components["schemas"]["Sentence"];
         };
         Epochs: {
             ended: components["schemas"]["Epoch"];

@@ -1,8 +1,8 @@
-// Names of services, operations and instances, set apart from prose.
+// Sentences, and the names of services, operations and instances, which are set apart from prose.
 import { useState } from "react";
-import { wordsOf } from "../logic/format.ts";
-import { pieces } from "../logic/incidents.ts";
-import { useNow } from "../settings.ts";
+import { Link } from "wouter";
+import { type Phrase, phraseText, sameWords } from "../logic/sentences.ts";
+import { useNow, useZone } from "../settings.ts";
 
 // Name is a chip. Its text is isolated, as by bdi, inside of which a line may break before the first letter.
 export const Name = ({ children }: { children: string }) => (
@@ -18,32 +18,41 @@ export const OpName = ({ children }: { children: string }) => (
   </code>
 );
 
-type ProseProps = { names: Iterable<string>; links?: ReadonlyMap<string, string>; children: string };
+type SentenceProps = { of: readonly Phrase[]; links?: ReadonlyMap<string, string> };
 
-// Prose is a text in which the names are set apart. Those with links lead there.
-export const Prose = ({ names, links, children }: ProseProps) =>
-  pieces(children, names).map(({ text, name }, i) => {
-    if (!name) return <span key={i}>{text}</span>;
-    const to = links?.get(text);
-    const chip = <Name key={i}>{text}</Name>;
-    return to ? (
-      <a key={i} href={to}>
-        {chip}
-      </a>
-    ) : (
-      chip
-    );
-  });
+// Sentence is a sentence in which the names are set apart. Those with links lead there.
+export const Sentence = ({ of, links }: SentenceProps) =>
+  of.map((phrase, i) => <PhraseText key={i} of={phrase} to={links?.get(phrase.text)} />);
+
+function PhraseText({ of: phrase, to }: { of: Phrase; to: string | undefined }) {
+  const [zone] = useZone();
+  const now = useNow();
+  const text = phraseText(phrase, zone, now);
+  switch (phrase.kind) {
+    case "name":
+      return to ? (
+        <a href={to}>
+          <Name>{text}</Name>
+        </a>
+      ) : (
+        <Name>{text}</Name>
+      );
+    case "incident":
+      return <Link href={`/incidents/${text}`}>{text}</Link>;
+    default:
+      return <span>{text}</span>;
+  }
+}
 
 const held = 60_000; // ms
 
-// useSteady returns a value that a heading shows, with its text. While somebody may be reading it, its numbers do not
-// change: it follows at most once a minute, or at once if id or the words change, as when the place is located.
-export function useSteady<T>(value: T, text: string, id: string): T {
+// useSteady returns a value that a heading shows, with its sentence. While somebody may be reading it, its numbers do
+// not change: it follows at most once a minute, or at once if id or the words change, as when the place is located.
+export function useSteady<T>(value: T, sentence: readonly Phrase[], id: string): T {
   const now = useNow();
-  const [shown, setShown] = useState({ value, text, id, at: now });
-  if (id !== shown.id || wordsOf(text) !== wordsOf(shown.text) || (text !== shown.text && now - shown.at >= held)) {
-    setShown({ value, text, id, at: now });
+  const [shown, setShown] = useState({ value, sentence, id, at: now });
+  if (id !== shown.id || !sameWords(sentence, shown.sentence) || (value !== shown.value && now - shown.at >= held)) {
+    setShown({ value, sentence, id, at: now });
     return value;
   }
   return shown.value;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { firstAtPlaces, sectionOf } from "./diagnosis.ts";
+import { bySection, firstAtPlaces, sectionOf } from "./diagnosis.ts";
 
 test("sectionOf maps evidence to sections", () => {
   expect(sectionOf({ kind: "latency" })).toBe("latency");
@@ -26,5 +26,20 @@ test("the first problem of each place is the one with the lowest rank, in any or
   expect([...first]).toEqual([
     ["pool", 2],
     ["disk", 1],
+  ]);
+});
+
+test("bySection joins neighbouring parts of one section", () => {
+  const part = (text: string, kind?: "latency" | "baseline" | "edge") => ({
+    text,
+    kind: "words" as const,
+    ...(kind && { evidence: { kind } }),
+  });
+  const parts = [part("a"), part("b", "latency"), part("c", "baseline"), part("d", "edge"), part("e")];
+  expect(bySection(parts).map(({ section, of }) => [section, of.map((p) => p.text).join("")])).toEqual([
+    [undefined, "a"],
+    ["latency", "bc"],
+    ["edges", "d"],
+    [undefined, "e"],
   ]);
 });

@@ -1,5 +1,6 @@
 // Links from the parts of a diagnosis to the sections of the problem's page that show their evidence.
 import type { Schemas } from "../api/client.ts";
+import type { Phrase } from "./sentences.ts";
 
 // Section names a part of the problem's page.
 export type Section = "latency" | "edges" | "located" | "explanations";
@@ -26,9 +27,17 @@ export function sectionOf(evidence: Evidence | undefined): Section | undefined {
   }
 }
 
-// problemNames returns the names of operations that the diagnosis of a problem contains: the request type and the place,
-// whose name a position may follow, as in "db SELECT, after cart GET".
-export const problemNames = (p: Schemas["Problem"]) => [p.request_type_name, p.leading.split(", ")[0]!];
+// bySection joins the neighbouring parts of a diagnosis whose evidence is in one section.
+export function bySection(parts: readonly Phrase[]): { section: Section | undefined; of: Phrase[] }[] {
+  const all: { section: Section | undefined; of: Phrase[] }[] = [];
+  for (const part of parts) {
+    const section = sectionOf(part.evidence);
+    const last = all.at(-1);
+    if (last && last.section === section) last.of.push(part);
+    else all.push({ section, of: [part] });
+  }
+  return all;
+}
 
 // firstAtPlaces returns the rank of the first of some problems in each place: one cause often slows requests of several
 // groups and types.

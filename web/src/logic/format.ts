@@ -145,12 +145,19 @@ export const range = (i: Interval, f: (x: Optional) => string) =>
 
 export type Zone = "utc" | "local";
 
+type At = string | number | null | undefined;
+
 // time formats a time of day, with the date if it is not today's.
-export function time(at: string | number | null | undefined, zone: Zone, now: number): string {
+export const time = (at: At, zone: Zone, now: number): string => timeBy(clocks[zone].clock, at, zone, now);
+
+// timeToMinute is time without seconds.
+export const timeToMinute = (at: At, zone: Zone, now: number): string => timeBy(clocks[zone].minute, at, zone, now);
+
+function timeBy(clock: Intl.DateTimeFormat, at: At, zone: Zone, now: number): string {
   if (at === null || at === undefined) return unknown;
   const date = new Date(at);
   if (absent(date.getTime())) return unknown;
-  const { clock, day } = clocks[zone];
+  const { day } = clocks[zone];
   const on = day.format(date);
   return `${on === day.format(now) ? "" : `${on} `}${clock.format(date)}${zone === "utc" ? " UTC" : ""}`;
 }
@@ -168,6 +175,7 @@ export const formatTimesIn = (text: string, zone: Zone, now: number) =>
 
 const clockOf = (timeZone: string | undefined) => ({
   clock: new Intl.DateTimeFormat("en-GB", { timeZone, timeStyle: "medium" }),
+  minute: new Intl.DateTimeFormat("en-GB", { timeZone, timeStyle: "short" }),
   day: new Intl.DateTimeFormat("en-CA", { timeZone, dateStyle: "short" }),
 });
 
@@ -202,6 +210,3 @@ export function abbreviate(name: string, most: number): string {
   const end = Math.floor((most - 1) / 2);
   return `${characters.slice(0, most - 1 - end).join("")}…${characters.slice(characters.length - end).join("")}`;
 }
-
-// wordsOf returns a text without its numbers.
-export const wordsOf = (text: string) => text.replace(/[\d.,]+/g, "");

@@ -10,11 +10,8 @@ import {
   isWithin,
   lasted,
   likely,
-  localTimes,
-  operationsOf,
   ownerText,
   partsOf,
-  pieces,
   relativeToOnset,
   toldEnds,
 } from "./incidents.ts";
@@ -37,12 +34,14 @@ const incident = (rest: Partial<Incident> = {}): Incident => ({
   kind: "slow",
   severity: "major",
   severity_reason: "",
+  severity_reason_parts: [],
   impact: { lost_ns_per_second: 1.2e9, failed_per_second: 0 },
   onset: "2026-01-01T02:41:20Z",
   opened: "2026-01-01T02:44:20Z",
   ended: null,
   closed: null,
-  sentence: "Requests take 86 % longer since 02:41; all of it is time in cart.",
+  sentence: "",
+  sentence_parts: [],
   service: "cart",
   score: 0.86,
   requests: 900,
@@ -94,71 +93,6 @@ test("likely suspects are the first and those with a similar score", () => {
   expect(likely(all).map((s) => s.service)).toEqual(["a", "b"]);
   expect(likely([suspect("a", {}), suspect("b", {})]).map((s) => s.service)).toEqual(["a"]);
   expect(likely([])).toEqual([]);
-});
-
-const marked = (sentence: string, services: string[]) =>
-  pieces(sentence, services)
-    .map(({ text, name }) => (name ? `[${text}]` : text))
-    .join("");
-
-test("pieces sets whole names apart, the longest first", () => {
-  expect(marked("time to and from cart (to it 61 %)", ["cart"])).toBe("time to and from [cart] (to it 61 %)");
-  expect(marked("cart, cart-cache and carts", ["cart", "cart-cache"])).toBe("[cart], [cart-cache] and carts");
-  expect(marked("time in cart, on cart-2, 1 of its 3 instances", ["cart"])).toBe(
-    "time in [cart], on cart-2, 1 of its 3 instances",
-  );
-  expect(marked("in a.b.c: payment_v2, payment", ["payment", "a.b.c"])).toBe("in [a.b.c]: payment_v2, [payment]");
-  expect(marked("von Öl zu Ö", ["Ö"])).toBe("von Öl zu [Ö]");
-  expect(marked("(x) and -x-", ["(x)", "-x-"])).toBe("[(x)] and [-x-]");
-  expect(marked("pricing SELECT → sqlite pricing.rates", ["pricing", "sqlite"])).toBe(
-    "[pricing] SELECT → [sqlite] pricing.rates",
-  );
-  expect(marked("in pricing: all", ["pricing"])).toBe("in [pricing]: all");
-  expect(marked("all is well", ["", "nothing"])).toBe("all is well");
-});
-
-test("the name of a call with its target is one piece", () => {
-  const target = { service: "sqlite", operation: "pricing.rates", external: true };
-  const operations = [{ service: "pricing", operation: "SELECT", kind: "client", target, score: 1 }];
-  const names = ["pricing", ...operationsOf(incident({ suspects: [suspect("pricing", { own: 1 }, { operations })] }))];
-  for (const call of ["pricing SELECT → sqlite pricing.rates", "pricing → sqlite pricing.rates"])
-    expect(marked(`Look at ${call}: it is slow`, names)).toBe(`Look at [${call}]: it is slow`);
-});
-
-test("pieces changes no text", () => {
-  const sentence = "<b>cart</b> & cart\u202e in in";
-  for (const names of [["cart"], ["in", "<b>"], [], [sentence]])
-    expect(
-      pieces(sentence, names)
-        .map((p) => p.text)
-        .join(""),
-    ).toBe(sentence);
-});
-
-test("localTimes replaces only the beginning and the end of the incident", () => {
-  const now = Date.parse("2026-01-01T03:00:00Z");
-  expect(localTimes(incident(), "utc", now)).toMatch(/since 02:41 UTC; /);
-  const closed = incident({
-    state: "closed",
-    ended: "2026-01-01T02:58:10Z",
-    closed: "2026-01-01T03:01:10Z",
-    sentence: "Requests take 3 % longer between 2026-01-01 02:41 and 02:58; 9 % of it is time in since 11:11.",
-  });
-  expect(localTimes(closed, "utc", now)).toBe(
-    "Requests take 3 % longer between 02:41 UTC and 02:58 UTC; 9 % of it is time in since 11:11.",
-  );
-  expect(localTimes(closed, "utc", now + 86_400_000)).toContain(
-    "between 2026-01-01 02:41 UTC and 2026-01-01 02:58 UTC;",
-  );
-  const failing = { ...closed, sentence: "More requests fail between 02:41 and 02:58: errors begin in cart." };
-  expect(localTimes(failing, "utc", now)).toBe(
-    "More requests fail between 02:41 UTC and 02:58 UTC: errors begin in cart.",
-  );
-  const late = { ...closed, ended: "2026-01-01T23:59:50Z", closed: "2026-01-02T00:01:10Z" };
-  late.sentence = "Requests take 3 % longer between 02:41 and 23:59; 9 % of it is time in between 02:41 and 23:59.";
-  expect(localTimes(late, "utc", now)).toBe(
-    "Requests take 3 % longer between 02:41 UTC and 23:59 UTC; 9 % of it is time in between 02:41 and 23:59.",
-  );
 });
 
 test("lasted counts from the onset to the end, or to now", () => {
@@ -216,7 +150,11 @@ test("toldEnds returns the last end, and those after which nobody knows, unless 
     incident({
       id,
       opened: `2026-01-01T0${hour}:00:00Z`,
-      ...(reason && { state: "closed", closed: `2026-01-01T0${hour}:30:00.5Z`, end: { reason, text: "" } }),
+      ...(reason && {
+        state: "closed",
+        closed: `2026-01-01T0${hour}:30:00.5Z`,
+        end: { reason, text: "", text_parts: [] },
+      }),
       ...more,
     });
   const told = (...all: Incident[]) => toldEnds(all).map((x) => x.id);
@@ -246,13 +184,4 @@ test("the impact is what requests lose in a second, if it is worth a word", () =
 
 test("earlier incidents are counted as people count", () => {
   expect([0, 1, 2, 7].map(earlierText)).toEqual(["never before", "once before", "twice before", "7 times before"]);
-});
-
-test("localTimes finds the time after a name that looks like one", () => {
-  const named = incident({
-    sentence: "Requests of shop GET since 11:11 take 26 times as long since 02:41; all of it is time in cart.",
-  });
-  expect(localTimes(named, "utc", Date.parse("2026-01-01T03:00:00Z"))).toContain(
-    "since 11:11 take 26 times as long since 02:41 UTC;",
-  );
 });

@@ -1,6 +1,6 @@
 // Incidents: the parts of their suspects, their sentences and times, for people.
 import type { Schemas } from "../api/client.ts";
-import { type Zone, coarseDuration, count, digits, duration, percent, time } from "./format.ts";
+import { coarseDuration, count, digits, duration, percent } from "./format.ts";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
@@ -35,85 +35,6 @@ const leastSuspicion = 0.05; // of the first suspect's score
 // likely returns the suspects that are worth a look: the first, and those with a similar score.
 export const likely = (all: Suspect[]): Suspect[] =>
   all.filter((s, i) => i === 0 || (s.score > 0 && s.score >= leastSuspicion * all[0]!.score));
-
-export type Piece = { text: string; name: boolean };
-
-const wordEdge = /[\p{L}\p{N}_-]/u; // with the hyphen of instances such as cart-2
-
-// pieces divides a sentence at names, so that they can be set apart from the prose. A name counts only as a whole word,
-// and the longest of several counts.
-export function pieces(sentence: string, known: Iterable<string>): Piece[] {
-  const names = [...new Set(known)].filter(Boolean).sort((a, b) => b.length - a.length);
-  const found: Piece[] = [];
-  let from = 0; // of the text after the last name
-  for (let at = 0; at < sentence.length;) {
-    const name = names.find((n) => sentence.startsWith(n, at) && isWord(sentence, at, at + n.length));
-    if (!name) {
-      at++;
-      continue;
-    }
-    if (at > from) found.push({ text: sentence.slice(from, at), name: false });
-    found.push({ text: name, name: true });
-    from = at += name.length;
-  }
-  if (from < sentence.length) found.push({ text: sentence.slice(from), name: false });
-  return found;
-}
-
-const inWord = /^[.:/][\p{L}\p{N}_]/u; // joins words to a name, such as pricing.rates
-
-// isWord reports whether the text in [from, to) is not part of a longer word.
-const isWord = (text: string, from: number, to: number) =>
-  !(wordEdge.test(text[from - 1] ?? "") && wordEdge.test(text[from]!)) &&
-  !(wordEdge.test(text[to] ?? "") && wordEdge.test(text[to - 1]!)) &&
-  !inWord.test(text.slice(to, to + 3));
-
-// localTimes replaces the beginning and the end in the sentence of an incident, which the service writes in UTC and to
-// the minute, by the times in a zone. Names surround them, and may look like times.
-export function localTimes({ sentence, onset, ended }: Incident, zone: Zone, now: number): string {
-  const shown = (at: string) => time(at, zone, now).replace(/(\d\d:\d\d):\d\d/, "$1");
-  let found = false;
-  return sentence.replace(
-    /\b(since|between) (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d)(?: and (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d))?(?!:?\d)/g,
-    (all, word: string, begin: string, end?: string) => {
-      if (found || onset.slice(11, 16) !== begin || (end && !ended)) return all;
-      found = true;
-      return `${word} ${shown(onset)}${end ? ` and ${shown(ended!)}` : ""}`;
-    },
-  );
-}
-
-const namedInstances = 3; // of a suspect
-
-// namesOf returns the names of services, instances and request types that the sentence of an incident may contain.
-export const namesOf = (x: Incident) => [
-  ...x.request_types.map((t) => t.name),
-  x.place ?? "",
-  x.wait?.function ?? "",
-  x.service,
-  ...x.suspects.flatMap((s) => [s.service, ...s.instances.slice(0, namedInstances).map((i) => i.value)]),
-];
-
-// attributeNames returns the names that texts give to an attribute: with its value, and alone.
-export const attributeNames = (key: string, value: string): string[] => (value ? [`${key} = ${value}`, key] : [key]);
-
-// operationsOf returns the names of operations that texts about an incident may contain.
-export const operationsOf = (x: Incident) => [
-  ...x.suspects.flatMap((s) => s.operations.flatMap(stepNames)),
-  ...x.suspects.flatMap((s) => s.instances.flatMap((i) => attributeNames(i.key, i.value))),
-  ...x.request_types.map((t) => t.name),
-];
-
-// stepNames returns the names that texts give to an operation: with a target, the own name may be left out.
-const stepNames = ({ service, operation, target }: Schemas["SuspectOperation"]): string[] => {
-  if (!target) return [`${service} ${operation}`];
-  const called = `→ ${target.service} ${target.operation}`.trim();
-  return [
-    `${service} ${operation} ${called}`,
-    `${service} ${operation.replace(/^HTTP /, "")} ${called}`,
-    `${service} ${called}`,
-  ];
-};
 
 // lasted returns the ms from the onset of an incident to its end, or to now.
 export const lasted = (x: Incident, now: number) =>

@@ -6,7 +6,7 @@ import { query } from "../url.ts";
 import { SeverityBadge } from "../components/badges.tsx";
 import { When } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
-import { EndText } from "./incidents.tsx";
+import { Sentence } from "../components/names.tsx";
 
 const ms = (e: Schemas["EarlierIncident"]) => Date.parse(e.ended) - Date.parse(e.onset);
 
@@ -29,7 +29,7 @@ export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas
             <div className="crumbs">
               <SeverityBadge of={e.severity} />
               <span>
-                <When at={e.onset} />, lasted {keepUnits(span(1e6 * ms(e)))}: <EndText of={e.end} />
+                <When at={e.onset} />, lasted {keepUnits(span(1e6 * ms(e)))}: <Sentence of={e.end.text_parts} />
               </span>
             </div>
             <Link href={`/incidents/${e.id}`}>{e.sentence}</Link>

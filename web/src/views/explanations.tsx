@@ -2,24 +2,19 @@
 // rise and fall together.
 import type { Schemas } from "../api/client.ts";
 import { matters } from "../logic/recovery.ts";
+import type { Phrase } from "../logic/sentences.ts";
 import { milli, percent, range, ratio } from "../logic/format.ts";
 import { Bar } from "../components/basics.tsx";
 import { Figure, type TableData } from "../components/figure.tsx";
-import { Prose } from "../components/names.tsx";
+import { Sentence } from "../components/names.tsx";
 import { Table } from "../components/table.tsx";
 
 type Detail = Schemas["ProblemDetail"];
-
-// placesIn returns the names of places that texts about a problem contain.
-const placesIn = (detail: Detail) => [
-  ...new Set([detail.problem.request_type_name, ...detail.edges.map((e) => e.place.label.split(", ")[0]!)]),
-];
 
 // Explanations lists the attributes that are correlated with a problem and, on demand, those that are not.
 export function Explanations({ detail }: { detail: Detail }) {
   const of = detail.explanations;
   const targets = new Map(detail.edges.map(({ place }) => [place.edge, place.label]));
-  const names = placesIn(detail);
   return (
     <Figure
       id="explanations"
@@ -63,7 +58,7 @@ export function Explanations({ detail }: { detail: Detail }) {
           {of.map((x, i) => (
             <tr key={i}>
               <td title={x.where.join(" → ")}>
-                <Prose names={names}>{x.text}</Prose>
+                <Sentence of={x.text_parts} />
                 {targets.has(x.target) && <div className="small dim">variance of {targets.get(x.target)}</div>}
               </td>
               <td className="bars">
@@ -110,13 +105,11 @@ function Uncorrelated({ detail: { joint_correlation: joint, unrelated } }: { det
 // and fall together. The order is that of sibyl explain.
 export function Causes({ detail }: { detail: Detail }) {
   const { contrasts, what_if: recoveries, common } = detail;
-  const names = placesIn(detail);
   return (
     <div className="causes">
       <Findings
         title="Slower than others"
-        texts={contrasts.map((c) => c.text)}
-        names={names}
+        texts={contrasts}
         table={() => ({
           header: [
             "attribute",
@@ -150,8 +143,7 @@ export function Causes({ detail }: { detail: Detail }) {
       />
       <Findings
         title="What if"
-        texts={recoveries.filter(matters).map((r) => r.text)}
-        names={names}
+        texts={recoveries.filter(matters)}
         table={() => ({
           header: [
             "place",
@@ -179,8 +171,7 @@ export function Causes({ detail }: { detail: Detail }) {
       />
       <Findings
         title="Rise and fall together"
-        texts={common.map((c) => c.text)}
-        names={names}
+        texts={common}
         table={() => ({
           header: ["places", "correlation (of 1)", "p"],
           rows: common.map((c) => [
@@ -196,31 +187,33 @@ export function Causes({ detail }: { detail: Detail }) {
 
 const shownFindings = 3; // the others are collapsed
 
-type FindingsProps = { title: string; texts: string[]; names: string[]; table: () => TableData };
+type Text = { text: string; text_parts: readonly Phrase[] };
+
+type FindingsProps = { title: string; texts: readonly Text[]; table: () => TableData };
 
 // Findings lists texts of the service; nothing if there are none.
-function Findings({ title, texts, names, table }: FindingsProps) {
+function Findings({ title, texts, table }: FindingsProps) {
   if (texts.length === 0) return null;
   const more = texts.slice(shownFindings);
   return (
     <Figure title={title} table={table} tableOnly>
-      <Texts of={texts.slice(0, shownFindings)} names={names} />
+      <Texts of={texts.slice(0, shownFindings)} />
       {more.length > 0 && (
         <details className="more">
           <summary>{more.length} more</summary>
-          <Texts of={more} names={names} />
+          <Texts of={more} />
         </details>
       )}
     </Figure>
   );
 }
 
-function Texts({ of, names }: { of: string[]; names: string[] }) {
+function Texts({ of }: { of: readonly Text[] }) {
   return (
     <ul className="findings">
-      {of.map((text, i) => (
-        <li key={i} title={text}>
-          <Prose names={names}>{text}</Prose>
+      {of.map((x, i) => (
+        <li key={i} title={x.text}>
+          <Sentence of={x.text_parts} />
         </li>
       ))}
     </ul>

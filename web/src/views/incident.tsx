@@ -5,20 +5,9 @@ import { ApiError, type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
-import {
-  count,
-  duration,
-  factor,
-  formatTimesIn,
-  keepUnits,
-  milli,
-  percent,
-  range,
-  share,
-  span,
-} from "../logic/format.ts";
-import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
-import { useNow, useZone } from "../settings.ts";
+import { count, duration, factor, keepUnits, milli, percent, range, share, span } from "../logic/format.ts";
+import { failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
+import { useNow } from "../settings.ts";
 import { query, useEnum, useID, useSectionPath } from "../url.ts";
 import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Async, Empty } from "../components/async-state.tsx";
@@ -32,14 +21,14 @@ import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
 import { Comments } from "./comments.tsx";
 import { EarlierIncidents } from "./earlier.tsx";
-import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
+import { Earlier, IncidentState, facts } from "./incidents.tsx";
 import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
 import { LatencyOverTime } from "./over-time.tsx";
 import { Beside, Time } from "./services.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
-import { Name, OpName, Prose, useSteady } from "../components/names.tsx";
+import { Name, OpName, Sentence, useSteady } from "../components/names.tsx";
 
 type Detail = Schemas["IncidentDetail"];
 type Incident = Schemas["Incident"];
@@ -77,7 +66,7 @@ const NotFound = () => (
 
 function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const x = detail.incident;
-  useTitle(useSteady(x.sentence, x.sentence, x.id));
+  useTitle(useSteady(x.sentence, x.sentence_parts, x.id));
   return (
     <>
       <Head detail={detail} reload={reload} />
@@ -140,13 +129,7 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <Facts
           of={[
             ["Noticed", <When key="opened" at={x.opened} />],
-            [
-              "Severity",
-              <Prose key="severity" names={namesOf(x)}>
-                {keepUnits(x.severity_reason)}
-              </Prose>,
-              bounds,
-            ],
+            ["Severity", <Sentence key="severity" of={x.severity_reason_parts} />, bounds],
             ...facts(x),
             ["Before", <Earlier key="before" of={x} />],
             [
@@ -161,7 +144,7 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <div className="does">
           <strong>Next</strong>
           <span>
-            <NextStep of={x} text={detail.next} />
+            <Sentence of={detail.next_parts} />
           </span>
         </div>
       )}
@@ -676,9 +659,6 @@ const isEvent = (e: Schemas["TimelineEntry"]) => e.kind !== "commented";
 
 // Timeline lists the events of an incident, oldest first.
 function Timeline({ detail }: { detail: Detail }) {
-  const names = [...namesOf(detail.incident), ...operationsOf(detail.incident)];
-  const [zone] = useZone();
-  const now = useNow();
   return (
     <Figure
       id="timeline"
@@ -694,7 +674,7 @@ function Timeline({ detail }: { detail: Detail }) {
             </div>
             <div className="path">
               {e.kind === "deploy" && "▲ "}
-              <Prose names={names}>{keepUnits(formatTimesIn(e.text, zone, now))}</Prose>
+              <Sentence of={e.text_parts} />
             </div>
           </li>
         ))}

@@ -15,12 +15,9 @@ import {
   isWithin,
   lasted,
   likely,
-  namesOf,
   nobodyKnows,
-  operationsOf,
   relativeToOnset,
   ownerText,
-  pieces,
   toldEnds,
 } from "../logic/incidents.ts";
 import { type Range, rangeWords } from "../logic/range.ts";
@@ -38,8 +35,8 @@ import { RangeSelect, useRange } from "../components/range.tsx";
 import { Silence, SilenceNote, useSilence } from "../components/silence.tsx";
 import { TruncationNote } from "../components/table.tsx";
 import { type Note, NoteDialog, NoteTags, incidentSubject } from "./notes.tsx";
-import { IncidentSentence, SuspectList } from "./suspects.tsx";
-import { Name, OpName, Prose } from "../components/names.tsx";
+import { SuspectList } from "./suspects.tsx";
+import { Name, OpName, Sentence } from "../components/names.tsx";
 
 const ServicesNow = lazy(() => import("./services-now.tsx"));
 
@@ -235,7 +232,7 @@ function Entry({ of: x }: { of: Incident }) {
         </div>
         <h3 id={`incident-${x.id}`}>
           <Link href={`/incidents/${x.id}`} data-incident={x.id}>
-            <IncidentSentence of={x} />
+            <Sentence of={x.sentence_parts} />
           </Link>
         </h3>
         {open && (
@@ -243,7 +240,7 @@ function Entry({ of: x }: { of: Incident }) {
             of={[
               ...facts(x),
               ["Before", <Earlier key="before" of={x} />],
-              ["Next", <NextStep key="next" of={x} text={detail.value?.next ?? "…"} />],
+              ["Next", detail.value ? <Sentence key="next" of={detail.value.next_parts} /> : "…"],
             ]}
           />
         )}
@@ -252,11 +249,6 @@ function Entry({ of: x }: { of: Incident }) {
     </article>
   );
 }
-
-// NextStep is the advice about an incident, with names set apart.
-export const NextStep = ({ of: x, text }: { of: Incident; text: string }) => (
-  <Prose names={[...namesOf(x), ...operationsOf(x)]}>{keepUnits(text)}</Prose>
-);
 
 // Earlier tells how often the first suspect of an incident had one before, with a link to these.
 export function Earlier({ of: x }: { of: Incident }) {
@@ -278,7 +270,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
           {keepUnits(span(1e6 * lasted(x, now)))}
           {x.end && (
             <span className="end">
-              : <EndText of={x.end} />
+              : <Sentence of={x.end.text_parts} />
             </span>
           )}
         </span>
@@ -299,18 +291,6 @@ export function IncidentState({ of: x }: { of: Incident }) {
     </>
   );
 }
-
-// EndText says why an incident closed, with a link to the one that goes on.
-export const EndText = ({ of: end }: { of: Schemas["IncidentEnd"] }) =>
-  pieces(keepUnits(end.text), [end.incident ?? "", end.service ?? ""]).map(({ text, name }, i) => {
-    if (!name) return <span key={i}>{text}</span>;
-    if (text !== end.incident) return <Name key={i}>{text}</Name>;
-    return (
-      <Link key={i} href={`/incidents/${text}`}>
-        {text}
-      </Link>
-    );
-  });
 
 type Fact = [name: string, value: ReactNode, title?: string];
 
@@ -416,7 +396,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
           <When at={x.closed} />
           {x.end && (
             <>
-              : <EndText of={x.end} />
+              : <Sentence of={x.end.text_parts} />
             </>
           )}
           .
@@ -501,7 +481,7 @@ function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
       {missing.length > 0 && <p className="dim">Sibyl judges whole services now and, {inWords.format(missing)}.</p>}
       {learning.provisional?.slice(0, mostProvisional).map((x) => (
         <p key={`${x.service} ${x.value}`}>
-          <Prose names={[x.value, x.service]}>{keepUnits(x.text)}</Prose>{" "}
+          <Sentence of={x.text_parts} />{" "}
           <span className="dim">It has done so since Sibyl first saw it, so Sibyl considers it normal.</span>
         </p>
       ))}

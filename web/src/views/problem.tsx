@@ -4,10 +4,11 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { type Resource, useIncidents, useResource } from "../api/queries.ts";
-import { problemNames, sectionOf } from "../logic/diagnosis.ts";
+import { bySection } from "../logic/diagnosis.ts";
+import { type Phrase, namesIn } from "../logic/sentences.ts";
 import { deploysSince } from "../logic/deploys.ts";
-import { count, duration, lost, ratio, milli, percent, range, rate, factor, keepUnits, span } from "../logic/format.ts";
-import { attributeNames, isInIncident } from "../logic/incidents.ts";
+import { count, duration, lost, ratio, milli, percent, range, rate, factor, span } from "../logic/format.ts";
+import { isInIncident } from "../logic/incidents.ts";
 import { markdown } from "../logic/markdown.ts";
 import { Bar, type Fact, Facts, When, useTitle } from "../components/basics.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
@@ -17,7 +18,7 @@ import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
-import { OpName, Prose, useSteady } from "../components/names.tsx";
+import { OpName, Sentence, useSteady } from "../components/names.tsx";
 import { useNow } from "../settings.ts";
 import { query, useSectionPath } from "../url.ts";
 import { Attributes, significant } from "./attributes.tsx";
@@ -29,7 +30,6 @@ import { LocatedPlace } from "./located.tsx";
 import { LatencyOverTime } from "./over-time.tsx";
 import { NoteButtons, problemSubject } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
-import { IncidentSentence } from "./suspects.tsx";
 import { Timeline } from "./timeline.tsx";
 
 type Detail = Schemas["ProblemDetail"];
@@ -102,7 +102,7 @@ const hour = 3_600_000;
 function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   const p = detail.problem;
   const began = useBegan(p);
-  useTitle(useSteady(p.diagnosis, p.diagnosis, p.id));
+  useTitle(useSteady(p.diagnosis, p.diagnosis_parts, p.id));
   const exemplars = useResource(`kept exemplars ${p.id}`, (signal) =>
     client.GET("/exemplars", { params: { query: { group: p.group, problem: p.id } }, signal }),
   );
@@ -138,7 +138,7 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
 function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const p = detail.problem;
   const began = useBegan(p);
-  useTitle(useSteady(p.diagnosis, p.diagnosis, p.id));
+  useTitle(useSteady(p.diagnosis, p.diagnosis_parts, p.id));
   const group = useResource(
     `group ${p.group}`,
     (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }),
@@ -209,7 +209,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   const path = useSectionPath();
   const asFile = () =>
     saveFile(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
-  const parts = useSteady(p.diagnosis_parts, p.diagnosis, p.id);
+  const parts = useSteady(p.diagnosis_parts, p.diagnosis_parts, p.id);
   return (
     <>
       <div className="crumbs">
@@ -221,17 +221,15 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
         </span>
       </div>
       <h1 className="diagnosis">
-        {parts.map((part, i) => {
-          const section = sectionOf(part.evidence);
-          const text = <Prose names={problemNames(p)}>{keepUnits(part.text)}</Prose>;
-          return section ? (
+        {bySection(parts).map(({ section, of }, i) =>
+          section ? (
             <a key={i} href={path(section)}>
-              {text}
+              <Sentence of={of} />
             </a>
           ) : (
-            <span key={i}>{text}</span>
-          );
-        })}
+            <Sentence key={i} of={of} />
+          ),
+        )}
       </h1>
       <Facts
         of={[
@@ -277,13 +275,8 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
       />
       <div className="does">
         {!p.closed && <StateBadge of={isInIncident(p) ? "joined" : p.state} />}
-        <PartOf
-          id={p.id}
-          next={keepUnits(detail.next) || "No action in progress."}
-          names={namesIn(detail)}
-          joined={!p.closed && isInIncident(p)}
-        />
-        {detail.missing.some((m) => !detail.next.includes(m)) && (
+        <PartOf id={p.id} next={detail.next_parts} joined={!p.closed && isInIncident(p)} />
+        {detail.missing.some((m) => !namesIn(detail.next_parts).includes(m)) && (
           <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>
         )}
       </div>
@@ -308,33 +301,20 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
 
 // PartOf links to the open incident that a problem belongs to, and tells the next step of a problem without one or with
 // a search of its own.
-function PartOf({ id, next, names, joined }: { id: string; next: string; names: string[]; joined: boolean }) {
+function PartOf({ id, next, joined }: { id: string; next: readonly Phrase[]; joined: boolean }) {
   const x = useOpenIncident(id);
   return (
     <>
       {x && (
         <span>
           Part of an <Link href={`/incidents/${x.id}`}>open incident</Link>
-          {joined && ", which Sibyl investigates as a whole"}: <IncidentSentence of={x} />
+          {joined && ", which Sibyl investigates as a whole"}: <Sentence of={x.sentence_parts} />
         </span>
       )}
-      {!(x && joined) && (
-        <span>
-          <Prose names={names}>{next}</Prose>
-        </span>
-      )}
+      {!(x && joined) && <span>{next.length > 0 ? <Sentence of={next} /> : "No action in progress."}</span>}
     </>
   );
 }
-
-// namesIn returns the names that the next step of a problem may contain, besides those of its diagnosis: places,
-// services, and attributes with and without their values.
-const namesIn = ({ problem, edges, explanations, contrasts, investigation }: Detail): string[] => [
-  ...problemNames(problem),
-  ...edges.flatMap(({ place }) => [place.label, place.service]),
-  ...[...explanations, ...contrasts].flatMap((x) => attributeNames("variable" in x ? x.variable : x.key, x.value)),
-  ...(investigation?.investigation.suspects ?? []).map((s) => s.operation),
-];
 
 // SampleLinks links to a slow sample trace, and to a typical one if all requests are slow. A sample from before the
 // problem says so: it is typical of healthy times.

@@ -14,8 +14,8 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { count, duration, lost, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
-import { firstAtPlaces, problemNames } from "../logic/diagnosis.ts";
+import { count, duration, lost, ratio, milli, range, rate, factor, stateLabel } from "../logic/format.ts";
+import { firstAtPlaces } from "../logic/diagnosis.ts";
 import { isInIncident } from "../logic/incidents.ts";
 import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
@@ -24,7 +24,7 @@ import { VirtualTbody } from "../components/virtual-tbody.tsx";
 import { Choice, Search, Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
-import { Prose } from "../components/names.tsx";
+import { Sentence } from "../components/names.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { StateBadge, ProblemTags, definitions, kindLabels } from "../components/badges.tsx";
 import { useEnum, useSearchText } from "../url.ts";
@@ -333,7 +333,7 @@ const Row = memo(function Row({ p, at, gone, first, measure }: RowProps) {
       <td className="narrow number rank">{p.rank}</td>
       <td className="problem">
         <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>
-          <Prose names={problemNames(p)}>{keepUnits(p.diagnosis)}</Prose>
+          <Sentence of={p.diagnosis_parts} />
         </Link>
         <div className="where">
           <ProblemTags onset={p.onset} kind={p.kind} />

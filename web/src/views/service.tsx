@@ -18,8 +18,7 @@ import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { query, useEnum } from "../url.ts";
 import { Beside, CallCells, CallsNote, LoadFigure, ServiceBadge, SinceNote, Time, callColumns } from "./services.tsx";
-import { IncidentSentence } from "./suspects.tsx";
-import { Name } from "../components/names.tsx";
+import { Name, Sentence } from "../components/names.tsx";
 
 type Detail = Schemas["ServiceDetail"];
 type Call = Schemas["ServiceCall"];
@@ -114,7 +113,7 @@ function Incidents({ of: s }: { of: Schemas["Service"] }) {
       {found.map((x) => (
         <li key={x.id}>
           <Link href={`/incidents/${x.id}`}>
-            <IncidentSentence of={x} />
+            <Sentence of={x.sentence_parts} />
           </Link>
         </li>
       ))}

@@ -1,9 +1,8 @@
 // The suspects of an incident: their scores, divided into parts.
 import type { Schemas } from "../api/client.ts";
 import { keepUnits, percent } from "../logic/format.ts";
-import { localTimes, namesOf, parts, partsOf } from "../logic/incidents.ts";
-import { useNow, useZone } from "../settings.ts";
-import { Name, Prose, useSteady } from "../components/names.tsx";
+import { parts, partsOf } from "../logic/incidents.ts";
+import { Name, Sentence, useSteady } from "../components/names.tsx";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
@@ -12,23 +11,10 @@ type Suspect = Schemas["IncidentSuspect"];
 export const scoreMeans =
   "Caused by this service, averaged over all requests, affected or not: additional time as a share of the usual time, plus the share of requests that fail or get no answer";
 
-type SentenceProps = { of: Incident; links?: ReadonlyMap<string, string> };
-
-// SteadySentence is the sentence of an incident as a heading.
-export function SteadySentence({ of: x, ...rest }: SentenceProps) {
-  return <IncidentSentence of={useSteady(x, x.sentence, x.id)} {...rest} />;
-}
-
-// IncidentSentence is the sentence of an incident, with names set apart. Those with links lead there.
-export function IncidentSentence({ of: x, ...rest }: SentenceProps) {
-  const [zone] = useZone();
-  const now = useNow();
-  return (
-    <Prose names={namesOf(x)} {...rest}>
-      {keepUnits(localTimes(x, zone, now))}
-    </Prose>
-  );
-}
+// SteadySentence is the sentence of an incident as a heading. Names with links lead there.
+export const SteadySentence = ({ of: x, links }: { of: Incident; links: ReadonlyMap<string, string> }) => (
+  <Sentence of={useSteady(x.sentence_parts, x.sentence_parts, x.id)} links={links} />
+);
 
 // ScoreBar draws the score of a suspect, of a maximum, divided into its parts. It is hidden from screen readers: the
 // parts are listed beside it.

@@ -1,11 +1,11 @@
 // Comparison: how a trace differs from normal ones of its request type.
 import type { Schemas } from "../api/client.ts";
-import { count, duration, keepUnits } from "../logic/format.ts";
+import { count, duration } from "../logic/format.ts";
 import { More } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { useQuery, useSet } from "../url.ts";
-import { Name, Prose } from "../components/names.tsx";
+import { Name, Sentence } from "../components/names.tsx";
 
 type Finding = Schemas["TraceFinding"];
 
@@ -49,7 +49,7 @@ export function Comparison({ of: c }: { of: Schemas["TraceComparison"] }) {
       tableOnly
     >
       <p className="reason">
-        <Prose names={c.findings.map((f) => `${f.service} ${f.operation}`)}>{keepUnits(c.sentence)}</Prose>
+        <Sentence of={c.sentence_parts} />
       </p>
       {c.findings.length === 0 ? (
         <p className="dim">No step took clearly longer than usual, failed, or is missing.</p>

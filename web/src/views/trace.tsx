@@ -4,8 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import { Minimap } from "../charts/minimap.tsx";
-import { problemNames } from "../logic/diagnosis.ts";
-import { count, duration, rank, abbreviate, keepUnits } from "../logic/format.ts";
+import { count, duration, rank, abbreviate } from "../logic/format.ts";
 import {
   type Row,
   type Interval,
@@ -25,12 +24,11 @@ import { useKeys } from "../use-keys.ts";
 import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search } from "../components/controls.tsx";
-import { OpName, Prose } from "../components/names.tsx";
+import { OpName, Sentence } from "../components/names.tsx";
 import { Figure } from "../components/figure.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { VirtualList, indent } from "../components/virtual-list.tsx";
 import { toggled, useID, useShortID, useEnum, useQuery, useSet, useSearchText } from "../url.ts";
-import { IncidentSentence } from "./suspects.tsx";
 import { Comparison } from "./trace-comparison.tsx";
 import { TraceDetails } from "./trace-details.tsx";
 
@@ -122,15 +120,14 @@ function Content({ trace }: { trace: Trace }) {
       {p && (
         <p className="does">
           <span>
-            <Link href={`/problems/${problem}`}>Sample trace of a problem</Link>:{" "}
-            <Prose names={problemNames(p)}>{keepUnits(p.diagnosis)}</Prose>
+            <Link href={`/problems/${problem}`}>Sample trace of a problem</Link>: <Sentence of={p.diagnosis_parts} />
           </span>
         </p>
       )}
       {x && (
         <p className="does">
           <span>
-            <Link href={`/incidents/${incident}`}>Sample trace of an incident</Link>: <IncidentSentence of={x} />
+            <Link href={`/incidents/${incident}`}>Sample trace of an incident</Link>: <Sentence of={x.sentence_parts} />
           </span>
         </p>
       )}

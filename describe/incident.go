@@ -1,0 +1,452 @@
+package describe
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Incident presents an incident. The API, webhooks and reports derive their views of it from this one. It is valid as
+// long as the incident that it presents.
+type Incident struct {
+	*engine.Incident
+
+	Kind     IncidentKind
+	Sentence Sentence  // what changed, since when, and the evidence against the first suspect
+	Reason   Sentence  // for its severity
+	Ending   Sentence  // why it closed, as a clause; nil while it is open
+	Size     Size      // zero if requests have stopped, because other requests say nothing about them
+	Stopped  float64   // rate of the requests that have stopped, per second; 0 if unknown or for other kinds
+	Named    []Suspect // the suspects that are worth showing
+	Affected []string  // names of the request types
+	when     Sentence
+}
+
+// NewIncident presents x at the time now.
+func NewIncident(n *Names, x *engine.Incident, now trace.Nanos) *Incident {
+	d := &Incident{Incident: x, Kind: KindOf(x), when: period(x.Onset, x.End(), now)}
+	for i := range x.Types {
+		d.Affected = append(d.Affected, affectedType(n, &x.Types[i]))
+	}
+	suspects := x.Shown()
+	for i := range suspects {
+		d.Named = append(d.Named, NewSuspect(n, &suspects[i]))
+	}
+	if d.Kind == Silent {
+		for i := range x.Suspects[0].Operations {
+			d.Stopped += x.Suspects[0].Operations[i].Stopped
+		}
+	} else {
+		d.Size = d.size()
+	}
+	d.Sentence, d.Reason = incidentSentence(n, d), severity(n, x)
+	if !x.IsOpen() {
+		d.Ending = Ending(n, new(x.Last()))
+	}
+	return d
+}
+
+// affectedType returns the name of a request type, or its ID if its group was evicted.
+func affectedType(n *Names, t *engine.AffectedType) string {
+	return cmp.Or(n.RequestType(t.RequestType, 0), "request type "+t.RequestType.String()[:8])
+}
+
+// period returns the time of an incident. It is to the minute, because the onset is an estimate. ended is 0 while the
+// incident is open. The period includes dates unless it lies within the day of its end or, if the incident is open, of
+// now.
+func period(onset, ended, now trace.Nanos) Sentence {
+	end := cmp.Or(ended, now)
+	const minute = trace.Nanos(time.Minute)
+	window := history.Interval{From: onset - onset%minute, To: max(onset+1, end-end%minute)}
+	return Period(window, ended == 0, !OneDay(window))
+}
+
+// IncidentKind is the kind of evidence for an incident, as in the API.
+type IncidentKind string
+
+// The kinds of incidents.
+const (
+	Slow    IncidentKind = "slow"      // requests, or the calls of an operation, take longer than in the hours before
+	Crept   IncidentKind = "crept"     // requests became slower over days: they take longer than weeks ago
+	Failing IncidentKind = "failing"   // more requests fail or remain unanswered
+	Silent  IncidentKind = "silent"    // requests have stopped
+	Missed  IncidentKind = "objective" // requests violate an objective, and no service stands out
+)
+
+// KindOf returns the kind of x, which depends on the evidence in its sentence.
+func KindOf(x *engine.Incident) IncidentKind {
+	if isUnknown(x) {
+		if len(x.Objectives) > 0 {
+			return Missed
+		}
+		return Slow
+	}
+	first := &x.Suspects[0]
+	slow := Slow
+	if x.Weeks > 0 {
+		slow = Crept
+	}
+	if o := outstanding(first); o != nil {
+		switch {
+		case first.Silent >= first.Score/2:
+			return Silent
+		case o.Failed/o.Calls >= leastFailures && o.Failed/o.Calls > o.Excess/max(1, o.Usual):
+			return Failing
+		default:
+			return slow
+		}
+	}
+	if first.Errors+first.Unanswered > first.AddedTime() {
+		return Failing
+	}
+	return slow
+}
+
+// isUnknown reports whether no service stands out.
+func isUnknown(x *engine.Incident) bool { return len(x.Suspects) == 0 || x.Suspects[0].Score <= 0 }
+
+// tense returns the past form of a verb if an incident is over, and the present form otherwise.
+func tense(over bool, present, past string) string {
+	if over {
+		return past
+	}
+	return present
+}
+
+func (x *Incident) tense(present, past string) string { return tense(!x.IsOpen(), present, past) }
+
+// mostFew is the share of affected requests at which an incident's sentence no longer mentions the share.
+const mostFew = 0.1
+
+// incidentSentence describes x: the violated objectives, how much longer requests take, the evidence against the first
+// suspect, and the share of the requests that it affects.
+func incidentSentence(n *Names, x *Incident) Sentence {
+	c := change{names: n, x: x}
+	c.write()
+	if x.Share > 0 && x.Share < mostFew && x.Kind != Silent {
+		c.Say(" It "+x.tense("affects", "affected")+" %s of the requests.", number(units.Percent(x.Share)))
+	}
+	return c.Sentence
+}
+
+// leastLonger is the smallest relative increase of the mean duration at which a sentence about failures mentions added
+// time. Below it, the added time may only be the time of unanswered calls, which counts as wire time even if their
+// callers wait no longer than usual.
+const leastLonger = 0.05
+
+// change is the sentence about an incident while it is written.
+type change struct {
+	Sentence
+
+	names *Names
+	x     *Incident
+}
+
+// write appends the sentence without the share of the requests that the incident affects.
+func (c *change) write() {
+	x := c.x
+	c.Add(missed(c.names, x))
+	switch unknown := isUnknown(x.Incident); {
+	case unknown && len(x.Objectives) > 0:
+		c.Plain(" No service stands out.")
+		return
+	case len(x.Objectives) > 0:
+		c.Plain(" ")
+	case unknown:
+		c.Plain("Requests " + x.tense("are slower or fail", "were slower or failed") + " more often ")
+		c.Add(x.when)
+		c.Plain(", but no service accounts for it.")
+		return
+	}
+	c.shared()
+	first := &x.Suspects[0]
+	if o := first.Queue(); o != nil {
+		c.lag(o)
+		return
+	}
+	if o := outstanding(first); o != nil {
+		c.operation(o)
+		c.where()
+		c.Plain(".")
+		return
+	}
+	longer := true
+	switch x.Kind {
+	case Slow, Crept:
+		c.longer()
+		c.Plain("; ")
+	case Failing, Silent, Missed:
+		longer = x.Longer() >= leastLonger
+		if first.Errors >= first.Unanswered {
+			c.Plain("More requests " + x.tense("fail", "failed") + " ")
+		} else {
+			c.Plain("More calls " + x.tense("get", "got") + " no answer ")
+		}
+		c.Add(x.when)
+		c.Plain(": ")
+	}
+	(&evidence{
+		Sentence: &c.Sentence,
+		names:    c.names,
+		suspects: x.Suspects,
+		baseline: "before",
+		longer:   longer,
+		over:     !x.IsOpen(),
+		place:    &x.Place,
+	}).write()
+	c.where()
+	c.Plain(".")
+}
+
+// Rules for describing the size of an incident by its worst request type alone. A mean over several types is
+// misleading if the worst type has grown far more than the others.
+const (
+	leastUnlike = 2   // times the growth of the others
+	mostAlone   = 0.5 // minimum share of the added latency to omit the other types
+)
+
+// Size holds the mean durations, in ns, of the slower requests of an incident. Before is the mean in normal times
+// before the onset, Now the mean from the onset to the end or now. Size is zero if no request type is slower.
+type Size struct {
+	Before, Now float64
+	Types       int // slower request types
+
+	worst string // name of the type with the largest added latency
+	alone bool   // the size describes the worst type only
+	most  bool   // the worst type has at least half of the added latency
+}
+
+// Ratio returns the factor by which the requests have become slower, or 0 if s is zero.
+func (s *Size) Ratio() float64 { return s.Now / max(1, s.Before) }
+
+// addedLatency returns the added latency of all requests of t since the onset, in ns.
+func addedLatency(t *engine.AffectedType) float64 {
+	return float64(t.Requests) * max(0, t.Mean-t.Usual)
+}
+
+func (x *Incident) size() (s Size) {
+	n, lost := 0., 0.
+	var worst *engine.AffectedType
+	for i := range x.Types {
+		t := &x.Types[i]
+		if addedLatency(t) <= 0 {
+			continue
+		}
+		s.Types++
+		n += float64(t.Requests)
+		s.Before += float64(t.Requests) * t.Usual
+		lost += addedLatency(t)
+		if worst == nil || addedLatency(t) > addedLatency(worst) {
+			worst, s.worst = t, x.Affected[i]
+		}
+	}
+	if s.Types == 0 {
+		return s
+	}
+	most := addedLatency(worst)
+	others := (lost - most) / max(1, s.Before-float64(worst.Requests)*worst.Usual)
+	growth := (worst.Mean - worst.Usual) / max(1, worst.Usual)
+	s.alone, s.most = s.Types == 1 || growth >= leastUnlike*others, most >= mostAlone*lost
+	s.Before, s.Now = s.Before/n, (s.Before+lost)/n
+	if s.alone {
+		s.Before, s.Now = worst.Usual, worst.Mean
+	}
+	return s
+}
+
+// longer appends how much longer the slower request types take or, while no slower type is known, all requests.
+func (c *change) longer() {
+	x := c.x
+	size, take := &x.Size, " "+x.tense("take", "took")+" "
+	longer := figure(slowdown(size.Ratio() - 1))
+	switch {
+	case size.Types == 0:
+		c.Say("All requests"+take+"%s on average ", figure(slowdown(compare.AddedTime(x.Suspects))))
+		c.Add(x.when)
+		return
+	case size.alone && !size.most:
+		c.Say("Requests of %s types"+take+"longer ", number(units.Count(size.Types)))
+		c.Add(x.when)
+		c.Say(", those of %s %s", Name(size.worst), longer)
+		return
+	case size.alone:
+		c.Say("Requests of %s"+take+"%s ", Name(size.worst), longer)
+	case size.Types == 2:
+		names := x.slower()
+		c.Say("Requests of %s and %s"+take+"%s ", Name(min(names[0], names[1])), Name(max(names[0], names[1])), longer)
+	default:
+		types := number(units.Count(size.Types))
+		c.Say("Requests of %s types, most of all %s,"+take+"%s ", types, Name(size.worst), longer)
+	}
+	c.Add(x.when)
+}
+
+// slower returns the names of the slower request types.
+func (x *Incident) slower() (names []string) {
+	for i := range x.Types {
+		if addedLatency(&x.Types[i]) > 0 {
+			names = append(names, x.Affected[i])
+		}
+	}
+	return names
+}
+
+// slowdown describes the added latency, a multiple of the usual duration: "26 % longer" or "28 times as long".
+func slowdown(added float64) string {
+	const readable = 1 // percentages from 100 % on are hard to read
+	if added >= readable {
+		return units.Ratio(1+added) + " times as long"
+	}
+	return units.Percent(added) + " longer"
+}
+
+// smallScore is the minimum score for describing all requests. Below it they hardly change, so a sentence describes an
+// operation instead.
+const smallScore = 0.02
+
+// outstanding returns the operation of s whose own change says more than the change of all requests, or nil if there is
+// no such operation.
+func outstanding(s *compare.Suspect) *compare.SuspectOperation {
+	if s.Silent < s.Score/2 && s.Score >= smallScore {
+		return nil
+	}
+	for i := range s.Operations {
+		if o := &s.Operations[i]; o.Calls > 0 && (o.Excess > 0 || o.Failed > 0) {
+			return o
+		}
+	}
+	return nil
+}
+
+// operation appends how the calls of the operation o changed: they stopped, fail or take longer, depending on the
+// kind of the incident.
+func (c *change) operation(o *compare.SuspectOperation) {
+	x := c.x
+	of, first := c.names.op(o.Op), &x.Suspects[0]
+	switch x.Kind {
+	case Silent:
+		c.Say("%s "+x.tense("gets", "got")+" no requests ", of)
+		c.Add(x.when)
+		if o.Stopped > 0 {
+			c.Say("; %s came steadily before", number(units.Rate(o.Stopped)))
+		} else { // from an older checkpoint
+			c.Plain("; they came steadily before")
+		}
+	case Failing:
+		verb, but := " "+x.tense("fail", "failed")+" ", ""
+		if first.Unfailed && first.Unanswered > first.Errors {
+			verb, but = " "+x.tense("get", "got")+" no answer with a span ", ", and do not fail"
+		}
+		c.Say("%s of %s"+verb, figure(units.Percent(min(1, o.Failed/o.Calls))+" of the calls"), of)
+		c.Add(x.when)
+		c.Plain(but)
+	case Slow, Crept, Missed:
+		verb := x.tense("takes", "took")
+		if first.Opaque {
+			verb = x.tense("waits", "waited")
+		}
+		c.Say("%s "+verb+" %s ", of, figure(slowdown(o.Excess/max(1, o.Usual))))
+		c.Add(x.when)
+		c.Say(": %s a call, %s "+ago(x.Weeks), number(units.Nanos(o.Usual+o.Excess)), number(units.Nanos(o.Usual)))
+		if first.Opaque {
+			c.Say(", for %s, which emits no spans", c.names.service(first.Service))
+		}
+	}
+}
+
+// ago names the time that an incident is compared with: the given number of weeks ago, or "before" for 0.
+func ago(weeks int) string {
+	switch weeks {
+	case 0:
+		return "before"
+	case 1:
+		return "a week ago"
+	default:
+		return units.Plural(weeks, "week") + " ago"
+	}
+}
+
+// lag appends how long messages wait in a queue until the first suspect takes them.
+func (c *change) lag(queue *compare.SuspectOperation) {
+	x := c.x
+	known, wait := queue.Excess > 0, Phrase{Text: "longer"}
+	if known {
+		wait = figure(units.Nanos(queue.Usual + queue.Excess))
+	}
+	c.Say("Messages "+x.tense("wait", "waited")+" %s in %s ", wait, Name(queueName(c.names, queue.Op)))
+	c.Add(x.when)
+	switch usual := number(units.Nanos(queue.Usual)); {
+	case known && x.Weeks == 0:
+		c.Say(", usually %s,", usual)
+	case known:
+		c.Say(", %s "+ago(x.Weeks)+",", usual)
+	}
+	c.Say(" until %s "+x.tense("takes", "took")+" them.", c.names.service(x.Suspects[0].Service))
+}
+
+// queueName returns the name of a queue: its destination or, if only that is known, its broker.
+func queueName(n *Names, op trace.Op) string { return cmp.Or(n.OpName(op), n.Service(op)) }
+
+// shared appends the node or zone that slows several services down, if there is one. It comes first because it is the
+// cause.
+func (c *change) shared() {
+	x := c.x
+	place := &x.Shared
+	if len(place.Services) == 0 {
+		return
+	}
+	c.Say("%s "+x.tense("affects", "affected")+" ", c.names.text(place.Value))
+	named := min(maxSharing, len(place.Services))
+	for i := range named {
+		if i > 0 && i == len(place.Services)-1 {
+			c.Plain(" and ")
+		} else if i > 0 {
+			c.Plain(", ")
+		}
+		c.Add(Sentence{c.names.service(place.Services[i].Service)})
+	}
+	if rest := len(place.Services) - named; rest > 0 {
+		c.Plain(" and " + units.Plural(rest, "other service"))
+	}
+	c.Say(": %s of what they lose "+x.tense("is", "was")+" lost there. ", number(units.Percent(place.Part)))
+}
+
+// maxSharing is the maximum number of services in a sentence about the place that they share.
+const maxSharing = 4
+
+// leastCarried is the minimum part of a service's cost that an instance or version must carry to be named.
+const leastCarried = 0.8
+
+// where appends the instance, host or zone, and the version, that carry most of the cost of the first suspect.
+func (c *change) where() {
+	n, x := c.names, &c.x.Suspects[0]
+	carries := func(version bool) *compare.InstancePart {
+		for i := range x.Instances {
+			if p := &x.Instances[i]; p.Part >= leastCarried && (n.Table.Text(p.Key) == keyVersion) == version {
+				return p
+			}
+		}
+		return nil
+	}
+	if p := carries(false); p != nil {
+		words, ok := machineWords[n.Table.Text(p.Key)]
+		if !ok {
+			words = [2]string{"on", "instances"}
+		}
+		c.Say(", "+words[0]+" %s, 1 of its %s "+words[1], n.text(p.Value), number(units.Count(p.Of)))
+	}
+	if p := carries(true); p != nil {
+		c.Say(", only version %s", n.text(p.Value))
+	}
+}
+
+// machineWords are the preposition and the plural for attributes that do not name instances.
+var machineWords = map[string][2]string{
+	"k8s.pod.name": {"on", "pods"}, "host.name": {"on", "hosts"}, "k8s.node.name": {"on", "nodes"},
+	"cloud.availability_zone": {"in", "zones"},
+}
