@@ -23,16 +23,35 @@ func TestSeverity(t *testing.T) {
 	waiting.Suspects[0].Operations = []compare.SuspectOperation{{Queue: true, Score: 383}}
 	missing.Objectives = []incident.Missed{{Objective: incident.Objective{Name: "checkout"}, Window: 6 * time.Hour}}
 	fast.Objectives = []incident.Missed{{Objective: incident.Objective{Name: "checkout"}, Window: time.Hour}}
-	for want, x := range map[string]*engine.Incident{
-		"Averaged over all requests, affected or not, <payment> costs a request 210 % of its usual time; a failed request loses all of it. From 50 % on an incident is critical.":                       of("payment", 2.1),
-		"Averaged over all requests, affected or not, <payment> costs a request 5 % of its usual time; a failed request loses all of it. Below 10 %, without a missed objective, an incident is minor.": of("payment", 0.05),
-		"37 % more of the requests of <shop POST /orders> fail than usual. From 25 % on an incident is major.":                                                                                          failing,
-		"Messages wait for <billing>, but no request waits for them: major.":                                                                                                                            waiting,
-		"Requests miss the objective <checkout> so fast that its error budget of 30 days is spent within two: critical.":                                                                                fast,
-		"Requests miss the objective <checkout>: major.": missing,
+	for _, c := range []struct {
+		of   *engine.Incident
+		want string
+	}{
+		{
+			of("payment", 2.1),
+			"Averaged over all requests, affected or not, <payment> costs a request 210 % of its usual time; a failed request loses all of it. " +
+				"From 50 % on an incident is critical.",
+		},
+		{
+			of("payment", 0.05),
+			"Averaged over all requests, affected or not, <payment> costs a request 5 % of its usual time; a failed request loses all of it. " +
+				"Below 10 %, without a missed objective, an incident is minor.",
+		},
+		{
+			failing,
+			"37 % more of the requests of <shop POST /orders> fail than usual. " +
+				"From 25 % on an incident is major.",
+		},
+		{waiting, "Messages wait for <billing>, but no request waits for them: major."},
+		{
+			fast,
+			"Requests miss the objective <checkout> so fast that " +
+				"its error budget of 30 days is spent within two: critical.",
+		},
+		{missing, "Requests miss the objective <checkout>: major."},
 	} {
-		if got := severity(n, x).String(); got != want {
-			t.Errorf("%s\nwant %s", got, want)
+		if got := severity(n, c.of).String(); got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
 		}
 	}
 }

@@ -417,10 +417,10 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   status.learning.operations_left_ns = 3.6e12 * 5;
   status.learning.provisional = ["cart-1", "cart-2", "cart-3", "cart-4"].map(unequal);
   await page.goto(service.url);
-  const told = page.locator(".state p", { hasText: "It has done so since Sibyl first saw it" });
-  await told.first().waitFor();
-  assert.equal(await told.count(), 3); // the others are on the page of the service
-  assert.match(await told.first().textContent(), /^cart-1 .* takes 5\.0 times as long as its 5 siblings/);
+  const normal = page.locator(".state p", { hasText: "It has done so since Sibyl first saw it" });
+  await normal.first().waitFor();
+  assert.equal(await normal.count(), 3); // the others are on the page of the service
+  assert.match(await normal.first().textContent(), /^cart-1 .* takes 5\.0 times as long as its 5 siblings/);
   assert.equal(await page.getByText("All is well").count(), 0);
   await page.getByText("No incident in what is judged").waitFor();
   await page.getByText("2 of 40 operations had fewer than 20 calls. Set objectives.").waitFor();
@@ -452,9 +452,9 @@ test("a closed incident says how it ended, in its list and on its page", async (
   });
   await page.goto(service.url);
   await page.getByText("No open incident", { exact: true }).waitFor(); // two may go on
-  const told = page.locator(".state p", { hasText: " closed " });
+  const closed = page.locator(".state p", { hasText: " closed " });
   assert.deepEqual(
-    (await told.allTextContents()).map((text) => text.replace(/closed .* ago/, "closed")),
+    (await closed.allTextContents()).map((text) => text.replace(/closed .* ago/, "closed")),
     [
       `The last incident (recovered) closed: ${ends.recovered.text}.`,
       `Another one (stopped) closed: ${ends.stopped.text}.`,
