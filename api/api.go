@@ -33,6 +33,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/plan"
 	"github.com/sibyl-trace/sibyl/api/requests"
 	"github.com/sibyl-trace/sibyl/api/services"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -55,7 +56,7 @@ type Running interface {
 type Options struct {
 	Base        string                  // prefix of all paths, like "/sibyl"; may be empty
 	Hosts       []string                // host names besides loopback's, without ports, accepted while no token exists
-	Directory   notify.Directory        // owners of services and templates for links
+	Directory   directory.Directory     // owners of services and templates for links
 	Version     string                  // of this build
 	Go          string                  // version of the compiler
 	Queues      func() []operating.Size // lengths of the service's queues; may be nil
@@ -98,7 +99,7 @@ type API struct {
 	router   http.Handler
 	handlers handlers
 
-	directory atomic.Pointer[notify.Directory]
+	directory atomic.Pointer[directory.Directory]
 	failures  atomic.Uint64 // number of error answers; used to identify them
 	serving   atomic.Int64  // number of requests in progress, excluding streams
 }
@@ -198,7 +199,7 @@ func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.
 func (a *API) Close() { a.handlers.Close() }
 
 // SetDirectory replaces the owners of services and the links in answers.
-func (a *API) SetDirectory(d notify.Directory) { a.directory.Store(&d) }
+func (a *API) SetDirectory(d directory.Directory) { a.directory.Store(&d) }
 
 // routes adds the operations of the contract.
 func (a *API) routes(r chi.Router) {

@@ -29,6 +29,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -187,18 +188,18 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	link, err := notify.NewLink("Jaeger", "http://jaeger.invalid/trace/{trace_id}")
+	link, err := directory.NewLink("Jaeger", "http://jaeger.invalid/trace/{trace_id}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const pattern = "http://logs.invalid/?service={service}&from={start_ms}&to={end_ms}&incident={incident}"
-	logs, err := notify.NewServiceLink("Logs", pattern)
+	logs, err := directory.NewServiceLink("Logs", pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
-	directory := notify.Directory{
-		Traces: []notify.Link{link}, Services: []notify.Link{logs},
-		Owners: []notify.Owner{{Name: "Money", Contact: "#money", Services: []string{"bank", "pay*", "checkout"}}},
+	directory := directory.Directory{
+		Traces: []directory.Link{link}, Services: []directory.Link{logs},
+		Owners: []directory.Owner{{Name: "Money", Contact: "#money", Services: []string{"bank", "pay*", "checkout"}}},
 	}
 	w.API, err = New(w, s, access.Open(dir), Options{
 		Notes:     notes,

@@ -11,9 +11,9 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 	"github.com/sibyl-trace/sibyl/internal/testkit/tracetext"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -139,11 +139,11 @@ func TestSearchTracesByPages(t *testing.T) {
 // The links to backends contain the same query.
 func TestSearchLinksOfTraces(t *testing.T) {
 	w, _ := newKept(t)
-	link, err := notify.NewSearchLink("Tempo", "https://tempo.invalid/?q={traceql}")
+	link, err := directory.NewSearchLink("Tempo", "https://tempo.invalid/?q={traceql}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.SetDirectory(notify.Directory{Searches: []notify.Link{link}})
+	w.SetDirectory(directory.Directory{Searches: []directory.Link{link}})
 	links := w.traces(t, "?service=cart&longer_ns=5000000&attribute=tenant%3Dt1&error=true").Links
 	if len(links) != 1 {
 		t.Fatalf("%d links", len(links))

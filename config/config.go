@@ -19,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/control/sampling"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -199,14 +200,14 @@ type Retention struct {
 // TraceURL is a link to a trace in a tracing backend.
 type TraceURL struct {
 	Name   string
-	URL    string // a template; see notify.NewLink
-	Search string // a template; see notify.NewSearchLink; may be empty
+	URL    string // a template; see directory.NewLink
+	Search string // a template; see directory.NewSearchLink; may be empty
 }
 
 // SuspectURL is a link to a page about a service, such as its logs.
 type SuspectURL struct {
 	Name     string
-	URL      string   // a template; see notify.NewServiceLink
+	URL      string   // a template; see directory.NewServiceLink
 	Services []string // names; * stands for any text; empty: all services
 }
 
@@ -450,26 +451,26 @@ func (c *Config) UI() string {
 }
 
 // Directory returns the owners of services and the templates of links.
-func (c *Config) Directory() notify.Directory {
-	var d notify.Directory
+func (c *Config) Directory() directory.Directory {
+	var d directory.Directory
 	for _, o := range c.Owners {
 		d.Owners = append(d.Owners,
-			notify.Owner{Name: o.Name, Contact: o.Contact, Services: o.Services, Route: o.Route})
+			directory.Owner{Name: o.Name, Contact: o.Contact, Services: o.Services, Route: o.Route})
 	}
 	for _, u := range c.TraceURL {
-		d.Traces = append(d.Traces, checked(notify.NewLink(u.Name, u.URL)))
+		d.Traces = append(d.Traces, checked(directory.NewLink(u.Name, u.URL)))
 		if u.Search != "" {
-			d.Searches = append(d.Searches, checked(notify.NewSearchLink(u.Name, u.Search)))
+			d.Searches = append(d.Searches, checked(directory.NewSearchLink(u.Name, u.Search)))
 		}
 	}
 	for _, u := range c.SuspectURL {
-		d.Services = append(d.Services, checked(notify.NewServiceLink(u.Name, u.URL, u.Services...)))
+		d.Services = append(d.Services, checked(directory.NewServiceLink(u.Name, u.URL, u.Services...)))
 	}
 	return d
 }
 
 // checked returns l. It panics on an error, because Load has already checked the templates of links.
-func checked(l notify.Link, err error) notify.Link {
+func checked(l directory.Link, err error) directory.Link {
 	if err != nil {
 		panic(err)
 	}

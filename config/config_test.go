@@ -22,6 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -619,16 +620,16 @@ func TestLinks(t *testing.T) {
 	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]\n"+
 		"suspect-url: [{name: Logs, url: 'http://logs/{service}', services: [a*]}]")
 	d := e.Config.Directory()
-	links := notify.LinksTo(d.Traces, &notify.Request{Trace: trace.ID{15: 1}, Start: 5e6})
+	links := directory.LinksTo(d.Traces, &directory.Request{Trace: trace.ID{15: 1}, Start: 5e6})
 	if len(links) != 1 ||
-		links[0] != (notify.URL{Name: "Jaeger", URL: "http://jaeger/00000000000000000000000000000001?from=5"}) {
+		links[0] != (directory.URL{Name: "Jaeger", URL: "http://jaeger/00000000000000000000000000000001?from=5"}) {
 		t.Errorf("%v", links)
 	}
-	if links := d.ServiceLinks(&notify.Request{Service: "a b"}); len(links) != 1 ||
-		links[0] != (notify.URL{Name: "Logs", URL: "http://logs/a%20b"}) {
+	if links := d.ServiceLinks(&directory.Request{Service: "a b"}); len(links) != 1 ||
+		links[0] != (directory.URL{Name: "Logs", URL: "http://logs/a%20b"}) {
 		t.Errorf("%v", links)
 	}
-	if links := d.ServiceLinks(&notify.Request{Service: "b"}); len(links) != 0 {
+	if links := d.ServiceLinks(&directory.Request{Service: "b"}); len(links) != 0 {
 		t.Errorf("%v for a service without such a page", links)
 	}
 	for _, wrong := range []string{

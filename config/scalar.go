@@ -16,8 +16,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/internal/units"
-	"github.com/sibyl-trace/sibyl/notify"
 )
 
 // kind reads, writes and describes values of type V.
@@ -408,17 +408,17 @@ func isPublicURL(s string) bool {
 const tracePlaceholder = "{trace_id}"
 
 func isTraceURL(s string) bool {
-	_, err := notify.NewLink("", s)
+	_, err := directory.NewLink("", s)
 	return err == nil && isText(s)
 }
 
 func isSearchURL(s string) bool {
-	_, err := notify.NewSearchLink("", s)
+	_, err := directory.NewSearchLink("", s)
 	return err == nil && isText(s)
 }
 
 func isSuspectURL(s string) bool {
-	_, err := notify.NewServiceLink("", s)
+	_, err := directory.NewServiceLink("", s)
 	return err == nil && isText(s)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
@@ -26,7 +27,7 @@ type Epoch struct {
 
 	Incidents []engine.Incident // as of the end of the epoch
 	Deploys   []engine.Deploy   // oldest first
-	Directory Directory
+	Directory directory.Directory
 	// Investigation returns the investigation of a problem or an incident, or nil if it has none.
 	Investigation func(search.Subject) *search.Investigation
 	// The following are called for each event about an incident.

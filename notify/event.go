@@ -6,13 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -54,8 +53,8 @@ type Event struct {
 	muted    bool           // if resolved, send only to endpoints that keep state
 	// Set if e is about an incident: the configured owners, and the owner of the service that was the first suspect
 	// when the incident opened. Both may be nil.
-	directory *Directory
-	owner     *Owner
+	directory *directory.Directory
+	owner     *directory.Owner
 }
 
 // Data is the subject of an event. Fractions are from 0 to 1, durations are in nanoseconds, and contexts are lists of
@@ -79,16 +78,10 @@ type Problem struct {
 
 // Trace is a sample trace.
 type Trace struct {
-	ID         string `json:"trace_id"`
-	DurationNS int64  `json:"duration_ns"`
-	Failed     bool   `json:"failed,omitempty"` // chosen because its request failed
-	Links      []URL  `json:"links"`
-}
-
-// URL is a link with the name of its target.
-type URL struct {
-	Name string `json:"name"`
-	URL  string `json:"url"`
+	ID         string          `json:"trace_id"`
+	DurationNS int64           `json:"duration_ns"`
+	Failed     bool            `json:"failed,omitempty"` // chosen because its request failed
+	Links      []directory.URL `json:"links"`
 }
 
 // Decision is a decision with its evidence.
@@ -264,7 +257,7 @@ func (f *Facts) opened() trace.Nanos {
 // incidents of those owners; otherwise it receives everything. All events of an incident have one route, even if its
 // suspects change.
 func (e *Event) routedTo(endpoint string) bool {
-	if e.directory == nil || !e.directory.isRouted(endpoint) {
+	if e.directory == nil || !e.directory.IsRouted(endpoint) {
 		return true
 	}
 	return e.owner != nil && slices.Contains(e.owner.Route, endpoint)
@@ -313,7 +306,7 @@ func (n namer) problem(f *Facts) *Problem {
 // bound shortens the lists and texts of p, and makes the texts printable.
 func (p *Problem) bound() {
 	cleanAll(&p.RequestType, &p.Service, &p.Operation)
-	p.Diagnosis = shorten(p.Diagnosis, maxSentenceText)
+	p.Diagnosis = trace.Printable(p.Diagnosis, maxSentenceText)
 	p.Edges = p.Edges[:min(len(p.Edges), maxEdges)]
 	for i := range p.Edges {
 		boundPlace(&p.Edges[i].Place)
@@ -417,24 +410,7 @@ func usage(u search.Usage) Usage {
 }
 
 // clean returns s, which may come from a trace, printable and bounded.
-func clean(s string) string { return shorten(s, maxText) }
-
-// shorten is like [clean], but keeps up to `most` runes.
-func shorten(s string, most int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
-		if n++; n > most {
-			b.WriteString("…")
-			break
-		}
-		if !unicode.IsPrint(r) {
-			r = '\uFFFD'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+func clean(s string) string { return trace.Printable(s, maxText) }
 
 // moment is a time that is encoded in JSON as RFC 3339.
 type moment trace.Nanos

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -308,7 +309,7 @@ func slackEscape(s string) string {
 }
 
 // slackLink returns a link. Characters that would end its address are percent-encoded.
-func slackLink(u URL) string {
+func slackLink(u directory.URL) string {
 	address := strings.NewReplacer("|", "%7C", "<", "%3C", ">", "%3E", " ", "%20").Replace(u.URL)
 	return "<" + address + "|" + slackEscape(strings.ReplaceAll(u.Name, "|", "/")) + ">"
 }
@@ -381,7 +382,7 @@ func inUTC(s describe.Sentence) string {
 func bounded(s describe.Sentence, most int) (all describe.Sentence) {
 	for _, p := range s {
 		n := utf8.RuneCountInString(p.Text)
-		p.Text = shorten(p.Text, most)
+		p.Text = trace.Printable(p.Text, most)
 		all = append(all, p)
 		if n > most {
 			break
@@ -532,18 +533,18 @@ func (e *Event) page() string {
 
 // links returns links for people: to the page of the incident or problem, to pages about the first suspect, to slow
 // traces, and to dialogs that change the incident.
-func (e *Event) links() []URL {
-	var list []URL
+func (e *Event) links() []directory.URL {
+	var list []directory.URL
 	if page := e.page(); page != "" {
-		list = append(list, URL{"Sibyl", page})
+		list = append(list, directory.URL{Name: "Sibyl", URL: page})
 	}
 	services := e.serviceLinks()
 	return slices.Concat(list, services[:min(len(services), maxPageLinks)], e.traceLinks(), e.actions())
 }
 
 // traceLinks returns links to the first traces of the event, with their durations.
-func (e *Event) traceLinks() []URL {
-	var list []URL
+func (e *Event) traceLinks() []directory.URL {
+	var list []directory.URL
 	for _, t := range e.traces() {
 		for _, l := range t.Links {
 			if len(list) < maxTraceLinks {
@@ -551,7 +552,7 @@ func (e *Event) traceLinks() []URL {
 				if t.Failed {
 					text = "failed, " + text
 				}
-				list = append(list, URL{l.Name + " (" + text + ")", l.URL})
+				list = append(list, directory.URL{Name: l.Name + " (" + text + ")", URL: l.URL})
 			}
 		}
 	}
@@ -560,7 +561,7 @@ func (e *Event) traceLinks() []URL {
 
 // serviceLinks returns the links to pages about the first suspect of the event's incident. There are none without an
 // incident.
-func (e *Event) serviceLinks() []URL {
+func (e *Event) serviceLinks() []directory.URL {
 	if x := e.Data.Incident; x != nil && len(x.Suspects) > 0 {
 		return x.Suspects[0].Links
 	}
@@ -568,7 +569,7 @@ func (e *Event) serviceLinks() []URL {
 }
 
 // actions returns the links to the dialogs that change the event's incident. There are none without an incident.
-func (e *Event) actions() []URL {
+func (e *Event) actions() []directory.URL {
 	if x := e.Data.Incident; x != nil {
 		return x.Actions
 	}

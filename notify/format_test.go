@@ -21,6 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
@@ -72,7 +73,7 @@ func sample(t Type, service, operation string) *Facts {
 	f := &Facts{
 		Type: t, At: opened.Add(30 * time.Second), Source: "https://sibyl.example", Investigation: v, Problem: p, Names: describe.New(table, describe.Verbatim),
 		URL:    "https://sibyl.example/problems/" + v.Subject.String(),
-		Traces: []Trace{{ID: "186ada6fd6ba3a0461a26db26d92c674", DurationNS: 1_630_000_000, Links: []URL{{"Jaeger", "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674"}}}},
+		Traces: []Trace{{ID: "186ada6fd6ba3a0461a26db26d92c674", DurationNS: 1_630_000_000, Links: []directory.URL{{Name: "Jaeger", URL: "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674"}}}},
 	}
 	switch t {
 	case Decided:
@@ -169,21 +170,21 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 }
 
 // sampleDirectory returns owners of the sample's services, and links to pages about them.
-func sampleDirectory() Directory {
-	logs, err := NewServiceLink("Logs", "https://logs.example/?service={service}&instance={instance}&from={start_ms}&to={end_ms}")
+func sampleDirectory() directory.Directory {
+	logs, err := directory.NewServiceLink("Logs", "https://logs.example/?service={service}&instance={instance}&from={start_ms}&to={end_ms}")
 	if err != nil {
 		panic(err)
 	}
-	runbook, err := NewServiceLink("Runbook", "https://wiki.example/payment#{operation}", "payment")
+	runbook, err := directory.NewServiceLink("Runbook", "https://wiki.example/payment#{operation}", "payment")
 	if err != nil {
 		panic(err)
 	}
-	return Directory{
-		Owners: []Owner{
+	return directory.Directory{
+		Owners: []directory.Owner{
 			{Name: "Payments", Contact: "#payments", Services: []string{"pay*"}, Route: []string{"payments"}},
 			{Name: "Shop", Services: []string{"shop"}},
 		},
-		Services: []Link{logs, runbook},
+		Services: []directory.Link{logs, runbook},
 	}
 }
 
@@ -326,11 +327,11 @@ func FuzzFormats(f *testing.F) {
 	f.Add("a|b>", "</a><script>", "\"}]")
 	f.Fuzz(func(t *testing.T, service, operation, text string) {
 		facts := sample(Decided, service, operation)
-		link, err := NewLink(text, "https://jaeger.example/{trace_id}?o={operation}&s={service}")
+		link, err := directory.NewLink(text, "https://jaeger.example/{trace_id}?o={operation}&s={service}")
 		if err != nil {
 			t.Fatal(err)
 		}
-		facts.Traces[0].Links = []URL{link.URL(&Request{Service: service, Operation: operation})}
+		facts.Traces[0].Links = []directory.URL{link.URL(&directory.Request{Service: service, Operation: operation})}
 		facts.Problem.Explanations[0].Value = text
 		about := sampleIncident(IncidentOpened, service, operation)
 		about.Traces = facts.Traces

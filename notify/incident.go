@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -19,32 +20,32 @@ import (
 // request: times are in units of the request's usual mean duration, and failures, unanswered calls and changed call
 // flows are counts.
 type Incident struct {
-	ID           string         `json:"id"`
-	URL          string         `json:"url,omitempty"` // its page
-	State        string         `json:"state"`         // open or closed
-	Kind         string         `json:"kind"`          // a [describe.IncidentKind]
-	Severity     string         `json:"severity"`      // minor, major or critical
-	Reason       string         `json:"severity_reason"`
-	Impact       Impact         `json:"impact"`
-	Sentence     string         `json:"sentence"`
-	Service      string         `json:"service"` // the first suspect
-	Owner        *Owner         `json:"owner"`   // of the first suspect; null if not configured
-	Onset        moment         `json:"onset"`
-	Opened       moment         `json:"opened"`             // or last reopened
-	Ended        *moment        `json:"ended"`              // end of the slowdown; null while open
-	Closed       *moment        `json:"closed"`             // some minutes after Ended; null while open
-	Acknowledged *Note          `json:"acknowledged"`       // null if nobody has acknowledged it
-	Accepted     bool           `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
-	MergedInto   string         `json:"merged_into,omitempty"`
-	Suspects     []Culprit      `json:"suspects"`      // ranked
-	Objectives   []Objective    `json:"objectives"`    // objectives that it violates
-	RequestTypes []AffectedType `json:"request_types"` // largest added latency first
-	Affected     int            `json:"affected"`      // number of request types
-	Deploys      []Deploy       `json:"deploys"`       // of suspects, latest first
-	Traces       []Trace        `json:"traces"`        // slow or failed traces
-	Search       *Search        `json:"investigation"` // may be null
-	Next         string         `json:"next"`          // next step for people
-	Actions      []URL          `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
+	ID           string           `json:"id"`
+	URL          string           `json:"url,omitempty"` // its page
+	State        string           `json:"state"`         // open or closed
+	Kind         string           `json:"kind"`          // a [describe.IncidentKind]
+	Severity     string           `json:"severity"`      // minor, major or critical
+	Reason       string           `json:"severity_reason"`
+	Impact       Impact           `json:"impact"`
+	Sentence     string           `json:"sentence"`
+	Service      string           `json:"service"` // the first suspect
+	Owner        *directory.Owner `json:"owner"`   // of the first suspect; null if not configured
+	Onset        moment           `json:"onset"`
+	Opened       moment           `json:"opened"`             // or last reopened
+	Ended        *moment          `json:"ended"`              // end of the slowdown; null while open
+	Closed       *moment          `json:"closed"`             // some minutes after Ended; null while open
+	Acknowledged *Note            `json:"acknowledged"`       // null if nobody has acknowledged it
+	Accepted     bool             `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
+	MergedInto   string           `json:"merged_into,omitempty"`
+	Suspects     []Culprit        `json:"suspects"`      // ranked
+	Objectives   []Objective      `json:"objectives"`    // objectives that it violates
+	RequestTypes []AffectedType   `json:"request_types"` // largest added latency first
+	Affected     int              `json:"affected"`      // number of request types
+	Deploys      []Deploy         `json:"deploys"`       // of suspects, latest first
+	Traces       []Trace          `json:"traces"`        // slow or failed traces
+	Search       *Search          `json:"investigation"` // may be null
+	Next         string           `json:"next"`          // next step for people
+	Actions      []directory.URL  `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
 
 	sentence  describe.Sentence // of Sentence
 	located   describe.Sentence // the place that the investigation located; may be empty
@@ -67,7 +68,7 @@ type Note struct {
 
 // NewNote returns a note that the person by wrote, with its texts printable and bounded.
 func NewNote(by string, at time.Time, text string) *Note {
-	return &Note{clean(by), moment(at.UnixNano()), shorten(text, maxSentenceText)}
+	return &Note{clean(by), moment(at.UnixNano()), trace.Printable(text, maxSentenceText)}
 }
 
 // Search is the investigation of an incident, or the investigation of a problem that had already located the
@@ -82,13 +83,13 @@ type Search struct {
 // Culprit is a suspect of an incident.
 type Culprit struct {
 	Service    string                      `json:"service"`
-	Owner      *Owner                      `json:"owner"` // null if not configured
+	Owner      *directory.Owner            `json:"owner"` // null if not configured
 	EmitsSpans bool                        `json:"emits_spans"`
 	Score      describe.Number             `json:"score"`
 	Parts      describe.SuspectParts       `json:"parts"`
 	Operations []describe.SuspectOperation `json:"operations"`
 	Instances  []Instance                  `json:"instances"`
-	Links      []URL                       `json:"links"` // to its logs, metrics and runbooks
+	Links      []directory.URL             `json:"links"` // to its logs, metrics and runbooks
 }
 
 // Objective is a configured objective that an incident violates, as of the last epoch in which it burned.
@@ -151,7 +152,7 @@ type IncidentFacts struct {
 	Deploys       []engine.Deploy       // all known deploys, oldest first
 	Traces        []Trace               // slow or failed traces; the first are sent
 	Names         *describe.Names       // with the request types
-	Directory     Directory             // owners, and links to pages about services
+	Directory     directory.Directory   // owners, and links to pages about services
 	URL           string                // of the incident's page; may be empty
 	Acknowledged  *Note                 // nil if nobody acknowledged it
 	Muted         bool                  // send only ends and acknowledgements, and only to endpoints that keep state
@@ -187,7 +188,7 @@ func (n namer) advice(f *IncidentFacts) string {
 	if f.Type == IncidentSteady {
 		advice = describe.Step
 	}
-	return shorten(advice(n.names, f.Incident, f.Investigation, f.Deploys).String(), maxSentenceText)
+	return trace.Printable(advice(n.names, f.Incident, f.Investigation, f.Deploys).String(), maxSentenceText)
 }
 
 func (n namer) incident(f *IncidentFacts) *Incident {
@@ -200,7 +201,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		State:        "open",
 		Kind:         string(told.Kind),
 		Severity:     x.Severity().String(),
-		Reason:       shorten(told.Reason.String(), maxSentenceText),
+		Reason:       trace.Printable(told.Reason.String(), maxSentenceText),
 		Impact:       Impact{describe.Number(impact.Lost), describe.Number(impact.Failed)},
 		Sentence:     inUTC(sentence),
 		Onset:        moment(x.Onset),
@@ -215,7 +216,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Traces:       append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
 		Search:       n.search(f.Investigation),
 		Next:         n.advice(f),
-		Actions:      []URL{},
+		Actions:      []directory.URL{},
 		sentence:     sentence,
 		located:      bounded(describe.LocatedBy(n.names, x, f.Investigation), maxSentenceText),
 		alerted:      n.text(x.Alerted),
@@ -281,11 +282,15 @@ const acceptAction = "Accept as normal"
 
 // actionsAt returns links that open the dialogs on page, the URL of an open incident's page. It returns an empty list
 // if page is empty. Following a link changes nothing, because mail scanners and chats follow links, too.
-func actionsAt(page string) []URL {
+func actionsAt(page string) []directory.URL {
 	if page == "" {
-		return []URL{}
+		return []directory.URL{}
 	}
-	return []URL{{"Acknowledge", page + "?dialog=acknowledge"}, {"Mute", page + "?dialog=mute"}, {acceptAction, page + "?dialog=accept"}}
+	return []directory.URL{
+		{Name: "Acknowledge", URL: page + "?dialog=acknowledge"},
+		{Name: "Mute", URL: page + "?dialog=mute"},
+		{Name: acceptAction, URL: page + "?dialog=accept"},
+	}
 }
 
 func culprit(s *describe.Suspect, f *IncidentFacts) Culprit {
@@ -311,8 +316,8 @@ func culprit(s *describe.Suspect, f *IncidentFacts) Culprit {
 }
 
 // linkTarget returns the suspect s, with its first operation and instance, as the target of links.
-func (f *IncidentFacts) linkTarget(s *Culprit) *Request {
-	r := &Request{Service: s.Service, Incident: hex16(f.Incident.ID), Start: f.Incident.Onset, End: f.At}
+func (f *IncidentFacts) linkTarget(s *Culprit) *directory.Request {
+	r := &directory.Request{Service: s.Service, Incident: hex16(f.Incident.ID), Start: f.Incident.Onset, End: f.At}
 	if len(s.Operations) > 0 {
 		r.Operation = s.Operations[0].Operation
 	}
@@ -357,26 +362,26 @@ func (x *Incident) figures() []figure {
 		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
 	}
 	add("severity", "Severity", x.Severity)
-	add("severity_reason", "Why", shorten(x.Reason, maxText))
+	add("severity_reason", "Why", trace.Printable(x.Reason, maxText))
 	add("impact", "Lost", units.Loss(float64(x.Impact.Lost), float64(x.Impact.Failed)))
 	add("located_at", "Located at", x.place())
-	add("owner", "Owner", shorten(x.Owner.String(), maxText))
-	add("suspects", "Suspects", shorten(strings.Join(suspects, ", "), maxText))
+	add("owner", "Owner", trace.Printable(x.Owner.String(), maxText))
+	add("suspects", "Suspects", trace.Printable(strings.Join(suspects, ", "), maxText))
 	if x.Affected > 0 {
 		add("request_types", "Request types", strconv.Itoa(x.Affected))
-		add("most_affected", "Most affected", shorten(x.RequestTypes[0].change(), maxText))
+		add("most_affected", "Most affected", trace.Printable(x.RequestTypes[0].change(), maxText))
 	}
 	for _, d := range x.Deploys {
 		deploys = append(deploys, d.Service+" "+d.Version+" after "+d.Before)
 	}
-	add("deploys", "Deploys", shorten(strings.Join(deploys, ", "), maxText))
+	add("deploys", "Deploys", trace.Printable(strings.Join(deploys, ", "), maxText))
 	for _, t := range x.Traces {
 		traces = append(traces, t.ID)
 	}
-	add("traces", "Sample traces", shorten(strings.Join(traces, " "), maxText))
+	add("traces", "Sample traces", trace.Printable(strings.Join(traces, " "), maxText))
 	add("began", "Began", x.Onset.time().Format(beganLayout))
 	add("lasted", "Lasted", x.lasted())
-	add("next", "Next step", shorten(x.Next, maxText))
+	add("next", "Next step", trace.Printable(x.Next, maxText))
 	return list
 }
 

@@ -16,6 +16,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // mailBody is an event for e-mail. The outbox holds it; addresses are added when it is sent.
@@ -31,7 +32,7 @@ const maxSubject = 150
 
 // mailOf returns e for e-mail.
 func mailOf(e *Event) any {
-	body := mailBody{Subject: shorten(e.title()+": "+e.sentence(), maxSubject), Text: e.text()}
+	body := mailBody{Subject: trace.Printable(e.title()+": "+e.sentence(), maxSubject), Text: e.text()}
 	if !e.subject.IsZero() {
 		body.Thread = alertKey(e.Type, e.subject)
 	}

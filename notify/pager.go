@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // step is the change that an event makes to an alert of a paging service.
@@ -115,7 +116,7 @@ func pagerDuty(e *Event) any {
 	kind, _, service, began := e.about()
 	event.Client, event.ClientURL = "Sibyl", e.page()
 	event.Payload = &pagerDutyPayload{
-		Summary: shorten(cmp.Or(e.sentence(), string(e.Type)), maxSummary-1), Source: cmp.Or(service, "sibyl"), Severity: "warning", Timestamp: began,
+		Summary: trace.Printable(cmp.Or(e.sentence(), string(e.Type)), maxSummary-1), Source: cmp.Or(service, "sibyl"), Severity: "warning", Timestamp: began,
 		Component: service, Class: kind, Details: make(map[string]string),
 	}
 	if x := e.Data.Incident; x != nil {
@@ -172,19 +173,19 @@ func opsgenie(e *Event) any {
 		return nil
 	case stepOpen:
 	case stepUpdate, stepNote, stepAcknowledge, stepClose:
-		change := opsgenieChange{Source: "Sibyl", Note: e.title() + ": " + shorten(e.sentence(), maxSentenceText)}
+		change := opsgenieChange{Source: "Sibyl", Note: e.title() + ": " + trace.Printable(e.sentence(), maxSentenceText)}
 		if url := e.acceptURL(); e.Type == IncidentSteady && url != "" {
 			change.Note += " " + url
 		}
 		if x := e.Data.Incident; e.Type == IncidentAcknowledged && x != nil && x.Acknowledged != nil {
-			change.User = shorten(x.Acknowledged.By, maxUser-1)
+			change.User = trace.Printable(x.Acknowledged.By, maxUser-1)
 		}
 		return change
 	}
 	kind, id, service, _ := e.about()
 	alert := opsgenieAlert{
-		Message: shorten(cmp.Or(e.sentence(), string(e.Type)), maxMessage-1), Alias: alertKey(e.Type, e.subject), Description: shortenLines(e.text(), maxNoteText),
-		Tags: []string{"sibyl"}, Details: map[string]string{kind: id, "service": service}, Entity: shorten(service, maxEntity-1), Source: "Sibyl", Priority: "P3",
+		Message: trace.Printable(cmp.Or(e.sentence(), string(e.Type)), maxMessage-1), Alias: alertKey(e.Type, e.subject), Description: shortenLines(e.text(), maxNoteText),
+		Tags: []string{"sibyl"}, Details: map[string]string{kind: id, "service": service}, Entity: trace.Printable(service, maxEntity-1), Source: "Sibyl", Priority: "P3",
 	}
 	for _, f := range e.figures() {
 		alert.Details[f.key] = f.text

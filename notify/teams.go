@@ -1,5 +1,7 @@
 package notify
 
+import "github.com/sibyl-trace/sibyl/trace"
+
 // Microsoft Teams accepts messages of 28 KiB. The limits below keep every message within it.
 const (
 	maxCardFigure = 200  // runes
@@ -54,17 +56,17 @@ func teams(e *Event) any {
 		Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard", Version: "1.4", Teams: map[string]string{"width": "Full"},
 		Body: []cardElement{
 			richText("", cardRun{Text: e.title(), Size: "Large", Weight: "Bolder", Color: e.cardColor()}),
-			richText("Small", cardRun{Text: shorten(e.sentence(), maxSentence)}),
+			richText("Small", cardRun{Text: trace.Printable(e.sentence(), maxSentence)}),
 		},
 	}
 	for _, f := range e.figures() {
 		if f.text != "" {
-			c.Body = append(c.Body, richText("Small", cardRun{Text: f.name + ": ", Weight: "Bolder"}, cardRun{Text: shorten(f.text, maxCardFigure)}))
+			c.Body = append(c.Body, richText("Small", cardRun{Text: f.name + ": ", Weight: "Bolder"}, cardRun{Text: trace.Printable(f.text, maxCardFigure)}))
 		}
 	}
 	for _, l := range e.links() {
 		if len(l.URL) <= maxCardLink {
-			c.Actions = append(c.Actions, cardAction{"Action.OpenUrl", shorten(l.Name, maxCardFigure), l.URL})
+			c.Actions = append(c.Actions, cardAction{"Action.OpenUrl", trace.Printable(l.Name, maxCardFigure), l.URL})
 		}
 	}
 	return teamsMessage{"message", []teamsAttachment{{ContentType: "application/vnd.microsoft.card.adaptive", Content: c}}}

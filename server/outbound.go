@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
@@ -33,7 +34,7 @@ type outbound struct {
 	log          *slog.Logger
 	store        *store.Store
 	notes        *cases.Notes // what people wrote about incidents, which can mute them
-	directory    atomic.Pointer[notify.Directory]
+	directory    atomic.Pointer[directory.Directory]
 	outbox       *store.Outbox
 	notifier     *notify.Notifier
 	hooks        atomic.Int64 // number of webhooks
@@ -168,13 +169,13 @@ func (o *outbound) sampleTraces(core *engine.View, x *engine.Incident) []notify.
 	var all []notify.Trace
 	for i := range found {
 		t := &found[i]
-		r := &notify.Request{Trace: t.Trace, Start: t.Start, End: t.Start.Add(time.Duration(t.Duration))}
+		r := &directory.Request{Trace: t.Trace, Start: t.Start, End: t.Start.Add(time.Duration(t.Duration))}
 		if g := core.Groups.Group(t.RequestType); g != nil {
 			r.Service, r.Operation = core.Table.ServiceName(g.Entry), core.Table.OpName(g.Entry)
 		}
-		links := notify.LinksTo(templates, r)
+		links := directory.LinksTo(templates, r)
 		if len(links) == 0 && ui != "" {
-			links = append(links, notify.URL{Name: "Trace", URL: ui + "/traces/" + t.Trace.String()})
+			links = append(links, directory.URL{Name: "Trace", URL: ui + "/traces/" + t.Trace.String()})
 		}
 		all = append(all, notify.Trace{ID: t.Trace.String(), DurationNS: t.Duration, Failed: t.Failed, Links: links})
 	}

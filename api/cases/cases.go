@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -36,8 +36,8 @@ type Options struct {
 	Comments  *Comments
 	Services  ServiceStates
 	Latencies Latencies
-	Directory func() *notify.Directory // owners of services and links
-	UI        string                   // address of the UI, for links; empty if unknown
+	Directory func() *directory.Directory // owners of services and links
+	UI        string                      // address of the UI, for links; empty if unknown
 	Clock     func() time.Time
 	Log       *slog.Logger
 }

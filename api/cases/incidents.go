@@ -13,10 +13,10 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -90,26 +90,26 @@ func (a *Cases) ListIncidents(ctx context.Context, r contract.ListIncidentsReque
 // addDirectory adds the owners of x and its suspects, and links to pages about the suspects. It does so for each
 // request, because the directory may have been reloaded since the epoch ended.
 func (a *Cases) addDirectory(x *contract.Incident, ended trace.Nanos) {
-	directory, end := a.options.Directory(), ended
+	d, end := a.options.Directory(), ended
 	if x.Closed != nil {
 		end = trace.Nanos(x.Closed.UnixNano())
 	}
 	x.Suspects = slices.Clone(x.Suspects) // because the snapshot shares them
 	for i := range x.Suspects {
 		s := &x.Suspects[i]
-		s.Owner = render.Owner(directory, s.Service)
-		r := &notify.Request{Service: s.Service, Incident: x.ID, Start: trace.Nanos(x.Onset.UnixNano()), End: end}
+		s.Owner = render.Owner(d, s.Service)
+		r := &directory.Request{Service: s.Service, Incident: x.ID, Start: trace.Nanos(x.Onset.UnixNano()), End: end}
 		if len(s.Operations) > 0 {
 			r.Operation = s.Operations[0].Operation
 		}
 		for _, part := range s.Instances {
 			r.AddInstance(part.Key, part.Value)
 		}
-		if links := directory.ServiceLinks(r); len(links) > 0 {
+		if links := d.ServiceLinks(r); len(links) > 0 {
 			s.Links = new(render.Links(links))
 		}
 	}
-	x.Owner = render.Owner(directory, x.Service)
+	x.Owner = render.Owner(d, x.Service)
 }
 
 // GetIncident implements contract.StrictServerInterface.

@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
@@ -46,15 +47,15 @@ type Options struct {
 	Version     string // of this build
 	Go          string // version of the compiler
 	Calls       RareCalls
-	Agents      AgentCounts              // nil: the service controls no agents
-	Directory   func() *notify.Directory // owners of services
-	Queues      func() []Size            // lengths of the service's queues; may be nil
-	Bytes       func() []Size            // sizes in bytes, on disk or in memory; may be nil
-	Registry    *prometheus.Registry     // additional metrics; may be nil
-	Webhooks    func() []notify.Webhook  // configured webhooks
-	DeadLetters *store.Outbox            // holds the dead letters
-	Resend      func(uint64) error       // resends the dead letter with the given number
-	Backup      func() (string, error)   // copies the data and returns the directory; nil if there is no data
+	Agents      AgentCounts                 // nil: the service controls no agents
+	Directory   func() *directory.Directory // owners of services
+	Queues      func() []Size               // lengths of the service's queues; may be nil
+	Bytes       func() []Size               // sizes in bytes, on disk or in memory; may be nil
+	Registry    *prometheus.Registry        // additional metrics; may be nil
+	Webhooks    func() []notify.Webhook     // configured webhooks
+	DeadLetters *store.Outbox               // holds the dead letters
+	Resend      func(uint64) error          // resends the dead letter with the given number
+	Backup      func() (string, error)      // copies the data and returns the directory; nil if there is no data
 	Views       *Views
 	Clock       func() time.Time
 	Log         *slog.Logger

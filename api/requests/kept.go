@@ -16,9 +16,9 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/api/internal/sent"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -127,8 +127,8 @@ func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bo
 
 // request converts q for links to tracing backends. Without an end, the time span ends now. Without a start, it starts
 // an hour before its end.
-func (q *traceQuery) request(now time.Time) *notify.Request {
-	r := &notify.Request{
+func (q *traceQuery) request(now time.Time) *directory.Request {
+	r := &directory.Request{
 		Service:    q.service,
 		Operation:  q.operation,
 		Start:      q.from,
@@ -204,7 +204,7 @@ func (a *Requests) ListTraces(
 	}
 	list.NextCursor = next
 	list.Links = append(list.Links,
-		render.Links(notify.LinksTo(a.options.Directory().Searches, q.request(a.options.Clock())))...)
+		render.Links(directory.LinksTo(a.options.Directory().Searches, q.request(a.options.Clock())))...)
 	return list, nil
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -18,8 +18,8 @@ type Options struct {
 	// Whole returns the trace of a request kept for comparisons, as an OTLP request in protobuf with all attributes, or
 	// nil if the trace isn't kept.
 	Whole     func(id trace.ID) ([]byte, error)
-	Failing   ingest.FailureRules      // rules that decide which spans of stored traces have failed
-	Directory func() *notify.Directory // links to tracing backends
+	Failing   ingest.FailureRules         // rules that decide which spans of stored traces have failed
+	Directory func() *directory.Directory // links to tracing backends
 	Clock     func() time.Time
 }
 

@@ -15,11 +15,11 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/api/internal/sent"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -104,7 +104,7 @@ func (a *Requests) GetTrace(
 	if d.Comparison, err = a.compareTrace(ctx, id, data, options); err != nil {
 		return nil, err
 	}
-	d.Links = append(d.Links, render.Links(notify.LinksTo(a.options.Directory().Traces, linkTarget(id, d)))...)
+	d.Links = append(d.Links, render.Links(directory.LinksTo(a.options.Directory().Traces, linkTarget(id, d)))...)
 	return contract.GetTrace200JSONResponse(*d), nil
 }
 
@@ -151,9 +151,9 @@ func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
 }
 
 // linkTarget returns what links to a trace need: its ID and time span, and the service and operation of its first root.
-func linkTarget(id trace.ID, d *contract.Trace) *notify.Request {
+func linkTarget(id trace.ID, d *contract.Trace) *directory.Request {
 	start := trace.Nanos(d.Start.UnixNano())
-	r := &notify.Request{Trace: id, Start: start, End: start.Add(time.Duration(d.DurationNs))}
+	r := &directory.Request{Trace: id, Start: start, End: start.Add(time.Duration(d.DurationNs))}
 	if len(d.Roots) == 0 {
 		return r
 	}

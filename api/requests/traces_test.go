@@ -11,8 +11,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -209,7 +209,7 @@ func TestLinkTargetIsTheFirstRoot(t *testing.T) {
 		Start: time.Unix(5, 0), DurationNs: int64(2 * time.Second), Roots: []contract.Root{{Span: "b"}, {Span: "a"}},
 		Spans: []contract.Span{{ID: "a", Service: "no", Name: "no"}, {ID: "b", Service: "shop", Name: "GET /"}},
 	}
-	want := notify.Request{Trace: id, Service: "shop", Operation: "GET /", Start: 5e9, End: 7e9}
+	want := directory.Request{Trace: id, Service: "shop", Operation: "GET /", Start: 5e9, End: 7e9}
 	if got := *linkTarget(id, d); !cmp.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

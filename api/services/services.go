@@ -17,11 +17,11 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/internal/units"
-	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -77,7 +77,7 @@ type serviceTable struct {
 // Services serves services, their deploys and objectives. It is safe for concurrent use.
 type Services struct {
 	reader    *epoch.Reader
-	directory func() *notify.Directory // owners of services
+	directory func() *directory.Directory // owners of services
 
 	mu     sync.Mutex                   // guards the fields below
 	of     *epoch.Snapshot              // snapshot that the tables belong to
@@ -87,7 +87,7 @@ type Services struct {
 }
 
 // New returns handlers that take the owners of services from a directory.
-func New(r *epoch.Reader, directory func() *notify.Directory) *Services {
+func New(r *epoch.Reader, directory func() *directory.Directory) *Services {
 	return &Services{reader: r, directory: directory}
 }
 

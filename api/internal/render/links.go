@@ -2,11 +2,11 @@ package render
 
 import (
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/directory"
 )
 
 // Owner returns the owner of a service, or nil if d doesn't name one.
-func Owner(d *notify.Directory, service string) *contract.Owner {
+func Owner(d *directory.Directory, service string) *contract.Owner {
 	o := d.Owner(service)
 	if o == nil {
 		return nil
@@ -19,7 +19,7 @@ func Owner(d *notify.Directory, service string) *contract.Owner {
 }
 
 // Links converts links to the type of the contract.
-func Links(links []notify.URL) []contract.Link {
+func Links(links []directory.URL) []contract.Link {
 	all := make([]contract.Link, 0, len(links))
 	for _, u := range links {
 		all = append(all, contract.Link{Name: u.Name, URL: u.URL})

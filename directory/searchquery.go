@@ -1,4 +1,4 @@
-package notify
+package directory
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package notify
+package directory
 
 import (
 	"net/url"
@@ -15,21 +15,43 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Request{Trace: id, Service: "a/b", Operation: "GET /x?y#z&\"'", Start: 1_700_000_000_123_456_789, End: 1_700_000_001_000_000_001}
-	for template, want := range map[string]string{
-		"http://jaeger:16686/trace/{trace_id}":                                                    "http://jaeger:16686/trace/186ada6fd6ba3a0461a26db26d92c674",
-		"https://zipkin.example/zipkin/traces/{trace_id}":                                         "https://zipkin.example/zipkin/traces/186ada6fd6ba3a0461a26db26d92c674",
-		"https://ui.honeycomb.io/t/trace?trace_id={trace_id}&trace_start_ts={start_s}&e={end_s}":  "https://ui.honeycomb.io/t/trace?trace_id=186ada6fd6ba3a0461a26db26d92c674&trace_start_ts=1700000000&e=1700000002",
-		`https://g.example/explore?left={"queries":[{"query":"{trace_id}"}],"from":"{start_ms}"}`: `https://g.example/explore?left={"queries":[{"query":"186ada6fd6ba3a0461a26db26d92c674"}],"from":"1700000000123"}`,
-		"https://b.example/{service}/{operation}?{trace_id}&{start_us}-{end_us}&{end_ms}":         "https://b.example/a%2Fb/GET%20%2Fx%3Fy%23z%26%22%27?186ada6fd6ba3a0461a26db26d92c674&1700000000123456-1700000001000001&1700000001001",
+	r := &Request{
+		Trace:     id,
+		Service:   "a/b",
+		Operation: "GET /x?y#z&\"'",
+		Start:     1_700_000_000_123_456_789,
+		End:       1_700_000_001_000_000_001,
+	}
+	for _, c := range []struct{ template, want string }{
+		{
+			"http://jaeger:16686/trace/{trace_id}",
+			"http://jaeger:16686/trace/186ada6fd6ba3a0461a26db26d92c674",
+		},
+		{
+			"https://zipkin.example/zipkin/traces/{trace_id}",
+			"https://zipkin.example/zipkin/traces/186ada6fd6ba3a0461a26db26d92c674",
+		},
+		{
+			"https://h.example/t?trace_id={trace_id}&start={start_s}&e={end_s}",
+			"https://h.example/t?trace_id=186ada6fd6ba3a0461a26db26d92c674&start=1700000000&e=1700000002",
+		},
+		{
+			`https://g.example/?left={"queries":[{"query":"{trace_id}"}],"from":"{start_ms}"}`,
+			`https://g.example/?left={"queries":[{"query":"186ada6fd6ba3a0461a26db26d92c674"}],"from":"1700000000123"}`,
+		},
+		{
+			"https://b.example/{service}/{operation}?{trace_id}&{start_us}-{end_us}&{end_ms}",
+			"https://b.example/a%2Fb/GET%20%2Fx%3Fy%23z%26%22%27" +
+				"?186ada6fd6ba3a0461a26db26d92c674&1700000000123456-1700000001000001&1700000001001",
+		},
 	} {
-		l, err := NewLink("backend", template)
+		l, err := NewLink("backend", c.template)
 		if err != nil {
-			t.Errorf("%s: %v", template, err)
+			t.Errorf("%s: %v", c.template, err)
 			continue
 		}
-		if got := LinksTo([]Link{l}, r)[0]; got.URL != want || got.Name != "backend" {
-			t.Errorf("%s: got\n%s want\n%s", template, got.URL, want)
+		if got := LinksTo([]Link{l}, r)[0]; got.URL != c.want || got.Name != "backend" {
+			t.Errorf("%s: got\n%s want\n%s", c.template, got.URL, c.want)
 		}
 	}
 }
@@ -53,10 +75,24 @@ func TestWrongLinks(t *testing.T) {
 
 // Links about a service escape its names and apply to the configured services.
 func TestServiceLinks(t *testing.T) {
-	d := sampleDirectory()
-	got := d.ServiceLinks(&Request{Service: "payment", Operation: "GET /x?y#z", Instance: "a b", Start: 1_700_000_000_123_456_789, End: 1_700_000_001_000_000_001})
+	logs, err := NewServiceLink("Logs", "https://l.example/?s={service}&i={instance}&from={start_ms}&to={end_ms}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runbook, err := NewServiceLink("Runbook", "https://wiki.example/payment#{operation}", "payment")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Directory{Services: []Link{logs, runbook}}
+	got := d.ServiceLinks(&Request{
+		Service:   "payment",
+		Operation: "GET /x?y#z",
+		Instance:  "a b",
+		Start:     1_700_000_000_123_456_789,
+		End:       1_700_000_001_000_000_001,
+	})
 	want := []URL{
-		{"Logs", "https://logs.example/?service=payment&instance=a%20b&from=1700000000123&to=1700000001001"},
+		{"Logs", "https://l.example/?s=payment&i=a%20b&from=1700000000123&to=1700000001001"},
 		{"Runbook", "https://wiki.example/payment#GET%20%2Fx%3Fy%23z"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

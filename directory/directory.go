@@ -1,4 +1,5 @@
-package notify
+// Package directory holds what is configured about services: their owners, and links to traces, logs and runbooks.
+package directory
 
 import (
 	"slices"
@@ -55,8 +56,8 @@ func (d *Directory) ServiceLinks(r *Request) []URL {
 	return links
 }
 
-// isRouted reports whether an owner routes its incidents to an endpoint. Such an endpoint receives no other incidents.
-func (d *Directory) isRouted(endpoint string) bool {
+// IsRouted reports whether an owner routes its incidents to an endpoint. Such an endpoint receives no other incidents.
+func (d *Directory) IsRouted(endpoint string) bool {
 	return slices.ContainsFunc(d.Owners, func(o Owner) bool { return slices.Contains(o.Route, endpoint) })
 }
 

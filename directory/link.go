@@ -1,4 +1,4 @@
-package notify
+package directory
 
 import (
 	"fmt"
@@ -14,6 +14,12 @@ import (
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
+
+// URL is a link with the name of its target.
+type URL struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
 
 // Link is a template of links to traces, or to pages about a service.
 type Link struct {
@@ -51,11 +57,15 @@ type linkKind struct {
 }
 
 var (
-	traceLinks = &linkKind{target: "trace", required: "{trace_id}", placeholders: withTimes(map[string]func(r *Request) string{
-		"trace_id":  func(r *Request) string { return r.Trace.String() },
-		"service":   func(r *Request) string { return escape(r.Service) },
-		"operation": func(r *Request) string { return escape(r.Operation) },
-	})}
+	traceLinks = &linkKind{
+		target:   "trace",
+		required: "{trace_id}",
+		placeholders: withTimes(map[string]func(r *Request) string{
+			"trace_id":  func(r *Request) string { return r.Trace.String() },
+			"service":   func(r *Request) string { return escape(r.Service) },
+			"operation": func(r *Request) string { return escape(r.Operation) },
+		}),
+	}
 	serviceLinks = &linkKind{target: "service", placeholders: withTimes(map[string]func(r *Request) string{
 		"service":   func(r *Request) string { return escape(r.Service) },
 		"operation": func(r *Request) string { return escape(r.Operation) },
@@ -112,7 +122,8 @@ func NewSearchLink(name, template string) (Link, error) { return newLink(searchL
 func newLink(kind *linkKind, name, template string) (Link, error) {
 	for _, p := range placeholder.FindAllString(template, -1) {
 		if _, ok := kind.placeholders[p[1:len(p)-1]]; !ok {
-			return Link{}, fmt.Errorf("link %s: there is no placeholder %s; did you mean {%s}?", name, p, kind.nearest(p[1:len(p)-1]))
+			nearest := kind.nearest(p[1 : len(p)-1])
+			return Link{}, fmt.Errorf("link %s: there is no placeholder %s; did you mean {%s}?", name, p, nearest)
 		}
 	}
 	if !strings.Contains(template, kind.required) {
@@ -122,7 +133,8 @@ func newLink(kind *linkKind, name, template string) (Link, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return Link{}, fmt.Errorf("link %s: want a URL that starts with http:// or https://", name)
 	}
-	if v, err := url.Parse(placeholder.ReplaceAllLiteralString(template, "1")); err != nil || v.Host != u.Host || v.User.String() != u.User.String() {
+	other, err := url.Parse(placeholder.ReplaceAllLiteralString(template, "1"))
+	if err != nil || other.Host != u.Host || other.User.String() != u.User.String() {
 		return Link{}, fmt.Errorf("link %s: the host cannot depend on the %s", name, kind.target)
 	}
 	return Link{name: clean(name), template: template, kind: kind}, nil
@@ -137,7 +149,8 @@ func (k *linkKind) nearest(name string) string {
 
 // URL returns the link to the target r. Names from traces are escaped for every part of a URL.
 func (l Link) URL(r *Request) URL {
-	return URL{l.name, placeholder.ReplaceAllStringFunc(l.template, func(p string) string { return l.kind.placeholders[p[1:len(p)-1]](r) })}
+	value := func(p string) string { return l.kind.placeholders[p[1:len(p)-1]](r) }
+	return URL{l.name, placeholder.ReplaceAllStringFunc(l.template, value)}
 }
 
 // LinksTo returns one URL per link, each to the target r.
@@ -158,3 +171,9 @@ func escape(s string) string { return escapeAll(clean(s)) }
 
 // escapeAll is like escape, but doesn't shorten its argument, whose values must already be clean.
 func escapeAll(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
+
+// clean returns s, which may come from a trace, printable and bounded.
+func clean(s string) string { return trace.Printable(s, maxText) }
+
+// maxText is the maximum length of a name or a value in a link, in runes.
+const maxText = 300

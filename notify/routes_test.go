@@ -1,24 +1,8 @@
 package notify
 
 import (
-	"regexp"
-	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 )
-
-// Patterns match like regular expressions with .* in place of *.
-func TestPatterns(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		pattern := rapid.StringMatching(`[ab*.]{0,8}`).Draw(t, "pattern")
-		name := rapid.StringMatching(`[ab.]{0,8}`).Draw(t, "name")
-		want := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$").MatchString(name)
-		if got := matches(pattern, name); got != want {
-			t.Fatalf("%q matches %q: %t, want %t", pattern, name, got, want)
-		}
-	})
-}
 
 // An endpoint on an owner's route receives only incidents whose first suspect belonged to this owner when they opened.
 // Other endpoints receive everything.
