@@ -154,7 +154,7 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 		f.Investigation = &search.Investigation{
 			Subject:  search.OfIncident(x.ID),
 			Status:   search.Located,
-			Reason:   "one location carries 76 % of the problem",
+			Reason:   "no candidate below it is left",
 			Opened:   x.Opened(),
 			Suspects: []search.Suspect{located},
 			Place:    located,

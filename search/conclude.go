@@ -3,7 +3,6 @@ package search
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
@@ -28,7 +27,7 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	case located && top.Share < leastShare:
 		reason = fmt.Sprintf("the problem is spread over many locations; the largest share is %.1f %%", 100*top.Share)
 	case located && (!s.ranking().undivided() || s.inside(top) || leavesApplication(s.epoch.in.Table, top.Op)):
-		s.settle(Located, s.describe(top))
+		s.settle(Located, s.whyNotBelow(top))
 		return
 	case located && s.betweenServices(top.Op):
 		reason = "the time passes between two services, where no tracepoint runs"
@@ -62,31 +61,15 @@ func (s *investigationStep) betweenServices(step trace.Op) bool {
 	return table != nil && table.Target(step) != 0 && table.Operation(step).Kind == trace.Client
 }
 
-// describe returns the reason why x is located.
-func (s *investigationStep) describe(x *Suspect) string {
-	below := "no candidate below it is left"
+// whyNotBelow returns the reason why x is located, and no place below it.
+func (s *investigationStep) whyNotBelow(x *Suspect) string {
 	switch {
 	case x.Open > 0:
-		below = "no candidate below it fits the budget"
+		return "no candidate below it fits the budget"
 	case s.returns(func(*location) bool { return true }):
-		below = "records of the candidates below it are missing"
+		return "records of the candidates below it are missing"
 	}
-	return carries + part(x.Share) + ofProblem + below
-}
-
-// Parts of the reason why a suspect is located. WithoutShare looks for them.
-const (
-	carries   = "one location carries "
-	ofProblem = " of the problem, and "
-)
-
-// WithoutShare returns reason, the reason of an investigation, without the share of the place. Texts about incidents
-// state that share in relation to more than the problem.
-func WithoutShare(reason string) string {
-	if _, rest, found := strings.Cut(reason, ofProblem); found && strings.HasPrefix(reason, carries) {
-		return rest
-	}
-	return reason
+	return "no candidate below it is left"
 }
 
 // part formats share, which noise may push above 1.

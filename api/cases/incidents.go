@@ -177,9 +177,8 @@ func (a *Cases) GetIncident(ctx context.Context, r contract.GetIncidentRequestOb
 }
 
 // shareOfAll rescales the suspects' shares from the first suspect to the whole added latency of the incident, as used
-// in texts. It removes the share from the reason because the texts mention it already.
+// in texts.
 func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investigation) {
-	d.Reason = search.WithoutShare(d.Reason)
 	whole := x.ShareOf(v, 1)
 	for i := range d.Suspects {
 		scale(&d.Suspects[i].Share, whole)

@@ -203,7 +203,7 @@ test("the page shows the search inside the first suspect, its places, tracepoint
   assert.match(now, /investigating.*Waiting for requests\. 1 tracepoint on, 3 tracepoints tried\./);
   assert.match(now, /search place 1.*76\s%.*70\s% to 81\s%.*search place 4.*19\s%/);
   assert.match(now, /On now: search\/place-1/);
-  const done = await show("located", { on: 0, reason: "one location carries 76 % of the problem", suspects });
+  const done = await show("located", { on: 0, reason: "no candidate below it is left", suspects });
   assert.match(done, /located.*One location carries 76\s% of the problem/);
   assert.match(await show("exhausted", { reason: "no candidates are left" }), /inconclusive.*No candidates are left\./);
   assert.match(await show("gone", {}), /The search ended with the incident/);
