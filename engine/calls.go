@@ -1,6 +1,10 @@
 package engine
 
 import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -13,7 +17,25 @@ type calls struct {
 }
 
 func newCalls(sites *history.Sites) calls {
-	return calls{compare.NewComparer(sites), history.NewTally()}
+	c := calls{compare.NewComparer(sites), history.NewTally()}
+	c.Spread = spread
+	return c
+}
+
+// spread calls do for each i in [0, n), on all CPUs, and waits for the calls.
+func spread(n int, do func(i int)) {
+	var next atomic.Int64
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			do(i)
+		}
+	}
+	var others sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
 }
 
 // flush merges the calls of the current epoch into the history.

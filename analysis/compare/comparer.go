@@ -79,11 +79,15 @@ func tied(suspects []Suspect) bool {
 // [Brief] looks only at the sites whose calls have changed.
 type Comparer struct {
 	*history.Sites
+	// Spread calls do for each i in [0, n), in any order or at the same time, and returns once all calls have returned.
+	// A comparison reads the sites in it, because that takes most of its time. Results don't depend on it.
+	Spread   func(n int, do func(i int))
 	memory   comparing
-	indexed  *siteIndex // nil if not yet known
-	numbered uint64     // value of [history.Changes.Renumbered] for indexed
-	changes  uint64     // changes of the history when the comparison started
-	verdicts []verdict  // by number of the site
+	pieces   [sitePieces]comparing // memory of the calls of do
+	indexed  *siteIndex            // nil if not yet known
+	numbered uint64                // value of [history.Changes.Renumbered] for indexed
+	changes  uint64                // changes of the history when the comparison started
+	verdicts []verdict             // by number of the site
 	about    verdictsAbout
 }
 
@@ -94,13 +98,18 @@ type verdictsAbout struct {
 	renumbered uint64        // value of [history.Changes.Renumbered]
 }
 
-// NewComparer returns a comparer of a history.
-func NewComparer(h *history.Sites) *Comparer { return &Comparer{Sites: h} }
+// NewComparer returns a comparer of a history. It reads the sites one after another, unless Spread is replaced.
+func NewComparer(h *history.Sites) *Comparer {
+	return &Comparer{Sites: h, Spread: func(n int, do func(i int)) {
+		for i := range n {
+			do(i)
+		}
+	}}
+}
 
 // begin returns w as a window that uses the memory of m. Only judges without soft use verdicts. For them, it discards
 // the verdicts if judge or the length of the window has changed, or if sites were renumbered.
 func (m *Comparer) begin(w history.Range, judge Judge) *liveWindow {
-	m.changes = m.Changes.Note(w.From)
 	if about := (verdictsAbout{judge, w.Length(), m.Changes.Renumbered()}); !judge.soft && about != m.about {
 		clear(m.verdicts)
 		m.about = about
@@ -133,5 +142,6 @@ func (m *Comparer) index() *siteIndex {
 
 // comparison returns w as a window that uses new memory.
 func (m *Comparer) comparison(w history.Range, skipped history.Ranges) *liveWindow {
+	m.changes = m.Changes.Note(w.From)
 	return &liveWindow{comparing: &comparing{}, of: m, h: m.Sites, window: w, skipped: skipped.Before(w.From)}
 }

@@ -51,6 +51,7 @@ type comparing struct {
 	keptShape history.Cells               // and of a shape
 	sum       sums
 	screening screening
+	assessed  []assessment // of a part of the sites
 
 	callees, behind []history.Callee // by site
 	below           []explained
@@ -157,20 +158,27 @@ func (c *liveWindow) graph() graph {
 // verdicts, and also charges the growth of typical times and silence.
 func (c *liveWindow) each() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
-		for i := int32(1); int(i) < len(c.sites); i++ {
-			c.now[i] = 0
-			if c.h.Series(i).Last() < c.window.From {
-				if c.lasting() && c.window.To%history.SlicesPerMinute == 0 { // once a minute is often enough
-					c.chargeSilent(i)
+		for service := range c.h.Services.Names() {
+			c.skip(int32(service))
+		}
+		for first := 1; first < len(c.sites); first += sitePieces * sitePiece {
+			c.assess(first, min(len(c.sites), first+sitePieces*sitePiece))
+			for i := range c.assessed {
+				number, a := int32(first+i), &c.assessed[i]
+				if !a.called {
+					c.now[number] = 0
+					if c.lasting() && c.window.To%history.SlicesPerMinute == 0 { // once a minute is often enough
+						c.chargeSilent(number)
+					}
+					continue
 				}
-				continue
-			}
-			c.skip(c.sites[i].Service)
-			if c.lasting() {
-				c.addTypical(i)
-			}
-			if (c.soft || c.byLocal(c.sites[i].Service) || !c.pass(i)) && !yield(i) {
-				return
+				c.skip(c.sites[number].Service)
+				c.addTypical(number, a)
+				if a.screened {
+					c.pass(number, a)
+				} else if !yield(number) {
+					return
+				}
 			}
 		}
 	}
@@ -181,24 +189,22 @@ func (c *liveWindow) calls(number int32) uint64 {
 	return c.h.Series(number).Calls
 }
 
-// pass charges the calls at site `number` in the window by its verdict. It reports whether there is a verdict.
-func (c *liveWindow) pass(number int32) bool {
-	v, ok := c.screen(number)
-	if c.now[number] = float64(v.calls); !ok || v.calls == 0 {
-		return ok
+// pass charges the calls at site `number` in the window by its verdict.
+func (c *liveWindow) pass(number int32, a *assessment) {
+	if c.now[number] = float64(a.calls); a.calls == 0 {
+		return
 	}
 	if !c.sites[number].Border {
-		c.note(number, uint64(v.calls))
+		c.note(number, uint64(a.calls))
 	}
-	x := c.siteTime(number, float64(v.calls), v.mean, v.onPath)
-	if c.means = c.means[:0]; v.limit > 0 {
-		c.means = append(c.means, v.limit) // the fence of a single value is the value
+	x := &a.siteTime
+	if c.means = c.means[:0]; a.limit > 0 {
+		c.means = append(c.means, a.limit) // the fence of a single value is the value
 		x.window = c.h.Series(number).InWindow(c.window, c.screening.now)
 		c.screening.now = x.window[:0]
 	}
 	x.means = c.means
-	c.chargeTime(&x)
-	return true
+	c.chargeTime(x)
 }
 
 // siteTime returns the own time of the calls at site `number` in the window, given their number, mean and part on the
@@ -211,8 +217,13 @@ func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTim
 		onPath: onPath,
 		usual:  c.usualTime(number),
 		inside: c.inside(number),
-		young:  c.h.Series(number).Week.KnownFor((c.window.To - 1).Hour()) < history.HoursPerDay,
+		young:  c.isYoung(number),
 	}
+}
+
+// isYoung reports whether site `number` has not been known for long enough to judge its calls separately.
+func (c *liveWindow) isYoung(number int32) bool {
+	return c.h.Series(number).Week.KnownFor((c.window.To - 1).Hour()) < history.HoursPerDay
 }
 
 // sample returns the calls at site `number` in the window. It returns nil if the window has no calls, or the history

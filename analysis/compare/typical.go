@@ -104,17 +104,22 @@ func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
 	return o.Risen * o.Calls / l.requests / max(unit, l.duration)
 }
 
-// addTypical adds the growth of the calls at site `number` in the window, beyond the usual growth at this hour, to its
-// operation and to the service whose own time they are.
-func (c *liveWindow) addTypical(number int32) {
+// typical returns the growth of the calls at site `number` in the window, beyond the usual growth at this hour, and
+// their number. Without growth that can be judged, it returns 0.
+func (c *liveWindow) typical(number int32) (times typicalTimes, calls float64) {
 	p, s := &c.sites[number], c.h.Series(number)
+	if p.Border || p.Queue || c.inside(number) { // for queues see leastLag
+		return times, 0
+	}
+	if _, known := c.ownerOf(number); !known {
+		return times, 0 // time on the wire
+	}
 	usual, before := c.typicalBefore(number)
-	if p.Border || p.Queue || before < history.MinHistory || c.inside(number) { // for queues see leastLag
-		return
+	if before < history.MinHistory {
+		return times, 0
 	}
 	usual += s.Week.Habit(c.window.To - 1)
-	times := typicalTimes{before: float64(before)}
-	calls := 0.0
+	times.before = float64(before)
 	length := c.window.Length()
 	for _, now, _ := c.times(number).Split(c.window.From); now.More(); {
 		x := now.Next()
@@ -128,27 +133,30 @@ func (c *liveWindow) addTypical(number int32) {
 		part.nanos += float64(x.Nanos)
 		part.octaves += n * (x.Typical() - usual)
 	}
-	if calls == 0 {
+	return times, calls
+}
+
+// addTypical adds the growth of a, the assessment of site `number`, to the operation and to the service whose own time it
+// is.
+func (c *liveWindow) addTypical(number int32, a *assessment) {
+	if a.typicalCalls == 0 {
 		return
 	}
-	young := s.Week.KnownFor((c.window.To - 1).Hour()) < history.HoursPerDay
-	service, known := c.ownerOf(number)
-	if !known {
-		return // time on the wire
-	}
+	p := &c.sites[number]
 	owner := c.called.at(number, p)
 	if p.Client {
 		owner = c.called.of(c.callee[number])
 	}
-	owner.times(young).typical.merge(&times)
+	owner.times(a.young).typical.merge(&a.typical)
 	if _, long := c.h.Long(number); long {
 		return
 	}
+	service, _ := c.ownerOf(number)
 	w := &c.wholes[service]
-	w.calls += calls
-	w.typical.merge(&times)
-	if young {
-		w.young += calls
+	w.calls += a.typicalCalls
+	w.typical.merge(&a.typical)
+	if a.young {
+		w.young += a.typicalCalls
 	}
 }
 

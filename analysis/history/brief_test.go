@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,8 +79,10 @@ func TestBrief(t *testing.T) {
 			}
 			got, want := h.Compare(window, compare.Brief), h.Compare(window, compare.Steady)
 			compareBrief(t, got, want, c.Table, 0)
-			// its memory changes nothing
-			compareBrief(t, compare.NewComparer(h.Sites).Compare(window, compare.Brief), got, c.Table, 0)
+			// its memory changes nothing, and neither do several goroutines
+			fresh := compare.NewComparer(h.Sites)
+			fresh.Spread = atOnce
+			compareBrief(t, fresh.Compare(window, compare.Brief), got, c.Table, 0)
 			// it adds up sites in another order
 			compareBrief(t, restored.Compare(window, compare.Brief), got, c.Table, 1e-9)
 			if t.Failed() {
@@ -95,6 +98,15 @@ func TestBrief(t *testing.T) {
 	if scores < 1000 {
 		t.Errorf("%d scores, want a thousand", scores)
 	}
+}
+
+// atOnce makes all calls at the same time.
+func atOnce(n int, do func(i int)) {
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { do(i) })
+	}
+	calls.Wait()
 }
 
 // compareBrief compares two comparisons with a relative tolerance. It ignores Soft and the order of suspects that are

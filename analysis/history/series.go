@@ -120,7 +120,7 @@ type pastSum struct {
 
 // Before returns the number of calls before slice `at` and the total of their logarithms. It leaves out calls in
 // skipped, the skipped times of their service. It caches sums, because `at` is usually the same as in the last call, or
-// a little later. changes counts the changes of the history.
+// a little later. changes counts the changes of the history, and [Changes.Note] must have been called for at.
 func (s *Times) Before(at Slice, skipped Ranges, changes *Changes) (calls uint64, logs int64) {
 	s.seek(at)
 	if k := len(skipped); k == 0 || s.earlier == 0 || s.First() >= skipped[k-1].To {
@@ -138,7 +138,6 @@ func (s *Times) Before(at Slice, skipped Ranges, changes *Changes) (calls uint64
 			sum.logs += x.logs
 		}
 	}
-	changes.Note(at)
 	return sum.calls, sum.logs
 }
 
