@@ -36,35 +36,34 @@ func (c *liveWindow) chargeSilent(number int32) {
 	if s.Parent != 0 || s.Border {
 		return
 	}
-	c.site.Cells = c.h.Series(number).Unpack(c.site.Cells)
-	past := c.site.Cells // including times of open incidents, because these don't change how often requests come
-	if len(past) == 0 {
-		return
-	}
-	end := past[len(past)-1].Slice + 1
+	series := c.h.Series(number)
+	end := series.Last() + 1
 	piece := max(c.window.Length(), min(c.window.To-end, longestPiece))
-	if c.h.Series(number).Week.SilentAt(c.window.To - 1) {
+	if end == 0 || series.Week.SilentAt(c.window.To-1) {
 		return
 	}
-	open := history.Slice(c.h.Series(number).StillOpen() / history.SliceLength)
+	open := history.Slice(series.StillOpen() / history.SliceLength)
 	x := silence{
 		liveWindow: c,
 		number:     number,
 		steady:     history.Range{From: end - piece*max(leastPieces, (leastSteady+piece-1)/piece), To: end},
 		since:      history.Range{From: end, To: c.window.To - open},
 	}
-	if x.steady.From < past[0].Slice {
+	if x.steady.From < series.First() || x.expected(series.Calls) < leastMissing { // before reading its calls
 		return
 	}
+	c.site.Cells = series.Unpack(c.site.Cells)
+	past := c.site.Cells // including times of open incidents, because these don't change how often requests come
 	for from := x.steady.From; from < end; from += piece {
 		if len(past.Within(history.Range{From: from, To: from + piece})) == 0 {
 			return
 		}
 	}
-	rate := float64(past.Within(x.steady).Calls()) / float64(x.steady.Length())
-	if rate*float64(x.since.Length()) < leastMissing || !x.observed() { // before reading all sites
+	calls := past.Within(x.steady).Calls()
+	if x.expected(calls) < leastMissing || !x.observed() { // before reading all sites
 		return
 	}
+	rate := float64(calls) / float64(x.steady.Length())
 	usual := rate / history.SliceLength.Seconds()
 	rate *= x.traffic()
 	expected := rate * float64(x.since.Length())
@@ -78,6 +77,11 @@ func (c *liveWindow) chargeSilent(number int32) {
 	of := c.called.at(number, s)
 	of.calls, of.known.calls, of.failed = of.calls+missing, of.known.calls+missing, of.failed+missing
 	of.stopped += usual
+}
+
+// expected returns the number of calls in x.since at the rate of `calls` in x.steady.
+func (x *silence) expected(calls uint64) float64 {
+	return float64(calls) / float64(x.steady.Length()) * float64(x.since.Length())
 }
 
 // traffic returns the traffic in the window as a fraction of the traffic in x.steady, at most 1. It counts all requests
