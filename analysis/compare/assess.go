@@ -1,17 +1,18 @@
 package compare
 
-import "github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+import (
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+)
 
 // A comparison spends most of its time on reading the calls at each site. This needs no other site, so several
-// goroutines can do it, see [Comparer]. The evidence is then charged in the order of the sites, because rounded sums
-// depend on the order.
+// goroutines can do it, see [Comparer]. The evidence is charged in the order of the sites, because rounded sums depend
+// on the order. Sites are divided into blocks: while one goroutine charges a block, the others read the next one.
 
 const (
-	// sitePiece is the number of sites that a goroutine assesses at once: some 0.1 ms of work.
-	sitePiece = 32
-	// sitePieces is the number of pieces that are assessed before their evidence is charged. More take memory, and
-	// fewer let a CPU wait more often.
-	sitePieces = 32
+	sitePiece  = 32                     // sites that a goroutine reads at once, in some 0.1 ms
+	sitePieces = 32                     // pieces of a block
+	siteBlock  = sitePieces * sitePiece // a larger one takes more memory, and a smaller one has more waits
 )
 
 // assessment is the evidence of a site on its own.
@@ -25,20 +26,68 @@ type assessment struct {
 	siteTime siteTime // of the calls that the verdict is about, if any
 }
 
-// assess sets c.assessed to the evidence of the sites [first, last). The skipped times of all services must be known.
-func (c *liveWindow) assess(first, last int) {
-	c.assessed = scratch.Sized(c.assessed, last-first)
-	c.of.Spread((last-first+sitePiece-1)/sitePiece, func(i int) {
-		piece := *c
-		piece.comparing = &c.of.pieces[i]
-		for k := i * sitePiece; k < min(len(c.assessed), (i+1)*sitePiece); k++ {
-			c.assessed[k] = piece.assessSite(int32(first + k))
-		}
-	})
+// each judges the sites with calls in the window that have to be judged in detail. It charges the other sites by their
+// verdicts, and also charges the growth of typical times and silence.
+func (c *liveWindow) each(judge func(number int32)) {
+	for service := range c.h.Services.Names() {
+		c.skip(int32(service)) // finds its skipped times, which goroutines then only read
+	}
+	if c.judgesSilence() {
+		c.started = c.sumStarted()
+	}
+	reader := *c // charging changes c
+	for first := 1; first < len(c.sites)+siteBlock; first += siteBlock {
+		read := c.assessed[0]
+		next := scratch.Sized(c.assessed[1], max(0, min(len(c.sites)-first, siteBlock)))
+		c.of.Spread(1+(len(next)+sitePiece-1)/sitePiece, func(i int) {
+			if i == 0 {
+				c.chargeBlock(first-siteBlock, read, judge)
+				return
+			}
+			from := (i - 1) * sitePiece
+			reader.readPiece(i-1, first+from, next[from:min(len(next), from+sitePiece)])
+		})
+		c.assessed = [2][]assessment{next, read}
+	}
+	c.assessed[0] = c.assessed[0][:0]
 }
 
-// assessSite returns the evidence of the calls at site `number`.
-func (c *liveWindow) assessSite(number int32) (a assessment) {
+// judgesSilence reports whether sites without calls in the window are judged. Once a minute is often enough.
+func (c *liveWindow) judgesSilence() bool {
+	return c.lasting() && c.window.To%history.SlicesPerMinute == 0
+}
+
+// readPiece sets `into` to the evidence of the sites from `first` on. It uses the memory of piece i.
+func (c liveWindow) readPiece(i, first int, into []assessment) {
+	c.comparing = &c.of.pieces[i]
+	for k := range into {
+		into[k] = c.assess(int32(first + k))
+	}
+}
+
+// chargeBlock charges a block, the evidence of the sites from `first` on.
+func (c *liveWindow) chargeBlock(first int, block []assessment, judge func(number int32)) {
+	for i := range block {
+		number, a := int32(first+i), &block[i]
+		if !a.called {
+			c.now[number] = 0
+			if c.judgesSilence() {
+				c.chargeSilent(number)
+			}
+			continue
+		}
+		c.skip(c.sites[number].Service)
+		c.addTypical(number, a)
+		if a.screened {
+			c.pass(number, a)
+		} else {
+			judge(number)
+		}
+	}
+}
+
+// assess returns the evidence of the calls at site `number`.
+func (c *liveWindow) assess(number int32) (a assessment) {
 	if a.called = c.h.Series(number).Last() >= c.window.From; !a.called {
 		return a
 	}

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/callgraph"
@@ -21,9 +20,8 @@ type liveWindow struct {
 	skips   []serviceSkips // the same by number of the service
 	local   []bool         // by number of the service: whether it is judged by local times; nil if no service is
 	// wide holds, by number of the pool, histories pooled over sites that have too little history of their own.
-	wide map[int32]*pooledSeries
-	// started holds the requests that start at the sites with calls in the window; nil if not yet known.
-	started history.Cells
+	wide    map[int32]*pooledSeries
+	started history.Cells // requests that start at the sites with calls in the window, to judge silence
 }
 
 // serviceSkips holds the skipped times of a service.
@@ -51,7 +49,7 @@ type comparing struct {
 	keptShape history.Cells               // and of a shape
 	sum       sums
 	screening screening
-	assessed  []assessment // of a part of the sites
+	assessed  [2][]assessment // of the current block of sites and the next one
 
 	callees, behind []history.Callee // by site
 	below           []explained
@@ -152,36 +150,6 @@ func (c *liveWindow) graph() graph {
 	g.setBehind(c.calls)
 	c.behind = g.behind
 	return g
-}
-
-// each yields the sites with calls in the window that have to be judged in detail. It charges the other sites by their
-// verdicts, and also charges the growth of typical times and silence.
-func (c *liveWindow) each() iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		for service := range c.h.Services.Names() {
-			c.skip(int32(service))
-		}
-		for first := 1; first < len(c.sites); first += sitePieces * sitePiece {
-			c.assess(first, min(len(c.sites), first+sitePieces*sitePiece))
-			for i := range c.assessed {
-				number, a := int32(first+i), &c.assessed[i]
-				if !a.called {
-					c.now[number] = 0
-					if c.lasting() && c.window.To%history.SlicesPerMinute == 0 { // once a minute is often enough
-						c.chargeSilent(number)
-					}
-					continue
-				}
-				c.skip(c.sites[number].Service)
-				c.addTypical(number, a)
-				if a.screened {
-					c.pass(number, a)
-				} else if !yield(number) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // calls returns the number of calls at site `number` in the whole history and the window.

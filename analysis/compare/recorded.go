@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"iter"
 	"maps"
 	"slices"
 
@@ -67,15 +66,11 @@ func (c *recordedWindow) groups() []siteCalls {
 	return groups
 }
 
-// each yields the sites with calls in the window, ordered by their keys.
-func (c *recordedWindow) each() iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		for _, g := range c.groups() {
-			c.site = g
-			if !yield(g.site) {
-				return
-			}
-		}
+// each judges the sites with calls in the window, ordered by their keys.
+func (c *recordedWindow) each(judge func(number int32)) {
+	for _, g := range c.groups() {
+		c.site = g
+		judge(g.site)
 	}
 }
 

@@ -88,9 +88,6 @@ func (x *silence) expected(calls uint64) float64 {
 // that start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may stay away
 // by chance.
 func (x *silence) traffic() float64 {
-	if x.started == nil {
-		x.started = x.sumStarted()
-	}
 	now, before := x.started.Within(x.window).Calls(), x.started.Within(x.steady).Calls()
 	if before == 0 {
 		return 1

@@ -1,13 +1,12 @@
 package compare
 
-import "iter"
-
 // source is a window with the history that it is compared with, site by site. A history is divided into pieces, each
 // with about as many calls at the site as the window: [recordedWindow] divides it at calls, and [liveWindow] at slices
 // of time.
 type source interface {
-	// each yields the sites with calls in the window. It charges the sites that need no sample itself.
-	each() iter.Seq[int32]
+	// each calls judge for each site with calls in the window, one after another. It charges the sites that need no
+	// sample itself.
+	each(judge func(number int32))
 	// sample returns the calls at a site, or nil if the history has too few. It is valid until the next call.
 	sample(number int32) *sample
 	// changed notes the surplus of each shape of a sample, and the total.
@@ -52,10 +51,10 @@ type surplus struct {
 // judge charges the differences between the window and the history of a source to the ledger.
 func (l *ledger) judge(of source) {
 	l.source = of
-	for number := range of.each() {
+	of.each(func(number int32) {
 		s := of.sample(number)
 		if s == nil {
-			continue
+			return
 		}
 		if len(s.shapes) > 0 {
 			all, total := l.surplus(s)
@@ -68,7 +67,7 @@ func (l *ledger) judge(of source) {
 			of.changed(number, s, all, total)
 		}
 		l.chargeTime(&s.time)
-	}
+	})
 	a := added{ledger: l, of: of, x: l.index, sums: make(map[int32][2]callSum), memo: make(map[int32]*inclusives)}
 	l.nameMissing()
 	a.chargeMissing()

@@ -100,6 +100,36 @@ func TestBrief(t *testing.T) {
 	}
 }
 
+// TestSpread compares windows of some thousand sites with several goroutines. Their results are the same as without.
+func TestSpread(t *testing.T) {
+	c := history.NewRandomCalls(4)
+	for range 2500 {
+		c.Add()
+	}
+	h := history.NewSites(c.Table)
+	one, several := compare.NewComparer(h), compare.NewComparer(h)
+	several.Spread = atOnce
+	first := history.Slice(180_000_000)
+	for end := first; end < first+70; end++ {
+		now := trace.Nanos(end) * trace.Nanos(history.SliceLength)
+		h.Merge(c.Tally(end))
+		h.Age(now)
+		c.KnowLong(h)
+		if end < first+60 {
+			continue
+		}
+		window := history.Interval{now.Add(-3 * time.Minute), now}
+		for _, judge := range []compare.Judge{compare.Brief, compare.Steady, compare.Plain} {
+			if got, want := several.Compare(window, judge), one.Compare(window, judge); !reflect.DeepEqual(got, want) {
+				t.Fatalf("epoch %d: got %+v, want %+v", end-first, got, want)
+			}
+		}
+	}
+	if h.Len() < 2000 {
+		t.Errorf("%d sites", h.Len())
+	}
+}
+
 // atOnce makes all calls at the same time.
 func atOnce(n int, do func(i int)) {
 	var calls sync.WaitGroup
