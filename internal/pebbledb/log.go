@@ -16,16 +16,16 @@ import (
 // of the process, but not of the machine. We do not use Pebble's own unsynced commits, because Pebble writes them
 // later, so they survive neither.
 //
-// Pebble cannot continue if its log or its manifest cannot be written. If the disk is full, creating or writing one of
-// them therefore waits until there is room. Any other error of a log ends the database at once, because Pebble might
-// panic later, with a stack trace instead of the error.
+// Pebble cannot continue if it cannot write its log, its manifest or its options. If the disk is full, creating or
+// writing one of them therefore waits until there is room. Any other error of these files and of the directory ends the
+// database at once. Otherwise, Pebble would panic in some cases, with a stack trace instead of the error: it does so if
+// it can't start a new log, and in the background if opening fails at its end.
 type logFS struct {
 	vfs.FS
 	quick bool
 	syncs *atomic.Int64
 	log   *slog.Logger
-	// failed is called with the error of a log.
-	failed func(error)
+	giveUp func(error) // does not return
 }
 
 // retryInterval is the interval between attempts to write a log to a full disk.
@@ -52,30 +52,25 @@ func (fs logFS) waitForRoom(write func() error) {
 }
 
 // Create implements [vfs.FS].
-func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
 	isLog := filepath.Ext(name) == ".log"
-	if !isLog && !strings.HasPrefix(filepath.Base(name), "MANIFEST-") {
-		f, err := fs.FS.Create(name, category)
-		if err != nil {
+	if !isLog && filepath.Ext(name) != ".dbtmp" && !strings.HasPrefix(filepath.Base(name), "MANIFEST-") {
+		if f, err = fs.FS.Create(name, category); err != nil {
 			time.Sleep(createDelay)
 		}
 		return f, err
 	}
-	var f vfs.File
-	var err error
 	fs.waitForRoom(func() error {
 		f, err = fs.FS.Create(name, category)
 		return err
 	})
-	switch {
-	case err == nil && isLog:
-		return logFile{waitingFile{f, fs}}, nil
-	case err == nil:
-		return waitingFile{f, fs}, nil
-	case isLog:
-		fs.failed(err)
+	if fs.checked(err) != nil {
+		return nil, err
 	}
-	return nil, err
+	if isLog {
+		return logFile{neededFile{f, fs}}, nil
+	}
+	return neededFile{f, fs}, nil
 }
 
 // ReuseForWrite implements [vfs.FS]. It creates a new file, because the rest of an old log after a new one would look
@@ -87,44 +82,80 @@ func (fs logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 	return fs.Create(newname, category)
 }
 
-// waitingFile is a file whose writes wait until there is room.
-type waitingFile struct {
+// Rename implements [vfs.FS]. Only the options are renamed.
+func (fs logFS) Rename(oldname, newname string) error { return fs.checked(fs.FS.Rename(oldname, newname)) }
+
+// List implements [vfs.FS].
+func (fs logFS) List(dir string) ([]string, error) {
+	names, err := fs.FS.List(dir)
+	return names, fs.checked(err)
+}
+
+// OpenDir implements [vfs.FS].
+func (fs logFS) OpenDir(name string) (vfs.File, error) {
+	f, err := fs.FS.OpenDir(name)
+	if fs.checked(err) != nil {
+		return nil, err
+	}
+	return neededFile{f, fs}, nil
+}
+
+// checked returns err if it is nil. Otherwise, it gives up.
+func (fs logFS) checked(err error) error {
+	if err != nil {
+		fs.giveUp(err)
+	}
+	return err
+}
+
+// neededFile is a file that Pebble needs to go on, or a directory.
+type neededFile struct {
 	vfs.File
 	fs logFS
 }
 
 // Write implements [vfs.File].
-func (f waitingFile) Write(b []byte) (written int, err error) {
+func (f neededFile) Write(b []byte) (written int, err error) {
 	f.fs.waitForRoom(func() error {
 		var n int
 		n, err = f.File.Write(b[written:])
 		written += n
 		return err
 	})
-	return written, err
-}
-
-// logFile is a write-ahead log.
-type logFile struct{ waitingFile }
-
-// Write implements [vfs.File].
-func (f logFile) Write(b []byte) (written int, err error) {
-	written, err = f.waitingFile.Write(b)
-	return written, f.checked(err)
+	return written, f.fs.checked(err)
 }
 
 // Sync implements [vfs.File].
-func (f logFile) Sync() error { return f.sync(f.File.Sync) }
+func (f neededFile) Sync() error { return f.fs.checked(f.File.Sync()) }
 
 // SyncData implements [vfs.File].
-func (f logFile) SyncData() error { return f.sync(f.File.SyncData) }
+func (f neededFile) SyncData() error { return f.fs.checked(f.File.SyncData()) }
 
-func (f logFile) sync(sync func() error) error {
+// SyncTo implements [vfs.File].
+func (f neededFile) SyncTo(length int64) (fullSync bool, err error) {
+	fullSync, err = f.File.SyncTo(length)
+	return fullSync, f.fs.checked(err)
+}
+
+// logFile is a write-ahead log.
+type logFile struct{ neededFile }
+
+// Sync implements [vfs.File].
+func (f logFile) Sync() error {
 	if f.fs.quick {
 		return nil
 	}
 	f.fs.syncs.Add(1)
-	return f.checked(sync())
+	return f.neededFile.Sync()
+}
+
+// SyncData implements [vfs.File].
+func (f logFile) SyncData() error {
+	if f.fs.quick {
+		return nil
+	}
+	f.fs.syncs.Add(1)
+	return f.neededFile.SyncData()
 }
 
 // SyncTo implements [vfs.File].
@@ -132,14 +163,5 @@ func (f logFile) SyncTo(length int64) (fullSync bool, err error) {
 	if f.fs.quick {
 		return true, nil
 	}
-	fullSync, err = f.File.SyncTo(length)
-	return fullSync, f.checked(err)
-}
-
-// checked returns err. It reports it unless it is nil.
-func (f logFile) checked(err error) error {
-	if err != nil {
-		f.fs.failed(err)
-	}
-	return err
+	return f.neededFile.SyncTo(length)
 }

@@ -1,7 +1,7 @@
 // Package pebbledb opens Pebble databases for the service. One process uses a directory at a time. Torn ends of
-// write-ahead logs are truncated and counted. Pebble cannot continue without its log and its manifest. A [Disk]
-// therefore reports that space is running out before Pebble must stop. If another program fills the disk, writes to
-// these files wait until there is room.
+// write-ahead logs are truncated and counted. Pebble cannot continue if it cannot write its log or its manifest. A
+// [Disk] therefore reports that space is running out before Pebble must stop. If another program fills the disk, writes
+// to these files wait until there is room.
 package pebbledb
 
 import (
@@ -36,9 +36,9 @@ type Options struct {
 	Quick    bool   // a commit survives a crash of the process, but not of the machine
 	Disk     *Disk  // the disk that Dir is on
 	Log      *slog.Logger
-	// GiveUp is called if the log cannot be written for a reason other than a full disk, or if a file is damaged. It
-	// must not return. All acknowledged data has been written, so a new process can continue unless a file is damaged.
-	// If it is nil, the database panics.
+	// GiveUp is called if a file that Pebble needs cannot be written for a reason other than a full disk, or if a file
+	// is damaged. It must not return. All acknowledged data has been written, so a new process can continue unless a
+	// file is damaged. If it is nil, the database panics.
 	GiveUp func(error)
 }
 
@@ -48,9 +48,8 @@ type DB struct {
 	Truncated int64  // unreadable bytes that were removed from the end of the log on opening
 	Removed   string // the file they were appended to, if any
 
-	lock   *pebble.Lock
-	syncs  atomic.Int64
-	opened atomic.Bool
+	lock  *pebble.Lock
+	syncs atomic.Int64
 }
 
 // Syncs returns the number of syncs of the log.
@@ -121,7 +120,6 @@ func (db *DB) open(o *Options) error {
 		return err
 	}
 	db.DB, err = pebble.Open(o.Dir, o.pebble(db))
-	db.opened.Store(err == nil)
 	return err
 }
 
@@ -159,11 +157,7 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 		MaxOpenFiles:                o.Files,
 		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.giveUp},
 		EventListener:               &pebble.EventListener{DataCorruption: o.damaged},
-		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log, func(err error) {
-			if db.opened.Load() { // otherwise, Open returns the error
-				o.giveUp(err)
-			}
-		}},
+		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log, o.giveUp},
 	}
 	if o.Ordered {
 		options.L0CompactionThreshold = 1 << 20
