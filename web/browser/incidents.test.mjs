@@ -452,9 +452,9 @@ test("a closed incident says how it ended, in its list and on its page", async (
   });
   await page.goto(service.url);
   await page.getByText("No open incident", { exact: true }).waitFor(); // two may go on
-  const closed = page.locator(".state p", { hasText: " closed " });
+  const ended = page.locator(".state p", { hasText: " closed " });
   assert.deepEqual(
-    (await closed.allTextContents()).map((text) => text.replace(/closed .* ago/, "closed")),
+    (await ended.allTextContents()).map((text) => text.replace(/closed .* ago/, "closed")),
     [
       `The last incident (recovered) closed: ${ends.recovered.text}.`,
       `Another one (stopped) closed: ${ends.stopped.text}.`,

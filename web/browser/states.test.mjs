@@ -27,6 +27,7 @@ const problem = {
 
 test("rows keep their order while one is under the pointer or focused", async () => {
   const { page, context } = await open(browser);
+  await page.setViewportSize({ width: 1280, height: 4000 }); // all rows are rendered
   const list = await service.api("/problems");
   await page.route("**/api/v1/problems?*", (route) => route.fulfill({ json: list }));
   await page.goto(`${service.url}/problems`);
