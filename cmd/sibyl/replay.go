@@ -8,7 +8,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/ingest/file"
@@ -106,7 +105,8 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 			options.Past = replay.ExamplePast
 		}
 	}
-	var bar *progressbar.ProgressBar
+	var bar *terminal.Progress
+	var all int64 // traces
 	announced := false
 	options.Started = func(traces int64, length time.Duration) {
 		if !announced {
@@ -128,21 +128,20 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 			}
 		}
 		if terminal.Is(p.err) {
-			bar = progressbar.NewOptions64(traces, progressbar.OptionSetWriter(p.err),
-				progressbar.OptionSetDescription("sending"),
-				progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+			count := func(n int64) string { return units.Count(int(n)) }
+			bar, all = terminal.NewProgress(p.err, "sending", count), traces
 		}
 	}
 	options.Sent = func(traces int64) {
 		if bar != nil {
-			_ = bar.Set64(traces) // the replay continues without a bar
+			bar.Set(traces, all)
 		}
 	}
 	watch := p.watchDuplicates(c.Context(), f)
 	s, err := replay.Replay(c.Context(), to, options)
 	s.Duplicates = watch.count(c.Context(), s.Spans)
 	if bar != nil {
-		_ = bar.Finish() // as above
+		bar.Clear()
 	}
 	if err != nil && s.Requests == 0 {
 		return err

@@ -223,7 +223,7 @@ type life struct {
 
 	over    bool       // it has crashed: nothing that it does from now on counts; guarded by the mutex of the world
 	next    *vfs.MemFS // the disk after the crash; likewise
-	gaveUp  bool        // likewise
+	gaveUp  bool       // likewise
 	started atomic.Bool
 }
 
@@ -680,4 +680,3 @@ func (l *life) check(outbox *store.Outbox) {
 		l.t.Errorf("%d records of the journal are damaged", n)
 	}
 }
-

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -55,7 +54,7 @@ type Notices struct {
 	out     io.Writer
 
 	mu      sync.Mutex // guards all below, and out
-	bar     *progressbar.ProgressBar
+	bar     *terminal.Progress
 	records int
 	cut     []string // errors of files that ended early
 }
@@ -93,24 +92,16 @@ func (n *Notices) Progress() func(file.Progress) {
 			return
 		}
 		if n.bar == nil {
-			n.bar = newBar(n.out, p.Total)
+			n.bar = terminal.NewProgress(n.out, "reading", units.Bytes)
 		}
-		_ = n.bar.Set64(p.Read) // reading continues if the bar can't be drawn
+		n.bar.Set(p.Read, p.Total)
 	}
-}
-
-func newBar(w io.Writer, total int64) *progressbar.ProgressBar {
-	if total == 0 {
-		total = -1 // unknown: show a spinner
-	}
-	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("reading"),
-		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
 }
 
 // clear removes the bar from the terminal until it is drawn again.
 func (n *Notices) clear() {
 	if n.bar != nil {
-		_ = n.bar.Clear() // see Progress
+		n.bar.Clear()
 	}
 }
 
@@ -118,9 +109,7 @@ func (n *Notices) clear() {
 func (n *Notices) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.bar != nil {
-		_ = n.bar.Finish() // see Progress
-	}
+	n.clear()
 	if more := n.records - MostBroken; more > 0 {
 		fmt.Fprintf(n.out, "%s: skipped %s in the same way\n", n.program, units.Plural(more, "more broken record"))
 	}

@@ -22,9 +22,9 @@ import (
 // it can't start a new log, and in the background if opening fails at its end.
 type logFS struct {
 	vfs.FS
-	quick bool
-	syncs *atomic.Int64
-	log   *slog.Logger
+	quick  bool
+	syncs  *atomic.Int64
+	log    *slog.Logger
 	giveUp func(error) // does not return
 }
 
@@ -83,7 +83,9 @@ func (fs logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 }
 
 // Rename implements [vfs.FS]. Only the options are renamed.
-func (fs logFS) Rename(oldname, newname string) error { return fs.checked(fs.FS.Rename(oldname, newname)) }
+func (fs logFS) Rename(oldname, newname string) error {
+	return fs.checked(fs.FS.Rename(oldname, newname))
+}
 
 // List implements [vfs.FS].
 func (fs logFS) List(dir string) ([]string, error) {

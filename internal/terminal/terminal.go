@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 )
 
@@ -46,10 +45,6 @@ func (s Style) Paint(attribute, text string) string {
 	return "\x1b[" + attribute + "m" + text + "\x1b[0m"
 }
 
-// Width returns the number of columns that s takes: two for most East Asian characters and emoji, zero for combining
-// marks.
-func Width(s string) int { return uniseg.StringWidth(s) }
-
 // PadRight appends spaces to s up to width columns.
 func PadRight(s string, width int) string { return s + strings.Repeat(" ", max(0, width-Width(s))) }
 
@@ -62,10 +57,8 @@ func Shorten(s string, width int) string {
 	if width < 3 || Width(s) <= width {
 		return s
 	}
-	var ends []int // of the grapheme clusters, in bytes
-	g := uniseg.NewGraphemes(s)
-	for g.Next() {
-		_, end := g.Positions()
+	var ends []int
+	for end := range clusters(s) {
 		ends = append(ends, end)
 	}
 	head, tail := 0, len(s)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/internal/cli"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/bench/benchreport"
@@ -23,6 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // localizeFlags holds the flags of the localize command.
@@ -294,13 +294,11 @@ func (p *process) progress() func(done, all int) {
 	if !terminal.Is(p.err) {
 		return nil
 	}
-	var bar *progressbar.ProgressBar
+	bar := terminal.NewProgress(p.err, "running", func(n int64) string { return units.Count(int(n)) })
 	return func(done, all int) {
-		if bar == nil {
-			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(p.err),
-				progressbar.OptionSetDescription("running"),
-				progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+		bar.Set(int64(done), int64(all))
+		if done == all {
+			bar.Clear()
 		}
-		_ = bar.Set(done) // a failure to draw is harmless
 	}
 }

@@ -1,0 +1,62 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// Progress is a line on a terminal that shows how much of something is done. It is drawn again in the same place.
+type Progress struct {
+	out   io.Writer
+	what  string             // "reading"
+	unit  func(int64) string // formats a number of steps
+	began time.Time
+	drawn time.Time // zero if it is not on the terminal
+}
+
+const (
+	barWidth     = 30
+	drawInterval = 100 * time.Millisecond
+	leastElapsed = 2 * time.Second // before which the time left is a guess
+)
+
+// NewProgress returns the progress of what is being done, in steps that unit formats. It draws nothing before Set.
+func NewProgress(out io.Writer, what string, unit func(int64) string) *Progress {
+	return &Progress{out: out, what: what, unit: unit, began: time.Now()}
+}
+
+// Set draws that done of total steps are done, unless it was drawn just before. total is 0 if it is unknown.
+func (p *Progress) Set(done, total int64) {
+	now := time.Now()
+	if now.Sub(p.drawn) < drawInterval {
+		return
+	}
+	p.drawn = now
+	line := p.what + " " + p.unit(done)
+	if total > 0 {
+		f := float64(done) / float64(total)
+		line = fmt.Sprintf("%s %s %s of %s", p.what, Bar(f, barWidth), p.unit(done), p.unit(total))
+		if elapsed := now.Sub(p.began); done > 0 && elapsed >= leastElapsed {
+			line += ", " + units.Left(time.Duration(float64(elapsed)*(1-f)/f)) + " left"
+		}
+	}
+	p.write("\r" + eraseLine + line)
+}
+
+// Clear removes the line until it is drawn again.
+func (p *Progress) Clear() {
+	if !p.drawn.IsZero() {
+		p.drawn = time.Time{}
+		p.write("\r" + eraseLine)
+	}
+}
+
+// write ignores errors, because work goes on even if its progress cannot be drawn.
+func (p *Progress) write(text string) { _, _ = io.Copy(p.out, strings.NewReader(text)) }
+
+// eraseLine is the sequence that erases from the cursor to the end of the line.
+const eraseLine = "\x1b[K"
