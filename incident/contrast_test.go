@@ -46,7 +46,8 @@ func TestContrastSuspects(t *testing.T) {
 	op := func(service, name string, kind trace.Kind) trace.Op {
 		return table.Op(table.Symbol(service), table.Symbol(name), kind)
 	}
-	shop, pay, bank := op("shop", "POST", trace.Server), op("pay", "Charge", trace.Server), op("bank", "Book", trace.External)
+	shop, pay := op("shop", "POST", trace.Server), op("pay", "Charge", trace.Server)
+	bank := op("bank", "Book", trace.External)
 	var slow, failing contrast
 	for i := range 100 {
 		steps := []Step{{Op: shop, Nanos: 10}, {Op: pay, Nanos: 80}, {Op: table.Step(pay, bank), Nanos: 10}}
@@ -59,8 +60,10 @@ func TestContrastSuspects(t *testing.T) {
 		failing.add(steps, false, missed)
 	}
 	suspects, duration := slow.suspects(table, true, 0.1)
-	if len(suspects) != 1 || table.Text(suspects[0].Service) != "pay" || math.Abs(suspects[0].Score-0.2) > 1e-9 || suspects[0].Own != suspects[0].Score || duration != 100 {
-		t.Errorf("suspects of slow requests %+v of %g ns, want pay with a tenth of twice the duration", suspects, duration)
+	if len(suspects) != 1 || table.Text(suspects[0].Service) != "pay" || math.Abs(suspects[0].Score-0.2) > 1e-9 ||
+		suspects[0].Own != suspects[0].Score || duration != 100 {
+		t.Errorf("suspects of slow requests %+v of %g ns, want pay with a tenth of twice the duration",
+			suspects, duration)
 	}
 	suspects, _ = failing.suspects(table, false, 0.1)
 	if len(suspects) != 1 || table.Text(suspects[0].Service) != "pay" || math.Abs(suspects[0].Errors-0.09) > 1e-9 {

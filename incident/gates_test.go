@@ -15,7 +15,11 @@ func TestGates(t *testing.T) {
 		name  string
 		gates incident.Gates
 		want  int
-	}{{"default", incident.DefaultGates(), 1}, {"of an earlier version", incident.Gates{}, 1}, {"three times the usual time", score, 0}} {
+	}{
+		{"default", incident.DefaultGates(), 1},
+		{"of an earlier version", incident.Gates{}, 1},
+		{"three times the usual time", score, 0},
+	} {
 		s := newShop()
 		s.tracker.SetGates(c.gates)
 		s.play(30*time.Minute, nil)

@@ -13,8 +13,9 @@ import (
 // Objective limits the share of the requests of an entry that are slow or fail. This share is its error budget.
 // Requests miss the objective once they spend the budget many times faster than it lasts; see alerts.
 type Objective struct {
-	Name  string // optional
-	Entry string // a service and an operation, such as "shop GET /cart", or a service, which stands for all of its entries
+	Name string // optional
+	// Entry is a service and an operation, such as "shop GET /cart", or a service, which stands for all of its entries.
+	Entry string
 	// Below is the duration that a share of the requests must stay below, and Percentile is that share in percent. If
 	// Below is 0, the objective is about failures.
 	Below      time.Duration
@@ -345,7 +346,8 @@ func (s *Objectives) Step(now trace.Nanos) []Burn {
 		if alert := w.judge(now); alert >= 0 && !w.waived {
 			b := w.burn(now, alert)
 			b.Service = s.table.Operation(w.entry).Service
-			b.Suspects, b.Duration = w.contrast.suspects(s.table, w.Below > 0, w.minutes.sum(now.Sub(b.Since)+time.Minute).Share())
+			missed := w.minutes.sum(now.Sub(b.Since) + time.Minute).Share()
+			b.Suspects, b.Duration = w.contrast.suspects(s.table, w.Below > 0, missed)
 			burns = append(burns, b)
 		}
 	}
@@ -385,8 +387,15 @@ func (w *watched) burn(now trace.Nanos, alert int) Burn {
 	a := alerts[alert]
 	requests := w.minutes.sum(a.long)
 	return Burn{
-		Missed: Missed{Objective: w.Objective, Op: w.entry, Window: a.long, Requests: requests, Rate: w.rate(requests), At: now},
-		Since:  w.minutes.onset(a.long, a.short),
+		Missed: Missed{
+			Objective: w.Objective,
+			Op:        w.entry,
+			Window:    a.long,
+			Requests:  requests,
+			Rate:      w.rate(requests),
+			At:        now,
+		},
+		Since: w.minutes.onset(a.long, a.short),
 	}
 }
 
@@ -411,7 +420,8 @@ type ObjectiveStatus struct {
 	Burning trace.Nanos // end of the epoch when it started to burn, or 0
 	Waived  bool        // a person accepted that it burns
 	Month   Count       // the requests of BudgetPeriod
-	From    trace.Nanos // start of the first of these hours with requests, or of the first minute if recent; 0 without requests
+	// From is the start of the first of these hours with requests, or of the first minute if recent; 0 without any.
+	From trace.Nanos
 	// Remaining is the part of the budget of these requests that is left. It is negative if the budget is overspent.
 	Remaining float64
 	Rates     []BurnRate // by window length, ascending
@@ -437,7 +447,14 @@ func (w *watched) first() trace.Nanos {
 func (s *Objectives) Status() []ObjectiveStatus {
 	all := make([]ObjectiveStatus, 0, len(s.all))
 	for _, w := range s.all {
-		x := ObjectiveStatus{Objective: w.Objective, Op: w.entry, Burning: w.since, Waived: w.waived, From: w.first(), Remaining: 1}
+		x := ObjectiveStatus{
+			Objective: w.Objective,
+			Op:        w.entry,
+			Burning:   w.since,
+			Waived:    w.waived,
+			From:      w.first(),
+			Remaining: 1,
+		}
 		x.Month = w.hours.sum(BudgetPeriod)
 		x.Remaining -= w.rate(x.Month)
 		for i, a := range alerts {
@@ -482,7 +499,15 @@ func (s *Objectives) State() ObjectivesState {
 	saved := ObjectivesState{Ended: s.ended}
 	for _, w := range s.all {
 		saved.All = append(saved.All, SavedObjective{
-			w.Objective, w.entry, w.fresh, w.minutes.save(), w.hours.save(), w.contrast.save(), slices.Clone(w.burning[:]), w.since, w.waived,
+			Objective: w.Objective,
+			Op:        w.entry,
+			Fresh:     w.fresh,
+			Minutes:   w.minutes.save(),
+			Hours:     w.hours.save(),
+			Contrast:  w.contrast.save(),
+			Burning:   slices.Clone(w.burning[:]),
+			Since:     w.since,
+			Waived:    w.waived,
 		})
 	}
 	return saved
@@ -511,7 +536,8 @@ func (r *ring) save() SavedRing {
 		return saved
 	}
 	for n := int64(r.first()) / int64(r.unit); n <= r.last; n++ {
-		saved.Requests, saved.Missed = append(saved.Requests, r.slot(n).Requests), append(saved.Missed, r.slot(n).Missed)
+		saved.Requests = append(saved.Requests, r.slot(n).Requests)
+		saved.Missed = append(saved.Missed, r.slot(n).Missed)
 	}
 	return saved
 }

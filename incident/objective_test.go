@@ -25,7 +25,11 @@ func TestBurnRates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &trace.Table{}
 		entry := table.Op(table.Symbol("shop"), table.Symbol("GET /cart"), trace.Server)
-		o := incident.Objective{Entry: "shop GET /cart", Below: time.Second, Percentile: rapid.SampledFrom([]float64{90, 99, 99.9}).Draw(t, "percentile")}
+		o := incident.Objective{
+			Entry:      "shop GET /cart",
+			Below:      time.Second,
+			Percentile: rapid.SampledFrom([]float64{90, 99, 99.9}).Draw(t, "percentile"),
+		}
 		s := incident.NewObjectives(table)
 		s.Set([]incident.Objective{o})
 		now, before := trace.Nanos(1_700_000_000_000_000_000), trace.Nanos(0)
@@ -35,7 +39,8 @@ func TestBurnRates(t *testing.T) {
 			before, now = now, now.Add(time.Duration(rapid.Int64Range(1, int64(3*time.Hour)).Draw(t, "epoch")))
 			for range rapid.IntRange(0, 20).Draw(t, "requests") {
 				// A request may be as old as the oldest hour, or have a clock that is fast.
-				x := observed{now.Add(-time.Duration(rapid.Int64Range(int64(-time.Hour), int64(9*time.Hour)).Draw(t, "age"))), rapid.Bool().Draw(t, "missed")}
+				age := time.Duration(rapid.Int64Range(int64(-time.Hour), int64(9*time.Hour)).Draw(t, "age"))
+				x := observed{now.Add(-age), rapid.Bool().Draw(t, "missed")}
 				duration := time.Second - 1
 				if x.missed {
 					duration++
@@ -81,7 +86,9 @@ func checkCount(t *rapid.T, got incident.Count, all []observed, now trace.Nanos,
 
 // watch plays minutes, each with a number of requests and a share that fails, against an objective of a hundredth. It
 // returns the start and the end of each burn.
-func watch(s *incident.Objectives, table *trace.Table, from trace.Nanos, minutes, requests int, failing float64) (spells []time.Duration) {
+func watch(
+	s *incident.Objectives, table *trace.Table, from trace.Nanos, minutes, requests int, failing float64,
+) (spells []time.Duration) {
 	entry := table.Op(table.Symbol("shop"), table.Symbol("GET /cart"), trace.Server)
 	burning := false
 	due := 0.0
@@ -89,7 +96,12 @@ func watch(s *incident.Objectives, table *trace.Table, from trace.Nanos, minutes
 		now := from.Add(time.Duration(i+1) * time.Minute)
 		for range requests {
 			due += failing
-			s.Observe(&incident.Request{Entry: entry, Ended: now.Add(-time.Second), Duration: time.Millisecond, Failed: due >= 1})
+			s.Observe(&incident.Request{
+				Entry:    entry,
+				Ended:    now.Add(-time.Second),
+				Duration: time.Millisecond,
+				Failed:   due >= 1,
+			})
 			due -= math.Floor(due)
 		}
 		if is := len(s.Step(now)) > 0; is != burning {
@@ -111,7 +123,7 @@ func TestBurning(t *testing.T) {
 	}{
 		{"all fail: the share of an hour", day, 60, 100, 1, 8 * time.Minute, 10 * time.Minute},
 		{"a fifth: 14.4 of 20 parts of an hour", day, 120, 100, 0.2, 42 * time.Minute, 45 * time.Minute},
-		{"a fourteenth: 6 of 7 parts of six hours", day, 8 * 60, 100, 0.07, 5 * time.Hour, 5*time.Hour + 15*time.Minute},
+		{"a fourteenth: 6 of 7 parts of 6 hours", day, 8 * 60, 100, 0.07, 5 * time.Hour, 315 * time.Minute},
 		{"five times as many as may: never", day, 12 * 60, 100, 0.05, 0, 0},
 		{"after a start: as soon as the short window is known", 0, 60, 100, 1, 5 * time.Minute, 5 * time.Minute},
 		{"few requests: not before ten have failed", 0, 60, 1, 1, 10 * time.Minute, 10 * time.Minute},
@@ -182,7 +194,10 @@ func TestBurningLargeBudget(t *testing.T) {
 func TestObjectivesState(t *testing.T) {
 	table := &trace.Table{}
 	s := incident.NewObjectives(table)
-	s.Set([]incident.Objective{{Entry: "shop", Errors: 0.01}, {Name: "unused", Entry: "bank", Below: time.Second, Percentile: 99}})
+	s.Set([]incident.Objective{
+		{Entry: "shop", Errors: 0.01},
+		{Name: "unused", Entry: "bank", Below: time.Second, Percentile: 99},
+	})
 	from := trace.Nanos(1_700_000_000_000_000_000)
 	for i, failing := range []float64{0, 0.3, 0} {
 		watch(s, table, from.Add(time.Duration(i)*time.Hour), 60, 7, failing)
@@ -203,12 +218,17 @@ func TestObjectivesState(t *testing.T) {
 func TestObjectiveEntries(t *testing.T) {
 	table := &trace.Table{}
 	s := incident.NewObjectives(table)
-	objectives := []incident.Objective{{Entry: "shop", Errors: 0.1}, {Entry: "shop GET /cart", Errors: 0.1}, {Entry: "shop GET", Errors: 0.1}}
+	objectives := []incident.Objective{
+		{Entry: "shop", Errors: 0.1},
+		{Entry: "shop GET /cart", Errors: 0.1},
+		{Entry: "shop GET", Errors: 0.1},
+	}
 	s.Set(objectives)
 	for _, name := range []string{"GET /cart", "GET /cart/items", "POST /cart"} {
 		s.Observe(&incident.Request{Entry: table.Op(table.Symbol("shop"), table.Symbol(name), trace.Server), Ended: 1})
 	}
-	s.Observe(&incident.Request{Entry: table.Op(table.Symbol("shop GET"), table.Symbol("/cart"), trace.Server), Ended: 1})
+	other := table.Op(table.Symbol("shop GET"), table.Symbol("/cart"), trace.Server)
+	s.Observe(&incident.Request{Entry: other, Ended: 1})
 	s.Step(trace.Nanos(time.Minute))
 	var got []uint64
 	for _, x := range s.Status() {
@@ -224,7 +244,8 @@ func BenchmarkObserve(b *testing.B) {
 	table := &trace.Table{}
 	s := incident.NewObjectives(table)
 	s.Set([]incident.Objective{{Entry: "shop", Below: time.Second, Percentile: 99.9}})
-	r := &incident.Request{Entry: table.Op(table.Symbol("shop"), table.Symbol("GET /"), trace.Server), Duration: time.Millisecond, Ended: 1}
+	entry := table.Op(table.Symbol("shop"), table.Symbol("GET /"), trace.Server)
+	r := &incident.Request{Entry: entry, Duration: time.Millisecond, Ended: 1}
 	for i := range 10 {
 		r.Steps = append(r.Steps, incident.Step{Op: trace.Op(i + 1), Nanos: 1000})
 	}

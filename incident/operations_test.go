@@ -179,6 +179,8 @@ func TestLeakOfFirstDay(t *testing.T) {
 // TestLeakOfFirstMinutes makes a service slower from the first minute on, so the whole history has grown along. The
 // incident lasts as long as the service is slow.
 func TestLeakOfFirstMinutes(t *testing.T) {
+	growing := func(age time.Duration) float64 { return math.Pow(1.2, age.Hours()) }
+	doubling := func(age time.Duration) float64 { return 1 + min(1, age.Minutes()/35) }
 	for _, x := range []struct {
 		name   string
 		factor func(age time.Duration) float64
@@ -186,12 +188,12 @@ func TestLeakOfFirstMinutes(t *testing.T) {
 		slow   string
 		stays  time.Duration // slow
 	}{
-		{"20 % an hour", func(age time.Duration) float64 { return math.Pow(1.2, age.Hours()) }, 1.5, "cart", 26 * time.Hour},
+		{"20 % an hour", growing, 1.5, "cart", 26 * time.Hour},
 		{"20 % an hour, after a slow start", func(age time.Duration) float64 {
-			return math.Pow(1.2, age.Hours()) * (1 + 2*math.Exp(-age.Minutes()/2))
+			return growing(age) * (1 + 2*math.Exp(-age.Minutes()/2))
 		}, 1.5, "cart", time.Hour},
-		{"twice after 35 minutes", func(age time.Duration) float64 { return 1 + min(1, age.Minutes()/35) }, 2.01, "cart", 4 * time.Hour},
-		{"20 % an hour, a service with few calls", func(age time.Duration) float64 { return math.Pow(1.2, age.Hours()) }, 1.5, "rare", time.Hour},
+		{"twice after 35 minutes", doubling, 2.01, "cart", 4 * time.Hour},
+		{"20 % an hour, a service with few calls", growing, 1.5, "rare", time.Hour},
 	} {
 		s := newShop()
 		if x.slow == "rare" {
@@ -204,7 +206,8 @@ func TestLeakOfFirstMinutes(t *testing.T) {
 		}
 		t.Logf("%s: raised at a factor of %.2f after %v", x.name, factor, s.now.Sub(started))
 		if got := s.summary(0); len(got) != 1 || !strings.HasPrefix(got[0], x.slow+" ") || factor >= x.before {
-			t.Errorf("%s: incidents %v at a factor of %.2f, want one of %s before %.1f", x.name, got, factor, x.slow, x.before)
+			t.Errorf("%s: incidents %v at a factor of %.2f, want one of %s before %.1f",
+				x.name, got, factor, x.slow, x.before)
 			continue
 		}
 		s.saves, s.epoch = true, time.Minute // a day is long

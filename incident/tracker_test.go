@@ -70,7 +70,8 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 	for end := s.now.Add(d); s.now < end; {
 		tally := history.NewTally()
 		for at := s.now; at < s.now.Add(s.epoch) && !s.quiet; at = at.Add(s.spacing) {
-			services := slices.DeleteFunc([]string{"cart", "search"}, func(name string) bool { return name == s.stopped })
+			services := []string{"cart", "search"}
+			services = slices.DeleteFunc(services, func(name string) bool { return name == s.stopped })
 			if s.rare > 0 && int(at/trace.Nanos(time.Second))%s.rare == 0 {
 				services = append(services, "rare")
 			}
@@ -82,9 +83,14 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 				tally.Observe(x.Extract(s.request(at, service, pod, trace.Nanos(factor*(90e6+20e6*rng.Float64())))))
 				if s.consumer && service == "cart" && s.next%3 == 0 {
 					worker := s.table.Symbol("worker")
-					tally.Observe(x.Extract(&trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16), 3: 1}, Spans: []trace.Span{{
-						ID: 1, Op: s.table.Op(worker, s.table.Symbol("process carts"), trace.Consumer), Service: worker, Kind: trace.Consumer,
-						Start: at.Add(time.Second), End: at.Add(1100 * time.Millisecond),
+					id := trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16), 3: 1}
+					tally.Observe(x.Extract(&trace.Trace{ID: id, Spans: []trace.Span{{
+						ID:      1,
+						Op:      s.table.Op(worker, s.table.Symbol("process carts"), trace.Consumer),
+						Service: worker,
+						Kind:    trace.Consumer,
+						Start:   at.Add(time.Second),
+						End:     at.Add(1100 * time.Millisecond),
 					}}}))
 				}
 			}
@@ -104,7 +110,15 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 	s.next++
 	span := func(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos) trace.Span {
 		symbol := s.table.Symbol(stdcmp.Or(s.names[service], service))
-		return trace.Span{ID: id, Parent: parent, Op: s.table.Op(symbol, s.table.Symbol(name), kind), Service: symbol, Kind: kind, Start: start + from, End: start + to}
+		return trace.Span{
+			ID:      id,
+			Parent:  parent,
+			Op:      s.table.Op(symbol, s.table.Symbol(name), kind),
+			Service: symbol,
+			Kind:    kind,
+			Start:   start + from,
+			End:     start + to,
+		}
 	}
 	route := "GET /" + service
 	if service == "rare" && s.routes > 0 {
@@ -121,7 +135,8 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 		return t
 	}
 	t.Spans = append(t.Spans, span(3, 2, service, route, trace.Server, 2*wire, work+2*wire))
-	if service == s.failing && (s.next%20 < 2 || service == "rare" && s.next%4 > 0) { // every second request is to the service
+	// Every second request is to the service.
+	if service == s.failing && (s.next%20 < 2 || service == "rare" && s.next%4 > 0) {
 		t.Spans[2].Flags |= trace.Error
 	}
 	t.Attrs = []trace.Attr{{Key: s.table.Symbol("k8s.pod.name"), Text: s.table.Symbol(pod), Span: 2}}
@@ -130,7 +145,8 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 		t.Attrs = append(t.Attrs, trace.Attr{Key: s.table.Symbol("k8s.node.name"), Text: s.table.Symbol(node), Span: 2})
 	}
 	if service == "cart" && s.version != "" {
-		t.Attrs = append(t.Attrs, trace.Attr{Key: s.table.Symbol("service.version"), Text: s.table.Symbol(s.version), Span: 2})
+		version := trace.Attr{Key: s.table.Symbol("service.version"), Text: s.table.Symbol(s.version), Span: 2}
+		t.Attrs = append(t.Attrs, version)
 	}
 	if service == "cart" {
 		length := work
@@ -441,7 +457,8 @@ func TestPastInPieces(t *testing.T) {
 			tally, x := history.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
 			from := begin.Add(time.Duration(piece) * 10 * time.Minute)
 			for at := from; at < from.Add(10*time.Minute); at = at.Add(time.Second) {
-				tally.Observe(x.Extract(s.request(at, "cart", "cart-0", trace.Nanos(90e6+20e6*rand.New(&s.random).Float64()))))
+				work := trace.Nanos(90e6 + 20e6*rand.New(&s.random).Float64())
+				tally.Observe(x.Extract(s.request(at, "cart", "cart-0", work)))
 			}
 			s.sites.Merge(tally)
 			s.play(epoch, nil)
@@ -617,7 +634,10 @@ func TestMerge(t *testing.T) {
 // TestWaitingWithoutSpan slows cart down. search waits for some of its work, and no span shows it. There is one
 // incident, of cart, although search alone would raise another.
 func TestWaitingWithoutSpan(t *testing.T) {
-	for name, slower := range map[string]map[string]float64{"cart": {"cart": 40, "search": 3}, "search": {"search": 3}} {
+	for name, slower := range map[string]map[string]float64{
+		"cart":   {"cart": 40, "search": 3},
+		"search": {"search": 3},
+	} {
 		s := newShop()
 		s.play(time.Hour, nil)
 		fault := s.now
@@ -654,7 +674,8 @@ func TestWrongClocks(t *testing.T) {
 		}
 		s.sites.Merge(tally)
 	}
-	wrong := []trace.Nanos{0, trace.Nanos(5 * time.Second), s.now.Add(-365 * 24 * time.Hour), s.now.Add(365 * 24 * time.Hour)}
+	const year = 365 * 24 * time.Hour
+	wrong := []trace.Nanos{0, trace.Nanos(5 * time.Second), s.now.Add(-year), s.now.Add(year)}
 	for i := range trace.Nanos(200) {
 		wrong = append(wrong, s.now.Add(24*time.Hour)+i*trace.Nanos(time.Minute))
 	}
@@ -721,7 +742,8 @@ func TestScoreFollows(t *testing.T) {
 	s.play(15*time.Minute, map[string]float64{"cart": 2})
 	x := s.tracker.Incidents()[0]
 	if now, before := x.Suspects[0].Score, first.Suspects[0].Score; now > 0.7*before || x.Requests < 2*first.Requests {
-		t.Errorf("a score of %.2f over %d requests, and of %.2f over %d in the first minutes: it does not follow the fault", now, x.Requests, before, first.Requests)
+		t.Errorf("a score of %.2f over %d requests, and of %.2f over %d in the first minutes: "+
+			"it does not follow the fault", now, x.Requests, before, first.Requests)
 	}
 	s.play(15*time.Minute, nil)
 	closed := s.tracker.Incidents()[0]

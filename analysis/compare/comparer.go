@@ -66,7 +66,8 @@ func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
 // tied reports whether two suspects with a score are ordered by Soft only.
 func tied(suspects []Suspect) bool {
 	for i := 1; i < len(suspects); i++ {
-		if a, b := &suspects[i-1], &suspects[i]; b.Score+b.Shape > 0 && a.Score+a.Shape == b.Score+b.Shape && a.Opaque == b.Opaque {
+		a, b := &suspects[i-1], &suspects[i]
+		if score := b.Score + b.Shape; score > 0 && a.Score+a.Shape == score && a.Opaque == b.Opaque {
 			return true
 		}
 	}

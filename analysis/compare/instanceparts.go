@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Constants of [Comparer.InstanceParts]. They are ratios of costs within one service and window, so they don't depend on
-// the application.
+// Constants of [Comparer.InstanceParts]. They are ratios of costs within one service and window, so they don't depend
+// on the application.
 const (
 	// clearlyMore is the minimum ratio of the cost of a call with a value to the cost of a call with another value.
 	clearlyMore = 2
@@ -23,8 +23,8 @@ const (
 	maxListed = 10
 )
 
-// InstanceParts returns the values of attributes that distinguish instances, hosts, zones and versions and carry most of
-// the cost of a service in a window: their calls cost clearly more than the other calls of the service. c is the
+// InstanceParts returns the values of attributes that distinguish instances, hosts, zones and versions and carry most
+// of the cost of a service in a window: their calls cost clearly more than the other calls of the service. c is the
 // comparison of the window, and s one of its suspects.
 //
 // The cost of a value is the time and the errors of its calls above its own history. If that has fewer calls than the

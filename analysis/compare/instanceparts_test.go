@@ -33,16 +33,26 @@ func TestInstances(t *testing.T) {
 		fault  func(all []tracetest.Instance)
 		want   []string
 	}{
-		{"one slow instance", 6, func(all []tracetest.Instance) { all[3].Slower = 4 }, []string{"k8s.pod.name=cart-3 1.0 of 6"}},
-		{"one slow instance of twelve", 12, func(all []tracetest.Instance) { all[3].Slower = 4 }, []string{"k8s.pod.name=cart-3 0.9 of 12"}},
-		{"errors of one instance", 6, func(all []tracetest.Instance) { all[2].Fails = 0.5 }, []string{"k8s.pod.name=cart-2 1.0 of 6"}},
+		{
+			"one slow instance", 6, func(all []tracetest.Instance) { all[3].Slower = 4 },
+			[]string{"k8s.pod.name=cart-3 1.0 of 6"},
+		},
+		{
+			"one slow instance of twelve", 12, func(all []tracetest.Instance) { all[3].Slower = 4 },
+			[]string{"k8s.pod.name=cart-3 0.9 of 12"},
+		},
+		{
+			"errors of one instance", 6, func(all []tracetest.Instance) { all[2].Fails = 0.5 },
+			[]string{"k8s.pod.name=cart-2 1.0 of 6"},
+		},
 		{"a slow version of half the instances", 6, func(all []tracetest.Instance) {
 			for i := range 3 {
 				all[i] = tracetest.Instance{Version: "2", Slower: 4, Fails: 0}
 			}
 		}, []string{"service.version=2 1.0 of 2"}},
 		{
-			"a slow version of one new instance", 6, func(all []tracetest.Instance) { all[5] = tracetest.Instance{Version: "2", Slower: 4, Fails: 0} },
+			"a slow version of one new instance", 6,
+			func(all []tracetest.Instance) { all[5] = tracetest.Instance{Version: "2", Slower: 4, Fails: 0} },
 			[]string{"service.version=2 1.0 of 2", "k8s.pod.name=cart-5 1.0 of 6"},
 		},
 		{

@@ -17,7 +17,7 @@ type graph struct {
 	names  []trace.Symbol   // by number of the service
 	opaque []bool           // by number of the service: whether it emits no spans
 	callee []history.Callee // by number of the site: the usual callee of a CLIENT span; service 0 if unknown
-	behind []history.Callee // by number of the site, including borders: see [graph.setBehind]; service 0 without a callee
+	behind []history.Callee // by number of the site, including borders; service 0 without a callee, see setBehind
 
 	index *siteIndex // of sites
 }

@@ -85,7 +85,8 @@ func (l *ledger) nameMissing() {
 	callee := slices.Clone(l.callee)
 	for i := range l.sites {
 		number := int32(i)
-		if now, _ := l.source.counts(number); now == 0 || !l.missesAnswers(number) || l.table.Target(l.sites[i].Op) != 0 {
+		now, _ := l.source.counts(number)
+		if now == 0 || !l.missesAnswers(number) || l.table.Target(l.sites[i].Op) != 0 {
 			continue
 		}
 		var callers callCounts

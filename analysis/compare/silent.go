@@ -85,8 +85,8 @@ func (x *silence) expected(calls uint64) float64 {
 }
 
 // traffic returns the traffic in the window as a fraction of the traffic in x.steady, at most 1. It counts all requests
-// that start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may stay away
-// by chance.
+// that start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may stay
+// away by chance.
 func (x *silence) traffic() float64 {
 	now, before := x.started.Within(x.window).Calls(), x.started.Within(x.steady).Calls()
 	if before == 0 {
@@ -99,7 +99,8 @@ func (x *silence) traffic() float64 {
 func (c *liveWindow) sumStarted() history.Cells {
 	c.sum.restart(c.window.To + history.Ahead)
 	for i := 1; i < len(c.sites); i++ {
-		if s, series := &c.sites[i], c.h.Series(int32(i)); s.Parent == 0 && !s.Border && series.Last() >= c.window.From {
+		s, series := &c.sites[i], c.h.Series(int32(i))
+		if s.Parent == 0 && !s.Border && series.Last() >= c.window.From {
 			c.screening.now = series.InWindow(c.window, c.screening.now)
 			if len(c.screening.now) > 0 {
 				c.sum.addAll(series.Encoded())

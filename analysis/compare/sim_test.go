@@ -16,7 +16,7 @@ type simApp struct {
 	rng      *rand.Rand
 	table    *trace.Table
 	clients  bool // remote calls have CLIENT spans
-	shared   bool // databases are shared by services and named by attributes; otherwise each service has its own, unnamed
+	shared   bool // services share databases, which attributes name; otherwise each service has its own, unnamed
 	services []simService
 	entries  []int // operations of the gateway
 	ops      []simOp

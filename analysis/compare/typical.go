@@ -136,8 +136,8 @@ func (c *liveWindow) typical(number int32) (times typicalTimes, calls float64) {
 	return times, calls
 }
 
-// addTypical adds the growth of a, the assessment of site `number`, to the operation and to the service whose own time it
-// is.
+// addTypical adds the growth of a, the assessment of site `number`, to the operation and to the service whose own time
+// it is.
 func (c *liveWindow) addTypical(number int32, a *assessment) {
 	if a.typicalCalls == 0 {
 		return

@@ -96,7 +96,7 @@ type Service struct {
 	byIn, byOut explanation
 	shared      map[int]float64 // by index of the neighbour: the part of the score that comes from calls between both
 	running     bool            // in a running service: changed calls order suspects, but don't add to the score
-	late        map[int]float64 // by index of the caller: the part that comes from time, or failures, on the way from it
+	late        map[int]float64 // by index of the caller: the part from time, or failures, on the way from it
 	Processed   bool
 	OneTrace    bool // the virtual callee is as late as the service itself, see [Wires]
 }

@@ -43,8 +43,8 @@ func newInstances() Instances {
 	return Instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
 }
 
-// admit returns the series of k, which it adds if needed, or the series of the values without room if there is no room for
-// k. It returns nil if there is no room for that series either.
+// admit returns the series of k, which it adds if needed, or the series of the values without room if there is no room
+// for k. It returns nil if there is no room for that series either.
 func (h *Instances) admit(k InstanceKey) *InstanceSeries {
 	if s := h.series[k]; s != nil {
 		return s
@@ -186,8 +186,8 @@ type Instance struct {
 	*InstanceSeries
 }
 
-// Of returns the histories of the values of an attribute of the spans of a service, ordered by value. Value 0 stands for
-// all values without room.
+// Of returns the histories of the values of an attribute of the spans of a service, ordered by value. Value 0 stands
+// for all values without room.
 func (h *Instances) Of(service, key trace.Symbol) []Instance {
 	return h.sorted(func(k InstanceKey) bool { return k.Service == service && k.Key == key })
 }

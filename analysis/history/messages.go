@@ -60,9 +60,9 @@ func (x taking) compare(y taking) int {
 		cmp.Compare(x.service, y.service), cmp.Compare(x.slice, y.slice), cmp.Compare(x.within, y.within))
 }
 
-// Joined counts the messages that one trace sent and another one took. The history has counted the time in the queue for
-// joined messages. The senders of lost messages were not sampled, or sent them too long ago. Neither number is complete
-// if there are too many messages.
+// Joined counts the messages that one trace sent and another one took. The history has counted the time in the queue
+// for joined messages. The senders of lost messages were not sampled, or sent them too long ago. Neither number is
+// complete if there are too many messages.
 func (m *Messages) Joined() (joined, lost uint64) { return m.joined, m.lost }
 
 func (m *Messages) keeps(message trace.SpanID) bool {
@@ -171,7 +171,9 @@ func (m *Messages) join(now trace.Nanos) *Tally {
 		}
 		return old
 	})
-	maps.DeleteFunc(m.sent, func(_ trace.SpanID, x sending) bool { return now-x.at > longestWait || x.at-now > longestWait })
+	maps.DeleteFunc(m.sent, func(_ trace.SpanID, x sending) bool {
+		return now-x.at > longestWait || x.at-now > longestWait
+	})
 	if m.rarity > 0 && len(m.sent)+len(m.taken) < maxMessages/4 {
 		m.rarity--
 	}

@@ -39,7 +39,13 @@ const (
 // sent returns the trace of message n. The message is sent at time at.
 func (m *mail) sent(n int, at trace.Nanos) *trace.Trace {
 	return &trace.Trace{ID: trace.ID{1, byte(n >> 8), byte(n), 1}, Spans: []trace.Span{{
-		ID: trace.SpanID(n + 1), Op: m.send, Service: m.shop, Kind: trace.Producer, Peer: m.queue, Start: at - 1e6, End: at,
+		ID:      trace.SpanID(n + 1),
+		Op:      m.send,
+		Service: m.shop,
+		Kind:    trace.Producer,
+		Peer:    m.queue,
+		Start:   at - 1e6,
+		End:     at,
 	}}}
 }
 
@@ -78,6 +84,8 @@ func TestMessages(t *testing.T) {
 	at := mailFrom
 	sent, taken := m.sent(1, at), m.taken(1, at+30*second, 1)
 	early := m.taken(2, at-second, 1) // from a host whose clock is slow
+	tooLate := append([][]*trace.Trace{{sent}}, make([][]*trace.Trace, 361)...)
+	tooLate = append(tooLate, []*trace.Trace{m.taken(1, at+3630*second, 1)})
 	batch := m.taken(3, at+2*second, 1, 2)
 	for name, test := range map[string]struct {
 		epochs       [][]*trace.Trace // ten seconds each
@@ -92,7 +100,7 @@ func TestMessages(t *testing.T) {
 		"two consumers":             {[][]*trace.Trace{{sent}, {taken}, {early}}, 2, 30 * second, 2, 0},
 		"a batch":                   {[][]*trace.Trace{{batch}, {sent, m.sent(2, at+second)}}, 2, 3 * second, 2, 0},
 		"not sampled":               {append([][]*trace.Trace{{taken}}, make([][]*trace.Trace, 65)...), 0, 0, 0, 1},
-		"waited longer than known":  {append([][]*trace.Trace{{sent}}, append(make([][]*trace.Trace, 361), []*trace.Trace{m.taken(1, at+3630*second, 1)})...), 0, 0, 0, 0},
+		"waited longer than known":  {tooLate, 0, 0, 0, 0},
 		"taken twice, sent by both": {[][]*trace.Trace{{sent, sent}, {taken}}, 1, 30 * second, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +111,8 @@ func TestMessages(t *testing.T) {
 			}
 			got := m.waits(h)
 			if got.Calls() != test.calls || got.Time() != int64(test.nanos) {
-				t.Errorf("%d waits of %v, want %d of %v", got.Calls(), time.Duration(got.Time()), test.calls, time.Duration(test.nanos))
+				t.Errorf("%d waits of %v, want %d of %v",
+					got.Calls(), time.Duration(got.Time()), test.calls, time.Duration(test.nanos))
 			}
 			if joined, lost := h.Messages.Joined(); joined != test.joined || lost != test.lost {
 				t.Errorf("%d joined, %d lost, want %d and %d", joined, lost, test.joined, test.lost)
@@ -160,7 +169,8 @@ func TestMessagesInAnyOrder(t *testing.T) {
 		}
 		want := play(func(int) (int, int) { return 0, 0 }, -1)
 		places := rapid.SliceOfN(rapid.IntRange(0, epochs*shards-1), len(traces), len(traces)).Draw(t, "places")
-		got := play(func(i int) (int, int) { return places[i] / shards, places[i] % shards }, rapid.IntRange(-1, epochs-1).Draw(t, "restart"))
+		restart := rapid.IntRange(-1, epochs-1).Draw(t, "restart")
+		got := play(func(i int) (int, int) { return places[i] / shards, places[i] % shards }, restart)
 		if !bytes.Equal(got, want) {
 			t.Error("the history depends on the order of the traces")
 		}
@@ -184,7 +194,13 @@ func TestTooManyMessages(t *testing.T) {
 		}
 		for i, x := range sent {
 			tallies[i%shards].messages.send(x, sending{mailFrom, m.queue})
-			tallies[(i+1)%shards].messages.take(taking{message: x, own: m.process, service: m.billing, at: mailFrom + second, slice: SliceOf(mailFrom)})
+			tallies[(i+1)%shards].messages.take(taking{
+				message: x,
+				own:     m.process,
+				service: m.billing,
+				at:      mailFrom + second,
+				slice:   SliceOf(mailFrom),
+			})
 		}
 		for _, x := range tallies {
 			if got := len(x.messages.sent) + len(x.messages.taken); got > maxMessages {
@@ -199,7 +215,8 @@ func TestTooManyMessages(t *testing.T) {
 		return h
 	}
 	h := play(1)
-	if got := m.waits(h); got.Calls() < n*95/100 || got.Calls() > n*105/100 || got.Time() != int64(got.Calls())*int64(second) {
+	got := m.waits(h)
+	if got.Calls() < n*95/100 || got.Calls() > n*105/100 || got.Time() != int64(got.Calls())*int64(second) {
 		t.Errorf("%d waits of %v, want about %d of 1 s", got.Calls(), time.Duration(got.Time()), n)
 	}
 	slices.Reverse(sent)

@@ -41,7 +41,8 @@ func TestLongRequests(t *testing.T) {
 			h.Age(now)
 			control.Age(now)
 		}
-		if got, want := h.Requests.Total(), control.Requests.Total(); got.Calls() != want.Calls() || got.Time() != want.Time() {
+		got, want := h.Requests.Total(), control.Requests.Total()
+		if got.Calls() != want.Calls() || got.Time() != want.Time() {
 			t.Errorf("%v: %d requests of %d ns, want %d of %d", c.duration,
 				got.Calls(), got.Time(), want.Calls(), want.Time())
 		}

@@ -89,7 +89,8 @@ func NewSites(table *trace.Table) *Sites {
 // clear deletes all sites and services.
 func (h *Sites) clear() {
 	h.Services, h.judged, h.shapes = newServices(), make(map[Callee]bool), 0
-	h.numbers, h.sites, h.targets, h.series = make(map[SiteKey]int32), make([]Site, 1), make([]target, 1), make([]Series, 1)
+	h.numbers = make(map[SiteKey]int32)
+	h.sites, h.targets, h.series = make([]Site, 1), make([]target, 1), make([]Series, 1)
 }
 
 // Len returns the number of sites.

@@ -149,9 +149,10 @@ func (k *Skipped) remove(r Range) {
 
 // coverage is the part of the history of a service that is kept.
 type coverage struct {
-	skipped   Ranges
-	oldest    Slice
-	forgotten func(Slice) bool // reports whether the skipped calls of a slice are deleted; nil if no call is, or if all have been
+	skipped Ranges
+	oldest  Slice
+	// forgotten reports whether the skipped calls of a slice are deleted. It is nil if no call is, or if all have been.
+	forgotten func(Slice) bool
 }
 
 // coverages returns the coverage of the calls of each service by its number, and of all calls at index 0. It marks

@@ -66,7 +66,8 @@ type tallyCell struct {
 	within int64 // logarithms of the durations of the requests with these calls
 	shapes []shapeCount
 
-	inner, innerBeside, innerLogs int64 // the difference of local times to nanos, beside and logs, see [callgraph.Times]
+	// the differences of local times to nanos, beside and logs, see [callgraph.Times]
+	inner, innerBeside, innerLogs int64
 }
 
 // shapeCount counts the calls of one shape.

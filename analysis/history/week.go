@@ -55,9 +55,10 @@ type Week struct {
 
 // hourTimes holds the times of the calls of an hour.
 type hourTimes struct {
-	all  Level       // mean of all calls
-	mean Level       // mean of the calls that were not skipped
-	high coarseLevel // the third highest mean of a window, as judged by compare.Steady, so that a job of nine minutes shows
+	all  Level // mean of all calls
+	mean Level // mean of the calls that were not skipped
+	// high is the third highest mean of a window, as judged by compare.Steady, so that a job of nine minutes shows.
+	high coarseLevel
 }
 
 // Level is a time on a logarithmic scale, with steps of 0.07 %. 0 means unknown.

@@ -16,9 +16,21 @@ import (
 
 // numbered returns an observation with a packed size of about 10 KiB.
 func numbered(i int) *observation.Observation {
-	o := &observation.Observation{Trace: trace.ID{0: byte(i), 1: byte(i >> 8)}, Root: 1, Start: trace.Nanos(i), Duration: 5}
+	o := &observation.Observation{
+		Trace:    trace.ID{0: byte(i), 1: byte(i >> 8)},
+		Root:     1,
+		Start:    trace.Nanos(i),
+		Duration: 5,
+	}
 	for k := range 300 {
-		o.Contexts = append(o.Contexts, observation.ContextCount{Context: trace.Context(k + 1), Op: 1, Count: 1, Total: 1 << 60, Self: 1 << 60, Exclusive: 1 << 60})
+		o.Contexts = append(o.Contexts, observation.ContextCount{
+			Context:   trace.Context(k + 1),
+			Op:        1,
+			Count:     1,
+			Total:     1 << 60,
+			Self:      1 << 60,
+			Exclusive: 1 << 60,
+		})
 	}
 	return o
 }

@@ -204,7 +204,7 @@ test("the page shows the search inside the first suspect, its places, tracepoint
   assert.match(now, /search place 1.*76\s%.*70\s% to 81\s%.*search place 4.*19\s%/);
   assert.match(now, /On now: search\/place-1/);
   const done = await show("located", { on: 0, reason: "no candidate below it is left", suspects });
-  assert.match(done, /located.*One location carries 76\s% of the problem/);
+  assert.match(done, /located.*No candidate below it is left\..*search place 1.*76\s%/);
   assert.match(await show("exhausted", { reason: "no candidates are left" }), /inconclusive.*No candidates are left\./);
   assert.match(await show("gone", {}), /The search ended with the incident/);
   await page.locator("#search summary").click();

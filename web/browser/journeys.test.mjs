@@ -753,7 +753,7 @@ test("a problem on one host names the host, the time that a recovery saves, and 
     ["What if", found.what_if[0], found.what_if[0].edge.label],
   ]) {
     const figure = page.getByRole("region", { name: title });
-    assert.equal(await figure.locator("li").first().textContent(), text);
+    assert.equal((await figure.locator("li").first().textContent()).replaceAll("\u00a0", " "), text);
     await figure.getByRole("button", { name: `${title}: table and export` }).click();
     await page.getByRole("menuitem", { name: "Copy as CSV" }).click();
     await page.waitForFunction(
