@@ -76,7 +76,7 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File,
 // ReuseForWrite implements [vfs.FS]. It creates a new file, because the rest of an old log after a new one would look
 // like corruption.
 func (fs logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := fs.Remove(oldname); err != nil {
+	if err := fs.checked(fs.Remove(oldname)); err != nil {
 		return nil, err
 	}
 	return fs.Create(newname, category)
@@ -137,6 +137,12 @@ func (f neededFile) SyncData() error { return f.fs.checked(f.File.SyncData()) }
 func (f neededFile) SyncTo(length int64) (fullSync bool, err error) {
 	fullSync, err = f.File.SyncTo(length)
 	return fullSync, f.fs.checked(err)
+}
+
+// Stat implements [vfs.File].
+func (f neededFile) Stat() (vfs.FileInfo, error) {
+	info, err := f.File.Stat()
+	return info, f.fs.checked(err)
 }
 
 // logFile is a write-ahead log.
