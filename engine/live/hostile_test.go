@@ -680,7 +680,7 @@ func (l *life) check(outbox *store.Outbox) {
 	if err != nil {
 		l.t.Error(err)
 	}
-	if n := l.service.Counts().Damaged.Load(); n > 0 && !(l.quick && l.power) {
+	if n := l.service.Counts().Damaged.Load(); n > 0 && (!l.quick || !l.power) {
 		l.t.Errorf("%d records of the journal are damaged", n)
 	}
 }
