@@ -73,11 +73,14 @@ func (x *advice) open(first *compare.Suspect) Sentence {
 	if step := x.undoable(first); step != nil {
 		switch { // the sentence about the incident states the share of the place
 		case located != 0 && reason.Wait != 0:
-			step = step.And(Say(" ")).And(waitRemedy(n, located, &reason))
+			step.Plain(" ")
+			step.Add(waitRemedy(n, located, &reason))
 		case located != 0:
 			step.Say(" The place to look at is %s.", n.op(located))
 		case x.leads():
-			step = step.And(Say(" ")).And(Located(n, x.lead, x.leadShare, engine.Reason{})).And(Say(" so far."))
+			step.Plain(" ")
+			step.Add(Located(n, x.lead, x.leadShare, engine.Reason{}))
+			step.Plain(" so far.")
 		}
 		return step.And(x.searching(of))
 	}
@@ -155,7 +158,7 @@ func (x *advice) untilKnown(text string) Sentence {
 	if len(x.Suspects) > 0 {
 		if step := x.undoable(&x.Suspects[0]); step != nil {
 			s.Plain(" ")
-			s = s.And(step)
+			s.Add(step)
 		}
 	}
 	return s

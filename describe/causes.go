@@ -179,8 +179,7 @@ func shareIn(n *Names, p *detect.Problem, edge trace.Edge) *group.EdgeShare {
 			return &p.Edges[i]
 		}
 	}
-	info := n.Table.EdgeInfo(edge)
-	return &group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After}
+	return shareless(n, edge)
 }
 
 func newRecovery(n *Names, p *detect.Problem, r *explain.Recovery) Recovery {

@@ -244,18 +244,10 @@ func (s *CallSuspect) lacks(to *Sentence) {
 		return
 	}
 	to.Say("%s does not call ", caller)
-	named, left := s.Missing[:min(namedMissing, len(s.Missing))], len(s.Missing)-namedMissing
-	for i := range named {
-		switch {
-		case i > 0 && i == len(named)-1 && left <= 0:
-			to.Plain(" and ")
-		case i > 0:
-			to.Plain(", ")
-		}
-		*to = append(*to, Name(named[i].name))
+	missing := make([]Phrase, 0, len(s.Missing))
+	for i := range s.Missing {
+		missing = append(missing, Name(s.Missing[i].name))
 	}
-	if left > 0 {
-		to.Plain(" and " + units.Plural(left, "other"))
-	}
+	to.list(missing, namedMissing, "other")
 	to.Plain(", although it usually does")
 }

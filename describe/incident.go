@@ -17,7 +17,7 @@ type Incident struct {
 	*engine.Incident
 
 	Kind     IncidentKind
-	Sentence Sentence  // what changed, since when, and the evidence against the first suspect
+	Sentence Sentence  // describes the change, its time and the evidence against the first suspect
 	Reason   Sentence  // for its severity
 	Ending   Sentence  // why it closed, as a clause; nil while it is open
 	Size     Size      // zero if requests have stopped, because other requests say nothing about them
@@ -401,18 +401,11 @@ func (c *change) shared() {
 		return
 	}
 	c.Say("%s "+x.tense("affects", "affected")+" ", c.names.text(place.Value))
-	named := min(maxSharing, len(place.Services))
-	for i := range named {
-		if i > 0 && i == len(place.Services)-1 {
-			c.Plain(" and ")
-		} else if i > 0 {
-			c.Plain(", ")
-		}
-		c.Add(Sentence{c.names.service(place.Services[i].Service)})
+	services := make([]Phrase, 0, len(place.Services))
+	for i := range place.Services {
+		services = append(services, c.names.service(place.Services[i].Service))
 	}
-	if rest := len(place.Services) - named; rest > 0 {
-		c.Plain(" and " + units.Plural(rest, "other service"))
-	}
+	c.list(services, maxSharing, "other service")
 	c.Say(": %s of what they lose "+x.tense("is", "was")+" lost there. ", number(units.Percent(place.Part)))
 }
 

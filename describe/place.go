@@ -54,8 +54,13 @@ func NewPlace(n *Names, e *group.EdgeShare) Place {
 
 // PlaceOf presents an edge by its identity.
 func PlaceOf(n *Names, edge trace.Edge) Place {
+	return NewPlace(n, shareless(n, edge))
+}
+
+// shareless returns an edge without its share.
+func shareless(n *Names, edge trace.Edge) *group.EdgeShare {
 	info := n.Table.EdgeInfo(edge)
-	return NewPlace(n, &group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After})
+	return &group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After}
 }
 
 // placeAmong presents the edge in edges with the given identity. It returns nil if there is none, or if edge is 0, the

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -110,6 +111,23 @@ func (s Sentence) And(t Sentence) Sentence { return append(slices.Clip(s), t...)
 
 // Add appends t.
 func (s *Sentence) Add(t Sentence) { *s = append(*s, t...) }
+
+// list appends the first `most` of several names: "cart, search and 3 other services". noun is what the others are.
+func (s *Sentence) list(names []Phrase, most int, noun string) {
+	rest := len(names) - most
+	for i, name := range names[:min(most, len(names))] {
+		switch {
+		case i > 0 && i == len(names)-1:
+			s.Plain(" and ")
+		case i > 0:
+			s.Plain(", ")
+		}
+		*s = append(*s, name)
+	}
+	if rest > 0 {
+		s.Plain(" and " + units.Plural(rest, noun))
+	}
+}
 
 // Plain appends text.
 func (s *Sentence) Plain(text string) {

@@ -1,5 +1,5 @@
 // Command notices writes THIRD_PARTY_NOTICES: the licenses of all software by others in bin/sibyl. go-licenses
-// lists the Go packages, Vite the npm packages in the built web UI; both include only what is linked or bundled.
+// lists the Go packages that are linked, and Vite the npm packages that are bundled in the web UI.
 // It fails on a license that is not known to be compatible with Apache-2.0, and on classes of unknown origin in the
 // jar of the JVM agent. `make notices` runs all of it.
 package main
@@ -146,7 +146,7 @@ func goComponent(name, version, path, license string) (component, error) {
 // asmModule is under MIT-0, a license that go-licenses does not recognize.
 const asmModule = "github.com/segmentio/asm"
 
-// standardLibrary returns Go's own library. Its version is that of the toolchain: go version -m shows it.
+// standardLibrary returns Go's own library with the version of the toolchain, as go version -m shows it.
 func standardLibrary() (component, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -194,7 +194,7 @@ var (
 	libbpf = component{name: "libbpf", license: "BSD-2-Clause", text: libbpfText}
 )
 
-// libraries are those in the jar, by the folder of their classes. The texts are those of their sources.
+// libraries lists the libraries in the jar by the folder of their classes, with the license texts of their sources.
 var libraries = map[string]component{
 	"agent/org/objectweb/asm/":  {name: "org.ow2.asm/asm", license: "BSD-3-Clause", text: asmText},
 	"agent/com/grack/nanojson/": {name: "com.grack/nanojson", license: "Apache-2.0", text: nanojsonText},
@@ -296,7 +296,7 @@ func write(parts []part) string {
 	return b.String()
 }
 
-// add adds a name to those of a text, regardless of its outer space and the ends of its lines.
+// add adds the name of a package with the license `text`. It ignores empty lines around the text and carriage returns.
 func add(names map[string][]string, text, name string) {
 	text = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if text != "" {

@@ -3,7 +3,6 @@ package terminal
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -24,7 +23,8 @@ const (
 	leastElapsed = 2 * time.Second // before which the time left is a guess
 )
 
-// NewProgress returns the progress of what is being done, in steps that unit formats. It draws nothing before Set.
+// NewProgress returns a Progress that begins with what, such as "reading". unit formats the steps. It draws nothing
+// before Set.
 func NewProgress(out io.Writer, what string, unit func(int64) string) *Progress {
 	return &Progress{out: out, what: what, unit: unit, began: time.Now()}
 }
@@ -44,19 +44,19 @@ func (p *Progress) Set(done, total int64) {
 			line += ", " + units.Left(time.Duration(float64(elapsed)*(1-f)/f)) + " left"
 		}
 	}
-	p.write("\r" + eraseLine + line)
+	p.write(line)
 }
 
 // Clear removes the line until it is drawn again.
 func (p *Progress) Clear() {
 	if !p.drawn.IsZero() {
 		p.drawn = time.Time{}
-		p.write("\r" + eraseLine)
+		p.write("")
 	}
 }
 
-// write ignores errors, because work goes on even if its progress cannot be drawn.
-func (p *Progress) write(text string) { _, _ = io.Copy(p.out, strings.NewReader(text)) }
+// write replaces the line. It ignores errors, because work goes on even if its progress cannot be drawn.
+func (p *Progress) write(line string) { _, _ = io.WriteString(p.out, "\r"+eraseLine+line) }
 
 // eraseLine is the sequence that erases from the cursor to the end of the line.
 const eraseLine = "\x1b[K"

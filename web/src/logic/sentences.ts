@@ -1,4 +1,4 @@
-// Sentences of the API: phrases, of which some are names, numbers or times.
+// Sentences of the API: lists of words, names, numbers and times.
 import type { Schemas } from "../api/client.ts";
 import { type Zone, keepUnits, timeToMinute } from "./format.ts";
 
