@@ -318,6 +318,7 @@ type script struct {
 	calls  []string
 }
 
+// transport returns the transport of the calls to an endpoint.
 func (s *script) transport(name string) http.RoundTripper {
 	return roundTripper(func(q *http.Request) (*http.Response, error) {
 		id := q.Header.Get("Webhook-Id")
@@ -356,12 +357,12 @@ func scripted(t *testing.T, answer func(name, id string, nth int) (int, string),
 func startScripted(t *testing.T, dir string, answer func(name, id string, nth int) (int, string)) (n *Notifier, s *script, stop func()) {
 	t.Helper()
 	outbox, closeStore := openOutbox(t, dir)
-	n, err := New(Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler)}, scriptedEndpoints)
+	s = &script{answer: answer, nth: make(map[string]int)}
+	o := Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler), transport: s.transport}
+	n, err := New(o, scriptedEndpoints)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = &script{answer: answer, nth: make(map[string]int)}
-	s.attach(n)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { n.Run(ctx); close(done) }()
@@ -373,15 +374,6 @@ func startScripted(t *testing.T, dir string, answer func(name, id string, nth in
 }
 
 var scriptedEndpoints = []Endpoint{{Name: "a", URL: "http://a", Format: "sibyl"}, {Name: "b", URL: "http://b", Format: "sibyl"}}
-
-// attach makes the script answer the calls of n.
-func (s *script) attach(n *Notifier) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.callers {
-		c.client.Transport = s.transport(c.endpoint.Name)
-	}
-}
 
 // setAnswer replaces the function that answers calls.
 func (s *script) setAnswer(f func(name, id string, nth int) (int, string)) {
@@ -616,7 +608,6 @@ func TestGoneEndpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		configure()
-		s.attach(n)
 		calls := s.after(time.Hour)
 		if len(calls) != 3 || n.Counts()["a"].Delivered != 3 || n.Counts()["a"].Disabled {
 			t.Errorf("%q, %+v", calls, n.Counts())
@@ -639,7 +630,6 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		configure()
-		s.attach(n)
 		s.after(2 * time.Minute)
 		dead := n.options.Outbox.List(true, 0, 9)
 		if len(dead) != 1 || dead[0].Endpoint != "a" || !strings.Contains(dead[0].Error, "no webhook") {

@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"slices"
 	"sync"
@@ -58,6 +59,8 @@ type Options struct {
 	Outbox *store.Outbox
 	Clock  func() time.Time // time.Now if nil
 	Log    *slog.Logger
+
+	transport func(endpoint string) http.RoundTripper // in place of the network, in tests
 }
 
 const (
@@ -137,6 +140,9 @@ func (n *Notifier) Prepare(endpoints []Endpoint) (configure func(), err error) {
 		}
 		if counts[c.endpoint.Name] != nil {
 			return nil, fmt.Errorf("webhook %s: the name is used twice", c.endpoint.Name)
+		}
+		if n.options.transport != nil {
+			c.client.Transport = n.options.transport(c.endpoint.Name)
 		}
 		counts[c.endpoint.Name] = &Count{}
 		callers = append(callers, c)

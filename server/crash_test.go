@@ -70,15 +70,20 @@ func program(t *testing.T) string {
 // busy machine.
 const patience = time.Minute
 
-// freeAddress returns an unused loopback address.
+// freeAddress returns an unused loopback address. Its port is below those that Linux gives to connections and to
+// listeners on port 0, so that no other program gets it until the test listens on it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, ephemeral = 10_000, 32_768
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(ephemeral-lowest))
+		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address); err == nil {
+			_ = l.Close() // it was never used
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("a hundred ports are in use")
+	return ""
 }
 
 // process is a server in its own process.
@@ -141,7 +146,7 @@ func (v *process) ready() time.Duration {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	v.t.Fatal("not ready a minute after the start")
+	v.t.Fatalf("not ready a minute after the start:\n%s", v.logged())
 	return 0
 }
 

@@ -203,9 +203,12 @@ func TestUnreadableLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if value, closer, err := db.Get([]byte("key")); err != nil || db.Truncated != 0 {
-		t.Errorf("error %v, %d bytes removed", err, db.Truncated)
-	} else if _ = closer.Close(); string(value) != "value" {
+	value, closer, err := db.Get([]byte("key"))
+	if err != nil || db.Truncated != 0 {
+		t.Fatalf("error %v, %d bytes removed", err, db.Truncated)
+	}
+	defer closer.Close() // value is valid until then
+	if string(value) != "value" {
 		t.Errorf("got %q", value)
 	}
 }
