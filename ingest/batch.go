@@ -12,6 +12,7 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -108,6 +109,22 @@ func (b *Batch) Rollback(m Mark) {
 		b.Rejected[i].Spans = m.rejected[i]
 	}
 }
+
+// ErrRecords is the error for a request with more records than its size allows, see [MaxRecords].
+var ErrRecords = errors.New("it has too many resources, scopes, spans, events, links and attributes for its size: " +
+	"most of them are empty; send only those with data")
+
+// Minimum sizes of records with data in bytes. Empty records have 2 bytes in protobuf and 3 in JSON; a request of such
+// records would take many times as long as one with data. An event, link or attribute with data has more than these
+// bytes. A span with its identifiers has so many more that they cover a resource and a scope without data, too.
+const (
+	MinRecord     = 8
+	MinRecordJSON = 16
+)
+
+// MaxRecords returns the largest number of resources, scopes, spans, events, links and attributes, all together, in a
+// request of size bytes, if they have at least smallest bytes on average. A few may be empty.
+func MaxRecords(size, smallest int) int { return 1000 + size/smallest }
 
 // RecordError is the error of a decoder for a record that it cannot decode at all.
 type RecordError struct {

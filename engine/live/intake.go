@@ -75,7 +75,9 @@ type decoder struct {
 func newDecoder(keys *ingest.Keys, names int) *decoder {
 	table := &trace.Table{Limit: names}
 	table.RecordAdditions()
-	return &decoder{Decoder: otlp.NewDecoder(table, keys), table: table}
+	d := &decoder{Decoder: otlp.NewDecoder(table, keys), table: table}
+	d.Limit()
+	return d
 }
 
 // begin prepares the decoder for a request in period. It drops all names if they are from an earlier period, or if

@@ -840,10 +840,15 @@ func TestRejected(t *testing.T) {
 	c.set(start)
 	r := run(t, t.TempDir(), c, nil)
 	defer r.end()
-	if _, _, err := r.Take(t.Context(), []byte("no request"), journal.Protobuf); err == nil {
-		t.Error("malformed request: no error")
-	} else if _, bad := errors.AsType[*ingest.RecordError](err); !bad {
-		t.Error(err)
+	for body, kind := range map[string]journal.Kind{
+		"no request":                   journal.Protobuf,
+		strings.Repeat("\n\x00", 2000): journal.Protobuf, // empty resources
+		`{"resourceSpans":[` + strings.Repeat("{},", 2000) + "{}]}": journal.JSON,
+	} {
+		_, _, err := r.Take(t.Context(), []byte(body), kind)
+		if _, bad := errors.AsType[*ingest.RecordError](err); !bad {
+			t.Errorf("malformed request %.20q: %v", body, err)
+		}
 	}
 	orphan := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00","spanId":"0102030405060708"}]}]}]}`
 	n, why, err := r.Take(t.Context(), []byte(orphan), journal.JSON)

@@ -84,7 +84,7 @@ func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 // document reads a list of traces, one trace, or a response.
 func (d *Decoder) document(j *jx.Decoder) error {
 	if j.Next() == jx.Array {
-		return jsonwalk.Elements(j, d.trace)
+		return d.walk.Elements(j, d.trace)
 	}
 	return d.trace(j)
 }
@@ -98,13 +98,13 @@ func (d *Decoder) trace(j *jx.Decoder) error {
 	err := d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
 		case "data":
-			return jsonwalk.Elements(j, d.trace)
+			return d.walk.Elements(j, d.trace)
 		case "processes":
 			processes = true
 			return d.walk.Fields(j, func(key []byte) error { return d.addProcess(j, key) })
 		case "spans":
 			if processes {
-				return jsonwalk.Elements(j, d.span)
+				return d.walk.Elements(j, d.span)
 			}
 			raw, err := j.Raw()
 			later = append(later, raw)
@@ -116,7 +116,7 @@ func (d *Decoder) trace(j *jx.Decoder) error {
 	})
 	for _, raw := range later {
 		if err == nil {
-			err = jsonwalk.Elements(jx.DecodeBytes(raw), d.span)
+			err = d.walk.Elements(jx.DecodeBytes(raw), d.span)
 		}
 	}
 	return err
@@ -150,7 +150,7 @@ func (d *Decoder) readProcess(j *jx.Decoder) error {
 			}
 			return err
 		case "tags":
-			return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+			return d.walk.Elements(j, func(j *jx.Decoder) error {
 				key, v, ok, err := d.tag(j)
 				if err != nil || !ok {
 					return err
@@ -203,15 +203,15 @@ func (d *Decoder) span(j *jx.Decoder) error {
 		case "operationName":
 			s.Name, err = jsonwalk.Text(j)
 		case "references":
-			err = jsonwalk.Elements(j, d.reference)
+			err = d.walk.Elements(j, d.reference)
 		case "startTime":
 			d.start, err = d.micros(j)
 		case "duration":
 			d.duration, err = d.micros(j)
 		case "tags":
-			err = jsonwalk.Elements(j, d.spanTag)
+			err = d.walk.Elements(j, d.spanTag)
 		case "logs":
-			err = jsonwalk.Elements(j, d.log)
+			err = d.walk.Elements(j, d.log)
 		case "processID":
 			process, err = jsonwalk.Text(j)
 		case "process":
@@ -330,7 +330,7 @@ func (d *Decoder) log(j *jx.Decoder) error {
 		if string(key) != "fields" {
 			return j.Skip()
 		}
-		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+		return d.walk.Elements(j, func(j *jx.Decoder) error {
 			key, v, ok, err := d.tag(j)
 			switch {
 			case err != nil || !ok:

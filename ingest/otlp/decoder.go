@@ -43,6 +43,9 @@ func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 	}
 }
 
+// Limit makes d refuse requests with more records than [ingest.MaxRecords] allows.
+func (d *Decoder) Limit() { d.protobuf.limited, d.json.walk.Limited = true, true }
+
 // Forget empties the decoder's table. Names that appear again are then added again.
 func (d *Decoder) Forget() { d.build.Forget() }
 

@@ -181,7 +181,7 @@ func (c *converter) field(j *jx.Decoder, f *jsonField) error {
 		}
 		return err
 	case textsForm:
-		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+		return c.walk.Elements(j, func(j *jx.Decoder) error {
 			text, err := jsonwalk.Text(j)
 			c.out.Text(f.number, text)
 			return err
@@ -216,7 +216,7 @@ func (c *converter) field(j *jx.Decoder, f *jsonField) error {
 	case messageForm:
 		return c.out.Message(f.number, func() error { return c.object(j, f.of) })
 	case messagesForm, spansForm, pairsForm, valuesForm:
-		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+		return c.walk.Elements(j, func(j *jx.Decoder) error {
 			return c.out.Message(f.number, func() error { return c.listed(j, f) })
 		})
 	}

@@ -291,6 +291,114 @@ func nested(depth int) []byte {
 	return protowire.AppendBytes([]byte{1<<3 | 2}, protowire.AppendBytes([]byte{1<<3 | 2}, resource))
 }
 
+// field returns a length-delimited field of protobuf.
+func field(number protowire.Number, content []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), content)
+}
+
+// emptyRecords returns requests in protobuf and JSON with n empty records of each kind, and few other bytes.
+func emptyRecords(n int) (wires, texts map[string][]byte) {
+	many := func(number protowire.Number) []byte { return bytes.Repeat(field(number, nil), n) }
+	identity := append(field(1, bytes.Repeat([]byte{1}, 16)), field(2, bytes.Repeat([]byte{1}, 8))...)
+	inScope := func(content []byte) []byte { return field(1, field(2, content)) }
+	inSpan := func(content []byte) []byte { return inScope(field(2, append(bytes.Clone(identity), content...))) }
+	wanted := field(1, field(3, append(field(1, []byte("http.route")), field(2, field(1, []byte("a")))...)))
+	wires = map[string][]byte{
+		"resources":             many(1),
+		"scopes":                field(1, many(2)),
+		"libraries":             field(1, many(1000)),
+		"spans":                 inScope(many(2)),
+		"spans before a scope":  inScope(append(many(2), wanted...)),
+		"events":                inSpan(many(11)),
+		"links":                 inSpan(many(13)),
+		"attributes":            inSpan(many(9)),
+		"of a resource":         field(1, field(1, many(1))),
+		"of a scope":            inScope(field(1, many(3))),
+		"of an event":           inSpan(field(11, many(3))),
+		"of a link":             inSpan(field(13, many(4))),
+		"of a few in each span": inScope(bytes.Repeat(field(2, bytes.Repeat(field(9, nil), 9)), n/10)),
+	}
+	list := strings.TrimSuffix(strings.Repeat("{},", n), ",")
+	inSpanJSON := func(name string) []byte { return requestJSON(goodIDs + `,` + name + `:[` + list + `]`) }
+	texts = map[string][]byte{
+		"resources":     []byte(`{"resourceSpans":[` + list + `]}`),
+		"scopes":        []byte(`{"resourceSpans":[{"scopeSpans":[` + list + `]}]}`),
+		"spans":         []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[` + list + `]}]}]}`),
+		"events":        inSpanJSON(`"events"`),
+		"links":         inSpanJSON(`"links"`),
+		"attributes":    inSpanJSON(`"attributes"`),
+		"of a resource": []byte(`{"resourceSpans":[{"resource":{"attributes":[` + list + `]}}]}`),
+		"of an event":   requestJSON(goodIDs + `,"events":[{"attributes":[` + list + `]}]`),
+	}
+	return wires, texts
+}
+
+// A limited decoder refuses requests of empty records, of any kind. Few are allowed.
+func TestEmptyRecords(t *testing.T) {
+	const many, few = 20_000, 900
+	limited := otlp.NewDecoder(&trace.Table{}, wanted(t, benchKeys...))
+	limited.Limit()
+	unlimited := otlp.NewDecoder(&trace.Table{}, wanted(t, benchKeys...))
+	check := func(name string, refused bool, decode func([]byte, *ingest.Batch) error, data []byte) {
+		t.Helper()
+		var b ingest.Batch
+		err := decode(data, &b)
+		failed, _ := errors.AsType[*ingest.RecordError](err)
+		if refused && (failed == nil || failed.Reason != trace.TooLarge || !errors.Is(err, ingest.ErrRecords)) ||
+			!refused && err != nil || refused && b.RejectedSpans()+len(b.Spans) > 0 {
+			t.Errorf("%s: %d bytes: error %v, %d spans rejected", name, len(data), err, b.RejectedSpans())
+		}
+	}
+	wires, texts := emptyRecords(many)
+	fewWires, fewTexts := emptyRecords(few)
+	for name := range wires {
+		check(name, true, limited.Protobuf, wires[name])
+		check(name, false, unlimited.Protobuf, wires[name])
+		check(name, false, limited.Protobuf, fewWires[name])
+	}
+	for name := range texts {
+		check(name, true, limited.JSON, texts[name])
+		check(name, false, unlimited.JSON, texts[name])
+		check(name, false, limited.JSON, fewTexts[name])
+	}
+}
+
+// The smallest records with data are allowed in any number.
+func TestSmallRecords(t *testing.T) {
+	const n = 20_000
+	d := otlp.NewDecoder(&trace.Table{}, wanted(t, "k"))
+	d.Limit()
+	identity := append(field(1, bytes.Repeat([]byte{1}, 16)), field(2, bytes.Repeat([]byte{1}, 8))...)
+	pair := append(field(1, []byte("k")), field(2, []byte{2 << 3, 1})...)
+	event := append([]byte{1<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}, field(2, []byte("e"))...)
+	inSpan := func(content []byte) []byte {
+		return field(1, field(2, field(2, append(bytes.Clone(identity), content...))))
+	}
+	for name, data := range map[string][]byte{
+		"spans of their own resource": bytes.Repeat(inSpan(nil), n),
+		"attributes":                  inSpan(bytes.Repeat(field(9, pair), n)),
+		"events":                      inSpan(bytes.Repeat(field(11, append(event, field(3, pair)...)), n)),
+		"links":                       inSpan(bytes.Repeat(field(13, identity), n)),
+	} {
+		var b ingest.Batch
+		if err := d.Protobuf(data, &b); err != nil || len(b.Spans) == 0 {
+			t.Errorf("%s: %v, %d spans", name, err, len(b.Spans))
+		}
+		text, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asJSON, err := (&ptrace.JSONMarshaler{}).MarshalTraces(text)
+		if err == nil {
+			b.Reset()
+			err = d.JSON(asJSON, &b)
+		}
+		if err != nil || len(b.Spans) == 0 {
+			t.Errorf("%s in JSON: %v, %d spans", name, err, len(b.Spans))
+		}
+	}
+}
+
 // The decoder allocates nothing in the steady state, in both encodings.
 func TestAllocations(t *testing.T) {
 	wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(request(5, 512, 64))

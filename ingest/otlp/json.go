@@ -89,7 +89,7 @@ func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) err
 		switch string(key) {
 		case "resourceSpans", "resource_spans", "batches":
 			known = true
-			return jsonwalk.Elements(j, read)
+			return w.Elements(j, read)
 		case "result", "trace":
 			known = true
 			if j.Next() == jx.Object {
@@ -111,7 +111,7 @@ func envelopeFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) er
 	return w.Fields(j, func(key []byte) error {
 		switch string(key) {
 		case "resourceSpans", "resource_spans", "batches":
-			return jsonwalk.Elements(j, read)
+			return w.Elements(j, read)
 		}
 		return j.Skip()
 	})
@@ -163,7 +163,7 @@ func (d *jsonDecoder) prefixed(j *jx.Decoder, l *level, readHead, readElement fu
 		case slices.Contains(l.lists, string(key)):
 			listed = true
 			if known {
-				return jsonwalk.Elements(j, readElement)
+				return d.walk.Elements(j, readElement)
 			}
 			raw, err := j.Raw()
 			later = append(later, raw)
@@ -175,7 +175,7 @@ func (d *jsonDecoder) prefixed(j *jx.Decoder, l *level, readHead, readElement fu
 	})
 	for _, raw := range later {
 		if err == nil {
-			err = jsonwalk.Elements(jx.DecodeBytes(raw), readElement)
+			err = d.walk.Elements(jx.DecodeBytes(raw), readElement)
 		}
 	}
 	if err == nil && !listed && unknown != nil {
@@ -189,7 +189,7 @@ func (d *jsonDecoder) resource(j *jx.Decoder) error {
 		if string(key) != "attributes" {
 			return j.Skip()
 		}
-		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+		return d.walk.Elements(j, func(j *jx.Decoder) error {
 			key, v, kind, err := d.pair(j, nil)
 			if err != nil {
 				return err
@@ -214,7 +214,7 @@ func (d *jsonDecoder) scope(j *jx.Decoder) error {
 			d.scopeName, err = jsonwalk.Text(j)
 			return err
 		case "attributes":
-			return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+			return d.walk.Elements(j, func(j *jx.Decoder) error {
 				key, v, kind, err := d.pair(j, d.keys)
 				if err == nil && kind >= isScalar {
 					d.build.SharedAttr(d.keys.Find(key), key, v)
@@ -257,11 +257,11 @@ func (d *jsonDecoder) span(j *jx.Decoder) error {
 		case "status":
 			err = d.status(j)
 		case "attributes":
-			err = jsonwalk.Elements(j, d.attr)
+			err = d.walk.Elements(j, d.attr)
 		case "links":
-			err = jsonwalk.Elements(j, d.link)
+			err = d.walk.Elements(j, d.link)
 		case "events":
-			err = jsonwalk.Elements(j, d.event)
+			err = d.walk.Elements(j, d.event)
 		default:
 			err = j.Skip()
 		}
@@ -339,7 +339,7 @@ func (d *jsonDecoder) event(j *jx.Decoder) error {
 			exception = string(name) == ingest.ExceptionEvent
 			return err
 		case "attributes":
-			return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+			return d.walk.Elements(j, func(j *jx.Decoder) error {
 				key, raw, err := d.rawPair(j)
 				if err == nil && raw != nil && string(key) == ingest.ExceptionEscaped {
 					v, _, _ := d.value(jx.DecodeBytes(raw))
@@ -386,7 +386,7 @@ func (d *jsonDecoder) link(j *jx.Decoder) error {
 		case "spanId", "span_id":
 			s, err = idJSON(j, spanID[:])
 		case "attributes":
-			err = jsonwalk.Elements(j, func(j *jx.Decoder) error {
+			err = d.walk.Elements(j, func(j *jx.Decoder) error {
 				key, v, kind, err := d.pair(j, d.keys)
 				join = join || kind >= isScalar && string(key) == trace.KeyJoin && v.True()
 				return err
@@ -488,7 +488,7 @@ func (d *jsonDecoder) firstText(j *jx.Decoder) (text []byte, err error) {
 		if string(key) != "values" || j.Next() != jx.Array {
 			return j.Skip()
 		}
-		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+		return d.walk.Elements(j, func(j *jx.Decoder) error {
 			if !first || j.Next() != jx.Object {
 				first = false
 				return j.Skip()

@@ -2,11 +2,13 @@ package otlp
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Protobuf decodes one request and appends its spans to into, where it also counts invalid spans. If data is not a
@@ -16,6 +18,10 @@ func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
 	p := &d.protobuf
 	p.data = slices.Clip(data)
+	p.left = math.MaxInt
+	if p.limited {
+		p.left = ingest.MaxRecords(len(data), ingest.MinRecord)
+	}
 	p.build.Begin(into)
 	err := p.request(p.data)
 	p.data = nil
@@ -30,7 +36,21 @@ type protobufDecoder struct {
 	wire
 	output
 
-	scoped bool // scope names are requested
+	scoped  bool // scope names are requested
+	limited bool // the number of records is
+	left    int  // number of records that the request may still have
+}
+
+// count counts a record, whose field starts at b. It returns an error if it is one too many.
+func (d *protobufDecoder) count(b []byte) error {
+	if d.left--; d.left < 0 {
+		return d.excess(b)
+	}
+	return nil
+}
+
+func (d *protobufDecoder) excess(b []byte) error {
+	return &ingest.RecordError{Reason: trace.TooLarge, Offset: d.position(b), Err: ingest.ErrRecords}
 }
 
 func (d *protobufDecoder) request(b []byte) error {
@@ -48,6 +68,9 @@ func (d *protobufDecoder) request(b []byte) error {
 		message, rest, ok := bytesField(rest)
 		if !ok {
 			return d.failure(b, errTruncated)
+		}
+		if err := d.count(b); err != nil {
+			return err
 		}
 		if err := d.resourceSpans(message); err != nil {
 			return err
@@ -75,13 +98,16 @@ func (d *protobufDecoder) resourceSpans(message []byte) error {
 			}
 			switch tag {
 			case resourceSpansResource:
-				if err := d.resource(field); err != nil {
-					return err
-				}
+				err = d.resource(field)
 			case resourceSpansScope:
 				scopes++
+				err = d.count(b)
 			case resourceSpansLibrary:
 				libraries++
+				err = d.count(b)
+			}
+			if err != nil {
+				return err
 			}
 			b = rest
 		default:
@@ -120,6 +146,9 @@ func (d *protobufDecoder) resource(b []byte) error {
 			pair, rest, ok := bytesField(rest)
 			if !ok {
 				return d.failure(b, errTruncated)
+			}
+			if err := d.count(b); err != nil {
+				return err
 			}
 			if err := d.resourceAttr(pair); err != nil {
 				return err
@@ -169,7 +198,7 @@ func (d *protobufDecoder) resourceAttr(pair []byte) error {
 // data, the spans are then read again. Every scope has a name, so if scope names are requested, the scope is read first
 // instead.
 func (d *protobufDecoder) scopeSpans(message []byte) error {
-	shared, mark := d.build.Shared(), d.build.Mark()
+	shared, mark, left := d.build.Shared(), d.build.Mark(), d.left
 	defer d.build.Unshare(shared)
 	d.scopeName = nil
 	if d.scoped {
@@ -183,6 +212,7 @@ func (d *protobufDecoder) scopeSpans(message []byte) error {
 		return err
 	}
 	d.build.Rollback(mark)
+	d.left = left
 	return d.scopeFields(message, false, true)
 }
 
@@ -200,7 +230,9 @@ func (d *protobufDecoder) scopeFields(b []byte, scope, spans bool) error {
 				return d.failure(b, errTruncated)
 			}
 			if spans && tag == scopeSpansSpans {
-				err = d.span(field)
+				if err = d.count(b); err == nil {
+					err = d.span(field)
+				}
 			} else if scope && tag == scopeSpansScope {
 				err = d.scope(field)
 			}
@@ -229,6 +261,8 @@ func (d *protobufDecoder) scope(b []byte) error {
 			}
 			if tag == scopeName {
 				d.scopeName = field
+			} else if err := d.count(b); err != nil {
+				return err
 			} else if err := d.scopeAttr(field); err != nil {
 				return err
 			}
@@ -295,7 +329,9 @@ func (d *protobufDecoder) span(b []byte) error {
 		var err error
 		switch tag {
 		case spanAttributes:
-			err = d.attr(field)
+			if err = d.count(b[at:]); err == nil {
+				err = d.attr(field)
+			}
 		case spanTraceID:
 			s.Trace = field
 		case spanID:
@@ -305,11 +341,14 @@ func (d *protobufDecoder) span(b []byte) error {
 		case spanName:
 			s.Name = field
 		case spanLinks:
-			err = d.link(field)
+			if err = d.count(b[at:]); err == nil {
+				err = d.link(field)
+			}
 		case spanStatus:
 			err = d.status(field)
 		case spanEvents:
 			d.event(field)
+			err = d.count(b[at:])
 		case spanState:
 		default:
 			err = d.unknown(b[at:], tag, spanFlags>>3)
@@ -453,6 +492,8 @@ func (d *protobufDecoder) event(b []byte) {
 		}
 		if tag == eventName {
 			exception = string(field) == ingest.ExceptionEvent
+		} else if d.count(b) != nil {
+			return // for the caller, who counts, too
 		} else if key, raw, err := d.pair(field); err == nil && string(key) == ingest.ExceptionEscaped {
 			v, _, _ := d.value(raw)
 			escape = ingest.EscapeOf(v)
@@ -481,6 +522,9 @@ func (d *protobufDecoder) link(b []byte) error {
 		case linkAttributes:
 			var pair []byte
 			if pair, rest, ok = bytesField(rest); ok {
+				if err := d.count(b); err != nil {
+					return err
+				}
 				joins, err := d.joins(pair)
 				if err != nil {
 					return err

@@ -99,9 +99,12 @@ type wire struct {
 
 // failure returns err with the position of rest, a subslice of w.data.
 func (w *wire) failure(rest []byte, err error) error {
-	// All subslices share the end of their capacity, so the difference of capacities is the position.
-	return &ingest.RecordError{Reason: trace.Malformed, Offset: int64(cap(w.data) - cap(rest)), Err: err}
+	return &ingest.RecordError{Reason: trace.Malformed, Offset: w.position(rest), Err: err}
 }
+
+// position returns the position of rest, a subslice of w.data. All subslices share the end of their capacity, so the
+// position is the difference of capacities.
+func (w *wire) position(rest []byte) int64 { return int64(cap(w.data) - cap(rest)) }
 
 // pair reads a KeyValue. It returns an error if the value comes in several pieces: protobuf would merge them, but no
 // encoder writes them.

@@ -39,6 +39,7 @@ var (
 // The error is an *[ingest.RecordError]. Its offset points to the last field name before the error.
 func Translate(data []byte) (request []byte, rejected []ingest.Rejection, err error) {
 	var t translator
+	t.walk.Limited = true
 	if err := t.walk.Record(data, t.document); err != nil {
 		return nil, nil, err
 	}
@@ -98,9 +99,9 @@ func (t *translator) document(j *jx.Decoder) error {
 	if j.Next() != jx.Array {
 		return t.readSpan(j)
 	}
-	return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+	return t.walk.Elements(j, func(j *jx.Decoder) error {
 		if j.Next() == jx.Array {
-			return jsonwalk.Elements(j, t.readSpan)
+			return t.walk.Elements(j, t.readSpan)
 		}
 		return t.readSpan(j)
 	})
@@ -206,7 +207,7 @@ func (t *translator) readAnnotations(j *jx.Decoder) error {
 	if j.Next() != jx.Array {
 		return j.Skip()
 	}
-	return jsonwalk.Elements(j, func(j *jx.Decoder) error {
+	return t.walk.Elements(j, func(j *jx.Decoder) error {
 		var a annotation
 		if j.Next() != jx.Object {
 			return j.Skip()

@@ -5,6 +5,7 @@ package jsonwalk
 import (
 	"errors"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/go-faster/jx"
@@ -27,9 +28,13 @@ const noValue = "unexpected invalid"
 
 // Walker reads one record at a time and reuses its buffers between records. The zero Walker is ready to use.
 type Walker struct {
+	// Limited bounds the elements of all lists in a record by [ingest.MaxRecords].
+	Limited bool
+
 	json    jx.Decoder
 	data    []byte
 	lastKey []byte // the field name read last
+	left    int    // number of elements that the record may still have
 }
 
 // Record calls read with a decoder for data. Only white space may follow the value that read consumes. It returns an
@@ -37,6 +42,10 @@ type Walker struct {
 func (w *Walker) Record(data []byte, read func(*jx.Decoder) error) error {
 	w.data = slices.Clip(data)
 	w.json.ResetBytes(w.data)
+	w.left = math.MaxInt
+	if w.Limited {
+		w.left = ingest.MaxRecords(len(data), ingest.MinRecordJSON)
+	}
 	err := read(&w.json)
 	if err == nil && !errors.Is(w.json.Skip(), io.EOF) {
 		err = errTrailing
@@ -55,10 +64,12 @@ func (w *Walker) failure(err error) error {
 		err = inner
 	}
 	failed := &ingest.RecordError{Reason: trace.Malformed, Offset: w.position(), Err: err}
-	switch err.Error() {
-	case tooDeep:
+	switch {
+	case errors.Is(err, ingest.ErrRecords):
+		failed.Reason = trace.TooLarge
+	case err.Error() == tooDeep:
 		failed.Reason, failed.Err = trace.TooLarge, errDepth
-	case noValue:
+	case err.Error() == noValue:
 		failed.Err = errNoValue
 	}
 	return failed
@@ -94,7 +105,7 @@ func (w *Walker) Fields(j *jx.Decoder, f func(key []byte) error) error {
 }
 
 // Elements calls f for each element of the array that follows, which may be null. f must consume the element.
-func Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
+func (w *Walker) Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 	if j.Next() == jx.Null {
 		return j.Null()
 	}
@@ -103,6 +114,9 @@ func Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 		return err
 	}
 	for it.Next() {
+		if w.left--; w.left < 0 {
+			return ingest.ErrRecords
+		}
 		if err := f(j); err != nil {
 			return err
 		}
