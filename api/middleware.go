@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	_ "embed" // the contract
@@ -245,11 +246,10 @@ func (a *API) identify(r *http.Request) (access.Principal, error) {
 	case err != nil:
 		return access.Principal{}, err
 	case !some:
-		return access.Principal{Name: "local", Role: access.Admin}, nil
-	case token != nil && token.Name != "":
-		return access.Principal{Name: token.Name, Role: token.Role}, nil
+		return access.Principal{Name: "local", Role: access.Admin, Via: access.ViaLocal}, nil
 	case token != nil:
-		return access.Principal{Name: "token " + token.ID, Role: token.Role}, nil
+		name := cmp.Or(token.Name, "token "+token.ID)
+		return access.Principal{Name: name, Role: token.Role, Via: access.ViaToken}, nil
 	}
 	refused := refusal.New(refusal.Unauthenticated, "this needs a token",
 		"send Authorization: Bearer … with one from sibyl token create")

@@ -56,9 +56,17 @@ func (r Role) Allows(needed Role) bool {
 
 // Principal is the caller of a request.
 type Principal struct {
-	Name string
-	Role Role
+	Name    string
+	Role    Role
+	Subject string // identifies a person at the identity provider; empty for tokens and local callers
+	Via     string // what proves who the caller is: one of the constants below
 }
+
+// The values of Principal.Via.
+const (
+	ViaToken = "token" // a token made by sibyl token create
+	ViaLocal = "local" // the connection: it comes from this machine
+)
 
 type principalKey struct{}
 
