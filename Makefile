@@ -81,18 +81,20 @@ vulnerabilities: ## list known vulnerabilities in linked code; queries vuln.go.d
 sbom: build ## write the bill of materials of bin/sibyl, in CycloneDX
 	go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0 bin -json -output bin/sibyl.cdx.json bin/sibyl
 
-image: build ## build a container image from scratch: the OCI layout bin/image
+image: build ## build a container image from scratch: the OCI layout bin/image; MINISIGN_KEY=file signs it
 	go run ./deploy/image -binary bin/sibyl -version "$(strip $(DESCRIBED))" bin/image
+	.ci/sign bin/image "$(strip $(DESCRIBED))"
 
-packages: build ## build the Debian and the RPM package in bin/packages
+packages: build ## build the Debian and the RPM package in bin/packages; MINISIGN_KEY=file signs them
 	mkdir -p bin/packages bin/completion bin/man && rm -f bin/packages/* bin/man/*
 	go test ./cmd/sibyl -run '^TestManPages$$' -man $(CURDIR)/bin/man
 	for shell in bash zsh fish; do bin/sibyl completion $$shell >bin/completion/sibyl.$$shell || exit 1; done
 	for format in deb rpm; do \
 	  PACKAGE_ARCH=$$(go env GOARCH) PACKAGE_VERSION=$(PACKAGE_VERSION) go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2 package --config deploy/package/nfpm.yaml --packager $$format --target bin/packages/ || exit 1; \
 	done
+	.ci/sign bin/packages $(PACKAGE_VERSION)
 
-fuzz: ## run every fuzz test for FUZZTIME
+fuzz: ## run every fuzz test for FUZZTIME; CI runs six of them in turn
 	.ci/fuzz $(FUZZTIME)
 
 mutate: $(GREMLINS) ## measure the tests by injecting faults into the code; takes hours: make mutate MUTATE="cct control" SAMPLE=50 SEED=1
