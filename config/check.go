@@ -25,6 +25,7 @@ func (e *Effective) check(known Errors) Errors {
 	c.tls("api.tls", e.Config.API.TLS)
 	c.tls("otlp.tls", e.Config.OTLP.TLS)
 	c.tls("sampling.tls", e.Config.Sampling.TLS)
+	c.oidc()
 	c.addresses()
 	c.endpoints()
 	c.routes()
@@ -96,6 +97,19 @@ func (c *checker) tls(section string, t TLS) {
 		ca, cert)
 }
 
+// oidc checks that log-in is configured completely or not at all.
+func (c *checker) oidc() {
+	const issuer, client, own = "auth.oidc.issuer", "auth.oidc.client-id", "auth.oidc.url"
+	o, address := &c.e.Config.OIDC, c.e.Config.LoginURL()
+	c.require(o.Issuer == "" || o.ClientID != "", "log-in needs the name of the client; set "+client, issuer)
+	c.require(o.Issuer != "" || o.ClientID == "", "log-in needs an identity provider; set "+issuer, client)
+	c.require(o.Issuer == "" || address != "", "log-in needs the address of the UI; set "+own, issuer)
+	c.require(o.Issuer == "" || isSafeURL(address),
+		"log-in needs encryption, but browsers reach the UI at "+address+"; set "+own, issuer)
+	c.require(o.Issuer == "" || slices.Contains(o.Scopes, "openid"), "the scope openid is missing; add it",
+		"auth.oidc.scopes")
+}
+
 // Listener is an enabled listener.
 type Listener struct {
 	Key     string // configuration key
@@ -138,12 +152,14 @@ func isAny(host string) bool {
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// Exposed returns the listeners that other machines can reach without a client certificate. They need a token to exist,
-// see [Effective.RequireTokens].
+// Exposed returns the listeners that other machines can reach without a client certificate and without a log-in. They
+// need a token to exist, see [Effective.RequireTokens].
 func (c *Config) Exposed() []Listener {
 	return slices.DeleteFunc(c.Listeners(), func(l Listener) bool {
 		switch l.Key {
-		case "http", "opamp":
+		case "http":
+			return c.API.TLS.ClientCA != "" || c.OIDC.Issuer != "" || isLoopback(l.Address)
+		case "opamp":
 			return c.API.TLS.ClientCA != "" || isLoopback(l.Address)
 		case "otlp.grpc", "otlp.http":
 			return c.OTLP.TLS.ClientCA != "" || isLoopback(l.Address)

@@ -35,6 +35,7 @@ type Config struct {
 
 	HTTP         string // address for the API, the UI and agents
 	API          API    // settings of this listener
+	OIDC         OIDC   // how people log in
 	SamplingHTTP string // address of Jaeger's remote sampling
 	SamplingGRPC string
 	Sampling     Sampling // settings for both
@@ -90,6 +91,34 @@ type API struct {
 	BasePath  string // like "/sibyl"; may be empty
 	PublicURL string // of the UI, for links; empty: see Config.UI
 	TLS       TLS
+}
+
+// OIDC configures log-in at an identity provider with OpenID Connect. If Issuer is empty, there is no log-in.
+type OIDC struct {
+	Issuer           string
+	ClientID         string
+	ClientSecretFile string // empty: a public client
+	Audience         string // of bearer tokens from the provider; empty: ClientID
+	Scopes           []string
+	URL              string // of the UI; empty: see Config.UI
+	Roles            Roles
+}
+
+// ClientSecret returns the secret of the client, or "" if it is public. It reads the file with the secret.
+func (o *OIDC) ClientSecret() (string, error) {
+	secret, err := secretOf("", o.ClientSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("client secret: %w", err)
+	}
+	return secret, nil
+}
+
+// Roles lists the values of a claim that give a role.
+type Roles struct {
+	Claim    string // name of the claim, or a path into it like realm_access.roles
+	Admin    []string
+	Operator []string
+	Viewer   []string
 }
 
 // Sampling configures remote sampling; see sampling.Options.
@@ -448,6 +477,14 @@ func (c *Config) UI() string {
 		scheme = "https://"
 	}
 	return scheme + c.HTTP + c.API.BasePath
+}
+
+// LoginURL returns the address of the UI for people who log in, without a slash at the end. It is empty if unknown.
+func (c *Config) LoginURL() string {
+	if c.OIDC.URL != "" {
+		return strings.TrimSuffix(c.OIDC.URL, "/")
+	}
+	return c.UI()
 }
 
 // Directory returns the owners of services and the templates of links.

@@ -276,7 +276,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"duration": {"50m", "51m"}, "size": {"65MiB", "66MiB"}, "integer": {"7", "8"}, "number": {"0.5", "0.25"},
 		"share": {"7%", "0.333333333333333"}, "rate": {"7ms/s", "8ms/s"}, "bool": {"true", "false"},
 		"path": {"/a", "/b"}, "address": {"127.0.0.1:0", "localhost:0"},
-		"url": {"http://a", "https://b:1/c"}, "list": {"a,b", "[c]"},
+		"url": {"http://localhost", "https://b:1/c"}, "list": {"a,b", "[c]"},
 		"name": {"binary", "covariance"}, "text": {"a", "b"}, "text|json": {"json", "text"},
 		"disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
 	}

@@ -97,23 +97,63 @@ func listenerKeys() []definition[Config] {
 			func(c *Config) *string { return &c.API.PublicURL },
 			"URL of the UI with its path prefix, for links in webhooks; by default that of http, unless it listens "+
 				"on all addresses.").withDefault(""),
-	}, tlsKeys("api.tls.", "API and UI", "callers", func(c *Config) *TLS { return &c.API.TLS }), []definition[Config]{
-		newField("sampling-http", address(), func(c *Config) *string { return &c.SamplingHTTP },
-			"Listen address of Jaeger remote sampling over HTTP, usually port 5778.").withDefault(""),
-		newField("sampling-grpc", address(), func(c *Config) *string { return &c.SamplingGRPC },
-			"Listen address of Jaeger remote sampling over gRPC, usually port 14250.").withDefault(""),
-		newField("sampling.default", number(1e-6, 1), func(c *Config) *float64 { return &c.Sampling.Default },
-			"Minimum share of requests that remote sampling tells SDKs to trace.").
-			withDefault(rates.Default).reloadable(),
-		newField("sampling.budget", number(0, 1e9), func(c *Config) *float64 { return &c.Sampling.Budget },
-			"Total traces per second that remote sampling may request beyond the default share.").
-			withDefault(rates.Budget).reloadable(),
-	}, tlsKeys("sampling.tls.", "both remote sampling listeners", "SDKs",
-		func(c *Config) *TLS { return &c.Sampling.TLS }), []definition[Config]{
-		newField("opamp", address(), func(c *Config) *string { return &c.OpAMP },
-			"Listen address for agents that speak OpAMP, at /v1/opamp, or the tracepoint protocol; usually port "+
-				"4320. It uses api.tls.").withDefault(""),
-	})
+	}, tlsKeys("api.tls.", "API and UI", "callers", func(c *Config) *TLS { return &c.API.TLS }),
+		oidcKeys(), []definition[Config]{
+			newField("sampling-http", address(), func(c *Config) *string { return &c.SamplingHTTP },
+				"Listen address of Jaeger remote sampling over HTTP, usually port 5778.").withDefault(""),
+			newField("sampling-grpc", address(), func(c *Config) *string { return &c.SamplingGRPC },
+				"Listen address of Jaeger remote sampling over gRPC, usually port 14250.").withDefault(""),
+			newField("sampling.default", number(1e-6, 1), func(c *Config) *float64 { return &c.Sampling.Default },
+				"Minimum share of requests that remote sampling tells SDKs to trace.").
+				withDefault(rates.Default).reloadable(),
+			newField("sampling.budget", number(0, 1e9), func(c *Config) *float64 { return &c.Sampling.Budget },
+				"Total traces per second that remote sampling may request beyond the default share.").
+				withDefault(rates.Budget).reloadable(),
+		}, tlsKeys("sampling.tls.", "both remote sampling listeners", "SDKs",
+			func(c *Config) *TLS { return &c.Sampling.TLS }), []definition[Config]{
+			newField("opamp", address(), func(c *Config) *string { return &c.OpAMP },
+				"Listen address for agents that speak OpAMP, at /v1/opamp, or the tracepoint protocol; usually port "+
+					"4320. It uses api.tls.").withDefault(""),
+		})
+}
+
+// oidcKeys returns the keys for people's log-in.
+func oidcKeys() []definition[Config] {
+	roles := func(role string, of func(*Roles) *[]string) definition[Config] {
+		return newField("auth.oidc.roles."+role, &list{of: text("a value of the claim")},
+			func(c *Config) *[]string { return of(&c.OIDC.Roles) },
+			"Values of the claim that give the role "+role+".").withDefault([]string{})
+	}
+	safeURL := func() *scalar[string] {
+		return words("url", "an empty text, or a URL that starts with https://, or with http:// on this machine",
+			isSafeURL)
+	}
+	return []definition[Config]{
+		newField("auth.oidc.issuer", safeURL(), func(c *Config) *string { return &c.OIDC.Issuer },
+			"Identity provider at which people log in with OpenID Connect; exactly as it names itself. Empty: there is "+
+				"no log-in.").withDefault(""),
+		newField("auth.oidc.client-id", optional(text("a name")), func(c *Config) *string { return &c.OIDC.ClientID },
+			"Name under which the provider knows Sibyl.").withDefault(""),
+		newField("auth.oidc.client-secret-file", optional(path("the name of a file")),
+			func(c *Config) *string { return &c.OIDC.ClientSecretFile },
+			"File with the client's secret; empty: a public client, which has none.").withDefault(""),
+		newField("auth.oidc.audience", optional(text("a name")), func(c *Config) *string { return &c.OIDC.Audience },
+			"Audience of the provider's tokens (JWT) that programs may send in place of Sibyl's; by default "+
+				"client-id.").withDefault(""),
+		newField("auth.oidc.scopes", &list{of: text("a scope")}, func(c *Config) *[]string { return &c.OIDC.Scopes },
+			"Scopes to ask for. Many providers send groups only if you add theirs, often groups.").
+			withDefault([]string{"openid", "profile", "email"}),
+		newField("auth.oidc.url", safeURL(), func(c *Config) *string { return &c.OIDC.URL },
+			"URL of the UI with its path prefix, as browsers reach it; by default that of api.public-url or http. The "+
+				"provider must accept it with /login/callback appended.").withDefault(""),
+		newField("auth.oidc.roles.claim", text("the name of a claim"),
+			func(c *Config) *string { return &c.OIDC.Roles.Claim },
+			"Claim that decides about roles: a text or a list of texts. Dots lead into objects: "+
+				"realm_access.roles.").withDefault("groups"),
+		roles("admin", func(r *Roles) *[]string { return &r.Admin }),
+		roles("operator", func(r *Roles) *[]string { return &r.Operator }),
+		roles("viewer", func(r *Roles) *[]string { return &r.Viewer }),
+	}
 }
 
 // tlsKeys returns the keys for a listener's encryption.

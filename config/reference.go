@@ -45,7 +45,7 @@ File names are relative to the working directory of the process.
 follows symbolic links, so a mounted ConfigMap works. Changes that affect decisions take effect at the end of the epoch. A change of any other key is refused and logged; it takes effect after a
 restart. A file with an error changes nothing; the log reports the error.
 
-**Access.** Sibyl only listens on an address that other machines can reach if there is a token (` + "`sibyl token create`" + `) or its ` + "`tls.client-ca`" + ` is set.
+**Access.** Sibyl only listens on an address that other machines can reach if there is a token (` + "`sibyl token create`" + `) or its ` + "`tls.client-ca`" + ` is set; the API also if people log in (` + "`auth.oidc`" + `).
 
 ## Keys
 `

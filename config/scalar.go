@@ -404,6 +404,12 @@ func isPublicURL(s string) bool {
 	return err == nil && isURL(s) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
+// isSafeURL is isPublicURL for addresses to which browsers send secrets: only this machine may go without encryption.
+func isSafeURL(s string) bool {
+	u, err := url.Parse(s)
+	return isPublicURL(s) && err == nil && (u.Scheme != "http" || isLoopback(net.JoinHostPort(u.Hostname(), "0")))
+}
+
 // tracePlaceholder stands for the trace ID in a link. It is the only required placeholder.
 const tracePlaceholder = "{trace_id}"
 

@@ -31,3 +31,23 @@ func TestUI(t *testing.T) {
 		}
 	}
 }
+
+// The address for log-in is the configured one, or that of the UI.
+func TestLoginURL(t *testing.T) {
+	for want, c := range map[string]Config{
+		"http://127.0.0.1:8321":   {HTTP: "127.0.0.1:8321"},
+		"https://sibyl.example/a": {HTTP: "127.0.0.1:8321", OIDC: OIDC{URL: "https://sibyl.example/a/"}},
+	} {
+		if got := c.LoginURL(); got != want {
+			t.Errorf("%+v: got %s, want %s", c, got, want)
+		}
+	}
+	for text, want := range map[string]bool{
+		"": true, "https://a.example/b": true, "http://localhost:1": true, "http://[::1]:1/b": true, "http://a": false,
+		"http://127.0.0.1.example": false, "ftp://localhost": false, "https://a?b": false,
+	} {
+		if got := isSafeURL(text); got != want {
+			t.Errorf("isSafeURL(%q) = %t", text, got)
+		}
+	}
+}
