@@ -51,12 +51,16 @@ func (fs logFS) waitForRoom(write func() error) {
 	}
 }
 
-// Create implements [vfs.FS].
+// Create implements [vfs.FS]. It makes the names of manifests and markers durable. Pebble syncs the directory after it
+// has created the marker that names a manifest and removed the previous marker. A crash of the machine could
+// therefore leave a marker without its manifest, or no marker at all: a damaged or an empty database.
 func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
-	isLog := filepath.Ext(name) == ".log"
-	if !isLog && filepath.Ext(name) != ".dbtmp" && !strings.HasPrefix(filepath.Base(name), "MANIFEST-") {
+	isLog, isManifest := filepath.Ext(name) == ".log", strings.HasPrefix(filepath.Base(name), "MANIFEST-")
+	if !isLog && !isManifest && filepath.Ext(name) != ".dbtmp" {
 		if f, err = fs.FS.Create(name, category); err != nil {
 			time.Sleep(createDelay)
+		} else if strings.HasPrefix(filepath.Base(name), "marker.") {
+			err = syncDir(fs, filepath.Dir(name))
 		}
 		return f, err
 	}
@@ -70,7 +74,10 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File,
 	if isLog {
 		return logFile{neededFile{f, fs}}, nil
 	}
-	return neededFile{f, fs}, nil
+	if isManifest {
+		err = syncDir(fs, filepath.Dir(name))
+	}
+	return neededFile{f, fs}, err
 }
 
 // ReuseForWrite implements [vfs.FS]. It creates a new file, because the rest of an old log after a new one would look

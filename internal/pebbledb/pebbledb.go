@@ -81,6 +81,9 @@ func Open(o Options) (*DB, error) {
 	if err := files.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
+	if err := syncDir(files, filepath.Dir(o.Dir)); err != nil { // Pebble does it only if it creates the directory
+		return nil, err
+	}
 	lock, err := pebble.LockDirectory(o.Dir, files)
 	if _, ok := errors.AsType[*os.PathError](err); ok { // the lock file can't be opened
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, err)
@@ -95,6 +98,15 @@ func Open(o Options) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", o.Dir, err), lock.Close())
 	}
 	return db, nil
+}
+
+// syncDir makes the names in dir survive a crash of the machine.
+func syncDir(files vfs.FS, dir string) error {
+	d, err := files.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 func (db *DB) open(o *Options) error {
