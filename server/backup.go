@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
 // backupName is the name of the backup's directory. It is in the data directory, because hard links need the same file
@@ -38,7 +41,7 @@ func (s *Server) backup() (string, error) {
 		if !whole {
 			continue
 		}
-		if err := errors.Join(os.RemoveAll(dir), os.Rename(fresh, dir)); err != nil {
+		if err := replaceDir(dir, fresh); err != nil {
 			return "", fmt.Errorf("backup: %w", err)
 		}
 		return dir, nil
@@ -46,21 +49,12 @@ func (s *Server) backup() (string, error) {
 	return "", errors.Join(errors.New("backup: the journal keeps being trimmed; try again"), os.RemoveAll(fresh))
 }
 
-// copyTo copies the data to dir, the store before the journal. The journal then has all records since the checkpoint in
-// the store, unless a later checkpoint has trimmed it in between. It reports whether the copy is complete.
+// copyTo copies the data to dir, such that it is one consistent state: first what people wrote, which refers to
+// incidents and problems in the store, then the store, then the journal. The journal then has all records since the
+// checkpoint in the store, unless a later checkpoint has trimmed it in between. copyTo reports whether the copy is
+// complete and on disk.
 func (s *Server) copyTo(dir string) (whole bool, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
-		return false, err
-	}
-	oldest, err := s.store.Checkpoints.Oldest() // may be earlier than in the copy
-	if err != nil {
-		return false, err
-	}
-	if err := s.store.Backup(filepath.Join(dir, "store")); err != nil {
-		return false, err
-	}
-	first, err := s.journal.Backup(filepath.Join(dir, "journal"))
-	if err != nil {
 		return false, err
 	}
 	for _, name := range append(api.Files(), access.FileName) {
@@ -75,5 +69,41 @@ func (s *Server) copyTo(dir string) (whole bool, err error) {
 			return false, err
 		}
 	}
-	return first <= max(1, oldest), nil
+	oldest, err := s.store.Checkpoints.Oldest() // may be earlier than in the copy
+	if err != nil {
+		return false, err
+	}
+	if err := s.store.Backup(filepath.Join(dir, "store")); err != nil {
+		return false, err
+	}
+	first, err := s.journal.Backup(filepath.Join(dir, "journal"))
+	if err != nil {
+		return false, err
+	}
+	return first <= max(1, oldest), syncAll(dir)
+}
+
+// syncAll makes all files on the file system of dir durable.
+func syncAll(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(d.Fd())), d.Close())
+}
+
+// replaceDir replaces the directory dir, which may be missing, with fresh. If it fails or the machine crashes, dir may
+// be missing, but is never incomplete.
+func replaceDir(dir, fresh string) error {
+	old := dir + ".old"
+	if err := os.RemoveAll(old); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		return err
+	}
+	return errors.Join(durable.SyncDir(filepath.Dir(dir)), os.RemoveAll(old))
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
@@ -29,6 +28,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/ingest/zipkin"
+	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/listener"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/store"
@@ -72,7 +72,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 			err = errors.Join(err, s.closeData())
 		}
 	}()
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+	if err := durable.MkdirAll(c.DataDir); err != nil {
 		return s, fmt.Errorf("make the data directory: %w: name another one with --data-dir", err)
 	}
 	warnOfMissing(c.DataDir, log)

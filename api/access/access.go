@@ -22,8 +22,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
 // Role determines the operations that a token permits.
@@ -313,7 +314,7 @@ func (t *Tokens) Revoke(id string) error {
 // lock locks the file against other goroutines and processes, and returns the function that unlocks it.
 func (t *Tokens) lock() (unlock func(), err error) {
 	path := filepath.Dir(t.path)
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := durable.MkdirAll(path); err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
 	dir, err := os.Open(path)
@@ -336,31 +337,9 @@ func (t *Tokens) write(all []Token) error {
 	if err != nil {
 		return err
 	}
-	f, err := renameio.NewPendingFile(t.path, renameio.WithTempDir(filepath.Dir(t.path)),
-		renameio.WithStaticPermissions(0o600))
-	if err != nil {
-		return fmt.Errorf("tokens: %w", err)
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, chown(f.File)); err == nil {
-		err = f.CloseAtomicallyReplace()
-	}
-	if err = errors.Join(err, f.Cleanup()); err != nil {
+	if err := durable.Replace(t.path, append(data, '\n')); err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
 	t.seen = nil
 	return t.refresh()
-}
-
-// chown gives a file created by root to the owner of its directory, because a service that doesn't run as root must be
-// able to read tokens created by root.
-func chown(f *os.File) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	var dir unix.Stat_t
-	if err := unix.Stat(filepath.Dir(f.Name()), &dir); err != nil {
-		return &os.PathError{Op: "stat", Path: filepath.Dir(f.Name()), Err: err}
-	}
-	return f.Chown(int(dir.Uid), int(dir.Gid))
 }

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -37,12 +35,11 @@ func Unreadable(path string, err error) error {
 		"and start again without its contents", path, err)
 }
 
-// Replace replaces the file at path with x in JSON. The new file is on disk when Replace returns. If Replace returns an
-// error, the file is unchanged; the error is a refusal if the disk is full.
+// Replace replaces the file at path with x in JSON, see [durable.Replace]. The error is a refusal if the disk is full.
 func Replace(path string, x any) error {
 	data, err := json.Marshal(x)
 	if err == nil {
-		err = renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)))
+		err = durable.Replace(path, data)
 	}
 	if err != nil {
 		return notStored(err)
