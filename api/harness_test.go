@@ -316,7 +316,7 @@ func (w *harness) play(t testing.TB, most int, enough func() bool) {
 func (w *harness) epoch(t testing.TB) {
 	t.Helper()
 	next := w.now.Add(10 * time.Second)
-	for x := range w.app.Requests(w.now, next, simplan.Of(w.core.View().Searches.Plan(), nil)) {
+	for x := range w.app.Requests(w.now, next, simplan.Of(w.core.View().Searches.Plan())) {
 		if w.alter != nil {
 			w.alter(x)
 		}

@@ -26,7 +26,6 @@ type buildNode struct {
 	errors     uint64
 	unanswered uint64
 	history    History
-	reference  Reference
 	witnesses  []uint64
 }
 
@@ -104,7 +103,6 @@ func (t *treeBuild) addPlace(p *place, parent int32) int32 {
 		errors:     p.errors,
 		unanswered: p.unanswered,
 		history:    p.history,
-		reference:  p.reference,
 		witnesses:  p.witnesses,
 	})
 }
@@ -345,7 +343,6 @@ func (t *treeBuild) merge(y, x int32) {
 	to.errors += from.errors
 	to.unanswered += from.unanswered
 	to.history.Merge(from.history)
-	to.reference.Merge(from.reference)
 	to.witnesses = append(slices.Clip(to.witnesses), from.witnesses...)
 	for _, k := range from.children {
 		if t.nodes[k].merged {
@@ -465,24 +462,20 @@ func (t *treeBuild) node(f *buildNode, on map[trace.Symbol]uint64) Node {
 		Bytes:      p.Bytes,
 		Cost:       p.Cost,
 		History:    f.history,
-		Reference:  f.reference,
 	}
 	if f.tp != 0 {
-		n.Requests = max(on[f.tp]+on[0], f.requests)
+		n.Requests = max(on[f.tp], f.requests)
 	}
 	return n
 }
 
-// requestsOn returns the number of requests with each tracepoint enabled. Key 0 counts the requests with all enabled.
+// requestsOn returns the number of requests with each tracepoint enabled.
 func (t *treeBuild) requestsOn() map[trace.Symbol]uint64 {
 	on := make(map[trace.Symbol]uint64, len(t.builder.before))
 	for tp, n := range t.builder.before {
 		on[tp] += n
 	}
 	for _, s := range t.builder.sets {
-		if s.all {
-			on[0] += s.requests
-		}
 		for _, tp := range s.on {
 			on[tp] += s.requests
 		}

@@ -28,13 +28,8 @@ const (
 type Observation struct {
 	Seen trace.Nanos
 	// On holds the tracepoints that the request's plan and arm enabled, ascending.
-	On []trace.Symbol
-	// Explore marks a fully instrumented request: all tracepoints were enabled, and its times are added to the
-	// references.
-	Explore bool
-	// Unhealthy excludes the times of an Explore request from the references, because they describe healthy requests.
-	Unhealthy bool
-	Contexts  []ContextCount // every context comes with all its ancestors
+	On       []trace.Symbol
+	Contexts []ContextCount // every context comes with all its ancestors
 }
 
 // ContextCount is one calling context of a request, as it appears with the request's tracepoints enabled.
@@ -44,7 +39,6 @@ type ContextCount struct {
 	Tracepoint      trace.Symbol // 0 for the baseline
 	Count, Errors   int32        // spans, and spans with status error
 	Unanswered      int32        // calls without their usual answer
-	Nanos           int64        // time on the critical path including descendants, for the references
 }
 
 // Builder collects the calling contexts of requests of one type. It stores contexts as they appeared, with the sets of
@@ -73,29 +67,21 @@ type place struct {
 	unanswered uint64   // calls without their usual answer
 	witnesses  []uint64 // hashes of the sets enabled when it appeared, ascending: the smallest maxWitnesses
 	history    History
-	reference  Reference
 }
 
 // set is a set of tracepoints that were enabled together.
 type set struct {
-	on       []trace.Symbol // ascending; nil if all is set
-	all      bool
+	on       []trace.Symbol // ascending
 	seen     trace.Nanos
 	requests uint64
 }
 
 func (s *set) has(tp trace.Symbol) bool {
 	_, found := slices.BinarySearch(s.on, tp)
-	return s.all || found
+	return found
 }
 
-// everything is the hash of the set of all tracepoints.
-const everything = 1
-
-func setHash(on []trace.Symbol, all bool) uint64 {
-	if all {
-		return everything
-	}
+func setHash(on []trace.Symbol) uint64 {
 	h := uint64(2)
 	for _, tp := range on {
 		h = trace.Mix(h, uint64(tp))
@@ -111,8 +97,8 @@ func (b *Builder) Refused() uint64 { return b.refused }
 // Observe adds o. It drops and counts new contexts once b holds twice its limit.
 func (b *Builder) Observe(o Observation) {
 	b.requests++
-	h := setHash(o.On, o.Explore)
-	s := b.set(h, o)
+	h := setHash(o.On)
+	s := b.set(h, o.On, o.Seen)
 	s.requests++
 	s.seen = max(s.seen, o.Seen)
 	for i := range o.Contexts {
@@ -128,25 +114,20 @@ func (b *Builder) Observe(o Observation) {
 		p.errors += uint64(max(x.Errors, 0))
 		p.unanswered += uint64(max(x.Unanswered, 0))
 		p.witness(h)
-		if o.Explore && !o.Unhealthy {
-			p.reference.Add(x.Nanos)
-		}
 	}
 }
 
-func (b *Builder) set(h uint64, o Observation) *set {
+// set returns the set `on` with the hash h, which it adds if necessary at time now.
+func (b *Builder) set(h uint64, on []trace.Symbol, now trace.Nanos) *set {
 	s := b.sets[h]
 	if s == nil {
 		if b.sets == nil {
 			b.sets = make(map[uint64]*set)
 		}
 		if len(b.sets) >= 2*maxSets { // rare: Age keeps fewer
-			b.ageSets(o.Seen)
+			b.ageSets(now)
 		}
-		s = &set{all: o.Explore}
-		if !s.all {
-			s.on = slices.Clone(o.On)
-		}
+		s = &set{on: slices.Clone(on)}
 		b.sets[h] = s
 	}
 	return s
@@ -193,7 +174,7 @@ func (b *Builder) Merge(c *Builder) {
 	}
 	for _, h := range sortedKeys(c.sets) {
 		from := c.sets[h]
-		to := b.set(h, Observation{On: from.on, Explore: from.all})
+		to := b.set(h, from.on, 0)
 		to.requests += from.requests
 		to.seen = max(to.seen, from.seen)
 	}
@@ -224,7 +205,6 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 		p.witness(h)
 	}
 	p.history.Merge(from.history)
-	p.reference.Merge(from.reference)
 }
 
 // Age forgets contexts that no request executed within MaxAge before now. It also forgets sets of tracepoints that were
@@ -240,13 +220,13 @@ func (b *Builder) Age(now trace.Nanos) {
 }
 
 // ageSets forgets the sets that were not enabled within MaxAge before now, and the oldest beyond maxSets. It keeps
-// their requests in b.before. It never forgets the set of all tracepoints.
+// their requests in b.before.
 func (b *Builder) ageSets(now trace.Nanos) {
 	hashes := sortedKeys(b.sets)
 	slices.SortStableFunc(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })
 	for i, h := range hashes {
 		s := b.sets[h]
-		if s.all || i < maxSets && now.Sub(s.seen) <= MaxAge {
+		if i < maxSets && now.Sub(s.seen) <= MaxAge {
 			continue
 		}
 		for _, tp := range s.on {

@@ -25,7 +25,7 @@ type script struct {
 //
 //	reset [limit=nodes]                             discard the builder and the catalogue
 //	announce                                        add the tracepoints in the input to the catalogue
-//	observe [on=(tracepoints)] [explore] [seen=ns]  add a request with the contexts in the input, a tree
+//	observe [on=(tracepoints)] [seen=ns]  add a request with the contexts in the input, a tree
 //	age now=ns                                      forget old contexts; print their number
 //	build                                           print the tree and the tracepoints without a place
 //	tree                                            parse a tree
@@ -105,13 +105,13 @@ func (s *script) tracepoints(text string) []cct.Tracepoint {
 	return list
 }
 
-// observe adds a request with the contexts in the input, a tree; its arguments are on=(tracepoints), explore and seen.
+// observe adds a request with the contexts in the input, a tree; its arguments are on=(tracepoints) and seen.
 func (s *script) observe(d *datadriven.TestData) error {
 	tree, err := treetext.Parse(d.Input, &s.table)
 	if err != nil {
 		return err
 	}
-	o := cct.Observation{Explore: d.HasArg("explore"), Seen: 1}
+	o := cct.Observation{Seen: 1}
 	if arg, ok := d.Arg("on"); ok {
 		for _, name := range arg.Vals {
 			o.On = append(o.On, s.table.Symbol(name))
@@ -130,7 +130,7 @@ func contextsOf(tree *cct.Tree) []cct.ContextCount {
 	var list []cct.ContextCount
 	for i := range tree.Nodes {
 		n := &tree.Nodes[i]
-		x := cct.ContextCount{Context: n.Context, Op: n.Op, Tracepoint: n.Tracepoint, Count: 1, Nanos: 1000}
+		x := cct.ContextCount{Context: n.Context, Op: n.Op, Tracepoint: n.Tracepoint, Count: 1}
 		if n.Parent >= 0 {
 			x.Parent = tree.Nodes[n.Parent].Context
 		}

@@ -35,17 +35,11 @@ func (p *place) append(buf []byte) []byte {
 	buf = codec.AppendUvarints(buf, p.requests, p.hits, p.errors, p.unanswered, uint64(len(p.witnesses)))
 	buf = codec.AppendWords(buf, p.witnesses...)
 	buf = codec.AppendUvarints(buf, p.history.N, p.history.Square)
-	buf = codec.AppendVarints(buf, p.history.Share, p.history.MeanTime)
-	return codec.AppendUvarints(buf, p.reference.N, p.reference.Sum, p.reference.SumSquares[0],
-		p.reference.SumSquares[1])
+	return codec.AppendVarints(buf, p.history.Share, p.history.MeanTime)
 }
 
 func (s *set) append(buf []byte) []byte {
-	n := uint64(0) // all
-	if !s.all {
-		n = uint64(len(s.on)) + 1
-	}
-	buf = codec.AppendUvarints(buf, n)
+	buf = codec.AppendUvarints(buf, uint64(len(s.on)))
 	for _, tp := range s.on {
 		buf = codec.AppendWords(buf, uint64(tp))
 	}
@@ -78,7 +72,7 @@ func ascending(r *codec.Reader, last *uint64, first bool) uint64 {
 }
 
 func decodePlaces(r *codec.Reader, b *Builder) {
-	n := r.Count(43)
+	n := r.Count(39)
 	b.places = make(map[trace.Context]*place, n)
 	var last uint64
 	for i := range n {
@@ -103,7 +97,6 @@ func decodePlace(r *codec.Reader) *place {
 		p.witnesses = append(p.witnesses, ascending(r, &last, i == 0))
 	}
 	p.history = History{N: r.Uvarint(), Square: r.Uvarint(), Share: r.Varint(), MeanTime: r.Varint()}
-	p.reference = Reference{N: r.Uvarint(), Sum: r.Uvarint(), SumSquares: [2]uint64{r.Uvarint(), r.Uvarint()}}
 	return p
 }
 
@@ -113,7 +106,7 @@ func decodeSets(r *codec.Reader, b *Builder) {
 	var last uint64
 	for i := range n {
 		s := decodeSet(r)
-		h := setHash(s.on, s.all)
+		h := setHash(s.on)
 		r.Check(i == 0 || h > last)
 		if r.Bad() {
 			return
@@ -124,13 +117,8 @@ func decodeSets(r *codec.Reader, b *Builder) {
 }
 
 func decodeSet(r *codec.Reader) *set {
-	n := r.Uvarint()
-	s := &set{all: n == 0}
-	if n > uint64(r.Len()/8)+1 {
-		r.Fail()
-		return s
-	}
-	for range max(n, 1) - 1 {
+	s := &set{}
+	for range r.Count(8) {
 		s.on = append(s.on, trace.Symbol(r.Word()))
 	}
 	r.Check(slices.IsSorted(s.on))

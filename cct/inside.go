@@ -26,7 +26,7 @@ func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 	}
 	in.requests = b.requests
 	for h, from := range b.sets {
-		to := in.set(h, Observation{On: from.on, Explore: from.all})
+		to := in.set(h, from.on, 0)
 		to.requests, to.seen = from.requests, from.seen
 	}
 	for tp, n := range b.before {

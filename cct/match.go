@@ -2,7 +2,6 @@ package cct
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/agnivade/levenshtein"
@@ -92,31 +91,6 @@ func (t *Tree) Project(on []trace.Symbol) []trace.Context {
 		}
 	}
 	return projected
-}
-
-// minReference is the number of healthy Explore requests that a reference must have.
-const minReference = 12
-
-// References returns the mean time, including descendants, that healthy Explore requests spent in each switchable
-// context. The keys are contexts as they appear while only the tracepoints in on (ascending) are enabled. It returns
-// nil for fewer than minReference requests.
-func (t *Tree) References(on []trace.Symbol) map[trace.Context]Level {
-	var explored uint64
-	for i := range t.Roots() {
-		explored = max(explored, t.Nodes[i].Reference.N)
-	}
-	if explored < minReference {
-		return nil
-	}
-	projected := t.Project(on)
-	levels := make(map[trace.Context]Level)
-	for i := range t.Nodes {
-		if n := &t.Nodes[i]; !n.Baseline() && t.visible(int32(i), on) {
-			l, x := n.Reference.among(explored), levels[projected[i]]
-			levels[projected[i]] = Level{x.Mean + l.Mean, math.Hypot(x.Error, l.Error)}
-		}
-	}
-	return levels
 }
 
 // visible reports whether node i appears in requests while only on is enabled.

@@ -2,7 +2,6 @@ package cct
 
 import (
 	"math"
-	"math/bits"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -30,7 +29,6 @@ type Node struct {
 	Bytes      int32       // trace data per hit; 0 if unknown
 	Cost       time.Duration
 	History    History
-	Reference  Reference
 }
 
 // HitRate returns the number of spans of n per request with n enabled, or NaN without such requests.
@@ -83,58 +81,4 @@ func (h History) Mean() float64 {
 		return math.NaN()
 	}
 	return float64(h.Share) / float64(h.N) / million
-}
-
-// Reference holds exact sums of the time that fully instrumented, healthy requests spent in a context. The order of
-// merging doesn't matter. The zero Reference is empty.
-type Reference struct {
-	N          uint64    // requests that executed the context
-	Sum        uint64    // Σ ns
-	SumSquares [2]uint64 // Σ ns², high and low word
-}
-
-// Add adds a request that spent nanos in the context. Negative times count as 0.
-func (r *Reference) Add(nanos int64) {
-	x := uint64(max(nanos, 0))
-	hi, lo := bits.Mul64(x, x)
-	r.Merge(Reference{N: 1, Sum: x, SumSquares: [2]uint64{hi, lo}})
-}
-
-// Merge adds the requests in s to r.
-func (r *Reference) Merge(s Reference) {
-	var carry uint64
-	r.N += s.N
-	r.Sum += s.Sum
-	r.SumSquares[1], carry = bits.Add64(r.SumSquares[1], s.SumSquares[1], 0)
-	r.SumSquares[0], _ = bits.Add64(r.SumSquares[0], s.SumSquares[0], carry)
-}
-
-// Mean returns the mean time of the requests that executed the context, in ns, or NaN without requests.
-func (r Reference) Mean() float64 {
-	if r.N == 0 {
-		return math.NaN()
-	}
-	return float64(r.Sum) / float64(r.N)
-}
-
-// Level is a mean with its standard error, in ns.
-type Level struct{ Mean, Error float64 }
-
-// among returns the mean over n requests. r.N of them executed the context; the others count as 0. n must be at least
-// 2.
-func (r Reference) among(n uint64) Level {
-	mean := float64(r.Sum) / float64(n)
-	squares := math.Ldexp(float64(r.SumSquares[0]), 64) + float64(r.SumSquares[1])
-	variance := max(0, (squares-float64(n)*mean*mean)/float64(n-1))
-	return Level{mean, math.Sqrt(variance / float64(n))}
-}
-
-// Variance returns the sample variance in ns², or NaN for fewer than two requests.
-func (r Reference) Variance() float64 {
-	if r.N < 2 {
-		return math.NaN()
-	}
-	n, mean := float64(r.N), r.Mean()
-	squares := math.Ldexp(float64(r.SumSquares[0]), 64) + float64(r.SumSquares[1])
-	return max(0, (squares-n*mean*mean)/(n-1))
 }

@@ -127,7 +127,7 @@ func (p *Plane) Counts() *Counts { return &p.counts }
 // published is a plan for all agents. It is immutable, except for the fields that track waiting agents.
 type published struct {
 	plan    *protocol.Plan
-	enabled map[string]bool // IDs of the tracepoints in any arm; nil for all, because an arm has everything on
+	enabled map[string]bool // IDs of the tracepoints in any arm
 	next    chan struct{}   // closed when the next plan is published
 	// delivered is closed once every agent that was waiting for this plan has received it. It is nil for the initial
 	// plan.
@@ -147,10 +147,6 @@ func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
 		drained:   make(chan struct{}),
 	}
 	for i := range plan.Arms {
-		if plan.Arms[i].Everything {
-			b.enabled = nil
-			break
-		}
 		for k := range plan.Arms[i].Tracepoints {
 			b.enabled[plan.Arms[i].Tracepoints[k].ID] = true
 		}
@@ -159,7 +155,7 @@ func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
 }
 
 // enables reports whether an arm of the plan has the tracepoint id on.
-func (b *published) enables(id string) bool { return b.enabled == nil || b.enabled[id] }
+func (b *published) enables(id string) bool { return b.enabled[id] }
 
 // removeWaiting subtracts the number of agents that stopped waiting. It closes drained if the plan was replaced and no
 // agent waits any longer.
@@ -196,7 +192,6 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 		next.Arms = append(next.Arms, protocol.Arm{
 			Name:        search.ArmName(a.Name),
 			Share:       a.Share,
-			Everything:  a.Everything,
 			Tracepoints: []protocol.Enabled{},
 		})
 	}

@@ -20,7 +20,6 @@ type Settings struct {
 	Watch    detect.WatchOptions
 	Budget   search.Budget
 	Strategy string
-	Explore  float64
 
 	Retention time.Duration
 
@@ -34,7 +33,6 @@ func (o *Options) Settings() Settings {
 		Watch:      o.Watch,
 		Budget:     o.Budget,
 		Strategy:   o.Strategy,
-		Explore:    o.Explore,
 		Retention:  o.Retention,
 		Objectives: o.Objectives,
 		Gates:      o.Gates,
@@ -147,7 +145,7 @@ func (c *Core) set(s *Settings) bool {
 		return false
 	}
 	c.searches.strategy = strategy
-	c.options.Watch, c.options.Budget, c.options.Strategy, c.options.Explore = s.Watch, s.Budget, s.Strategy, s.Explore
+	c.options.Watch, c.options.Budget, c.options.Strategy = s.Watch, s.Budget, s.Strategy
 	c.options.Retention, c.options.Objectives, c.options.Gates = s.Retention, s.Objectives, s.Gates
 	c.incidents.watch(s.Objectives, s.Gates)
 	return true

@@ -21,7 +21,7 @@ import (
 func changes() map[string]engine.Change {
 	options := engine.DefaultOptions()
 	settings := options.Settings()
-	settings.Strategy, settings.Explore, settings.Retention, settings.Budget.Service.CPU = "binary", 0.1, time.Hour, 0.5
+	settings.Strategy, settings.Retention, settings.Budget.Service.CPU = "binary", time.Hour, 0.5
 	settings.Objectives = []incident.Objective{
 		{Name: "n", Entry: "shop", Below: time.Second, Percentile: 99.9},
 		{Entry: "shop GET /", Errors: 0.001},

@@ -38,7 +38,6 @@ type Options struct {
 	// Groups are deleted once they have had no request for Retention. Closed incidents are kept as long, and for at
 	// least a day. If it is 0, groups and incidents are deleted only to make room.
 	Retention time.Duration
-	Explore   float64 // share of the requests that have all tracepoints enabled, see search.Input
 	// IncidentsOnly switches off everything that incidents don't depend on: span percentiles, calling-context trees,
 	// explanations of problems, and the search. No decisions are made.
 	IncidentsOnly bool
@@ -138,7 +137,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 	}
 	c.trees = &Trees{table: table, offers: c.offers, byType: make(map[analysis.Hash]*tree)}
 	c.plans = &plans{offers: c.offers, all: []plan{{}}}
-	c.problems = newProblems(c.plans, c.trees)
+	c.problems = newProblems(c.plans)
 	c.kept = newKept(table, c.problems)
 	c.incidents = &Incidents{table: table, objectives: c.objectives.Objectives, tracker: incident.NewTracker()}
 	c.incidents.watch(options.Objectives, options.Gates)
@@ -209,10 +208,6 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	if !c.learning.over {
 		return c.learning.observe(o)
 	}
-	if c.plans.arm(o).everything {
-		c.observeExplored(o)
-		return nil, nil
-	}
 	requestType, group = c.detector.Groups.Observe(o)
 	if requestType == nil {
 		return nil, nil // the grouper counts it
@@ -226,27 +221,10 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	return requestType, group
 }
 
-// observeExplored adds a request that had all tracepoints enabled to the tree of its type, if the type is known. All
-// other statistics leave the request out because the tracepoints slowed it down.
-func (c *Core) observeExplored(o *observation.Observation) {
-	if len(o.Behind) > 0 {
-		return
-	}
-	c.detector.Groups.Aliases.Apply(o, c.table)
-	if id := c.types.Of(o); c.detector.Groups.Group(id) != nil {
-		c.observeTree(id, o)
-	}
-}
-
 // observeTree adds the contexts of o to the tree of its type.
 func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation) {
-	a := c.plans.arm(o)
-	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}
-	if a.everything {
-		x.Unhealthy = c.problems.affect(requestType)
-		setPathTimes(o, x.Contexts)
-	}
-	c.trees.observe(requestType, x)
+	on := c.plans.arm(o).on
+	c.trees.observe(requestType, cct.Observation{Seen: o.Start, On: on, Contexts: ContextCounts(o)})
 }
 
 // ContextCounts converts the contexts of o to the form that package cct takes, in the same order.
@@ -262,7 +240,6 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 			Count:      x.Count,
 			Errors:     x.Errors,
 			Unanswered: x.Unanswered,
-			Nanos:      x.Total,
 		}
 	}
 	return s
@@ -279,7 +256,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		tracked.Wait()
 		c.learning.endEpoch(now)
 		if c.learning.elapsed(now, c.calls.Sites) < c.options.Learning {
-			return c.decide(now, 0) // no problems yet, but overrides apply
+			return c.decide(now) // no problems yet, but overrides apply
 		}
 		c.learn(now)
 	}
@@ -299,7 +276,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	if !c.options.IncidentsOnly {
 		c.explainProblems(now)
 	}
-	return c.decide(now, c.options.Explore)
+	return c.decide(now)
 }
 
 // trackIncidents starts the goroutine that ends an epoch of the history of sites and of the incidents. It runs in
@@ -332,9 +309,8 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	c.problems.causes.explain(c.problems.open, &c.searches.state, c.table, c.options.Seed)
 }
 
-// decide makes the next plan and returns the decisions, or nil with IncidentsOnly. explore is the share of the requests
-// that explore, that is, have all tracepoints enabled.
-func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
+// decide makes the next plan and returns the decisions, or nil with IncidentsOnly.
+func (c *Core) decide(now trace.Nanos) []search.Decision {
 	if c.options.IncidentsOnly {
 		return nil
 	}
@@ -366,7 +342,6 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 		Strategy:    s.strategy,
 		Seed:        c.options.Seed,
 		Epoch:       c.options.Epoch,
-		Explore:     explore,
 	})
 	decisions = append(decisions, c.log.decisions(now, s.state.Plan.Version, &c.options)...)
 	s.recordHistory(decisions)

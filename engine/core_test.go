@@ -42,7 +42,7 @@ func newWorld(config sim.Config, options engine.Options) *world {
 func (w *world) play() []detect.Problem {
 	end := w.now.Add(w.epoch)
 	var traces []*trace.Trace
-	for t := range w.app.Requests(w.now, end, simplan.Of(w.core.View().Searches.Plan(), nil)) {
+	for t := range w.app.Requests(w.now, end, simplan.Of(w.core.View().Searches.Plan())) {
 		c := &trace.Trace{ID: t.ID}
 		c.Append(t)
 		traces = append(traces, c)

@@ -72,7 +72,7 @@ func TestEarlierPlans(t *testing.T) {
 	var plans []*sim.Plan // each enables one more tracepoint
 	for _, p := range points {
 		w.enable(p)
-		plans = append(plans, simplan.Of(w.core.View().Searches.Plan(), nil))
+		plans = append(plans, simplan.Of(w.core.View().Searches.Plan()))
 	}
 	for i, plan := range plans {
 		before := w.trees()
@@ -110,7 +110,7 @@ func TestLateAgents(t *testing.T) {
 		}
 	}
 	w.enable(point.ID)
-	plan := simplan.Of(w.core.View().Searches.Plan(), nil)
+	plan := simplan.Of(w.core.View().Searches.Plan())
 	for i := range plan.Arms {
 		plan.Arms[i].On = nil
 	}

@@ -21,12 +21,11 @@ type plan struct {
 
 // arm is the set of tracepoints of one arm. Arms of different plans with equal sets share their statistics.
 type arm struct {
-	name       trace.Symbol
-	on         []trace.Symbol // ascending
-	set        uint64         // hash of on; 0 for the empty set
-	everything bool
-	share      float64        // share of all requests
-	probes     []trace.Symbol // the probes among on, ascending
+	name   trace.Symbol
+	on     []trace.Symbol // ascending
+	set    uint64         // hash of on; 0 for the empty set
+	share  float64        // share of all requests
+	probes []trace.Symbol // the probes among on, ascending
 }
 
 // plans holds the latest versions of the plan, the current one last.
@@ -51,7 +50,7 @@ func (r *plans) adopt(p *search.Plan, now trace.Nanos) {
 	}
 	next := plan{version: p.Version, since: now}
 	for i, a := range p.Arms {
-		x := arm{name: a.Name, everything: a.Everything, share: a.Share}
+		x := arm{name: a.Name, share: a.Share}
 		for _, l := range p.Leases {
 			if int(l.Arm) == i {
 				x.on = append(x.on, l.Tracepoint)
@@ -79,7 +78,7 @@ func setOf(on []trace.Symbol) (set uint64) {
 // if the plan isn't known.
 func (r *plans) arm(o *observation.Observation) *arm {
 	a := r.planned(o)
-	if len(o.Behind) == 0 || a.everything {
+	if len(o.Behind) == 0 {
 		return a
 	}
 	on := slices.DeleteFunc(slices.Clone(a.on),
@@ -101,8 +100,6 @@ func (r *plans) planned(o *observation.Observation) *arm {
 	switch {
 	case o.Plan < 0:
 		return r.probed(o)
-	case o.Plan > 0 && o.Arm == exploreArm.name:
-		return &exploreArm
 	case o.Plan > 0:
 		for i := range slices.Backward(r.all) {
 			if r.all[i].version != o.Plan {
@@ -155,7 +152,7 @@ func (p *plan) share() {
 
 // ofProbes returns arm a restricted to its probes.
 func (a *arm) ofProbes() *arm {
-	if len(a.probes) == len(a.on) && !a.everything {
+	if len(a.probes) == len(a.on) {
 		return a
 	}
 	return &arm{name: a.name ^ markProbes, on: a.probes, set: setOf(a.probes)}
@@ -188,12 +185,11 @@ type savedPlan struct {
 }
 
 type savedArm struct {
-	Name       trace.Symbol
-	On         []trace.Symbol
-	Set        uint64
-	Everything bool
-	Share      float64        `cbor:",omitempty"`
-	Probes     []trace.Symbol `cbor:",omitempty"`
+	Name   trace.Symbol
+	On     []trace.Symbol
+	Set    uint64
+	Share  float64        `cbor:",omitempty"`
+	Probes []trace.Symbol `cbor:",omitempty"`
 }
 
 // save implements section.
@@ -201,7 +197,7 @@ func (r *plans) save(s *savedCore) {
 	for _, p := range r.all {
 		saved := savedPlan{Version: p.version, Since: p.since}
 		for _, a := range p.arms {
-			saved.Arms = append(saved.Arms, savedArm{a.name, a.on, a.set, a.everything, a.share, a.probes})
+			saved.Arms = append(saved.Arms, savedArm{a.name, a.on, a.set, a.share, a.probes})
 		}
 		s.Plans = append(s.Plans, saved)
 	}
@@ -213,7 +209,7 @@ func (r *plans) restore(s *savedCore) error {
 	for _, p := range s.Plans {
 		restored := plan{version: p.Version, since: p.Since}
 		for _, a := range p.Arms {
-			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything, a.Share, a.Probes})
+			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Share, a.Probes})
 		}
 		restored.share()
 		r.all = append(r.all, restored)

@@ -22,11 +22,10 @@ type Problems struct {
 	refinements map[analysis.Hash]*refinements // by group or request type of an open problem
 	causes      *causes
 	plans       *plans
-	trees       *Trees
 }
 
-func newProblems(plans *plans, trees *Trees) *Problems {
-	return &Problems{refinements: make(map[analysis.Hash]*refinements), causes: newCauses(), plans: plans, trees: trees}
+func newProblems(plans *plans) *Problems {
+	return &Problems{refinements: make(map[analysis.Hash]*refinements), causes: newCauses(), plans: plans}
 }
 
 // Open returns the open problems as of the last epoch, ranked.
@@ -48,11 +47,6 @@ func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
 		return &f.findings
 	}
 	return nil
-}
-
-// affect reports whether requestType has an open problem, so that its requests can't serve as a reference.
-func (p *Problems) affect(requestType analysis.Hash) bool {
-	return slices.ContainsFunc(p.open, func(x detect.Problem) bool { return x.RequestType == requestType })
 }
 
 // observe adds o to the open problems of its type and group. group and simulation may be nil.
@@ -99,7 +93,7 @@ func (p *Problems) attachRefinements(usesPairs bool) {
 			r.pairs = detect.NewPairs(x)
 		}
 		open[x.Group] = r
-		r.attach(x, p.plans.currentSets(), p.trees.Of(x.RequestType))
+		r.attach(x, p.plans.currentSets())
 	}
 	p.refinements = open
 }

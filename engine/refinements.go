@@ -9,7 +9,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -41,15 +40,15 @@ func (r *refinements) add(o *observation.Observation, a *arm, of *plans, coarse 
 }
 
 // attach sets the shares of p that the tracepoints of the present arms measured, and drops the statistics of other
-// arms. t holds the references from healthy requests; it may be nil.
-func (r *refinements) attach(p *detect.Problem, present []arm, t *cct.Tree) {
+// arms.
+func (r *refinements) attach(p *detect.Problem, present []arm) {
 	present = append(present, r.partsOf(present)...)
 	for set := range r.bySet {
 		if !slices.ContainsFunc(present, func(a arm) bool { return a.set == set }) {
 			delete(r.bySet, set)
 		}
 	}
-	p.Refined = r.shares(p, present, t)
+	p.Refined = r.shares(present)
 	p.Attribute()
 }
 
@@ -67,16 +66,14 @@ func (r *refinements) partsOf(arms []arm) (parts []arm) {
 	return parts
 }
 
-// shares returns the shares of p that the tracepoints of arms measured.
-func (r *refinements) shares(p *detect.Problem, arms []arm, t *cct.Tree) []detect.RefinedShare {
+// shares returns the shares that the tracepoints of arms measured.
+func (r *refinements) shares(arms []arm) []detect.RefinedShare {
 	var shares []detect.RefinedShare
 	seen := make(map[uint64]bool) // arms with equal sets share their statistics
 	for i := range arms {
 		if refinement := r.bySet[arms[i].set]; refinement != nil && !seen[arms[i].set] {
 			seen[arms[i].set] = true
-			of := refinement.Shares()
-			addReferences(p, t, arms[i].on, of)
-			shares = append(shares, of...)
+			shares = append(shares, refinement.Shares()...)
 		}
 	}
 	slices.SortStableFunc(shares, func(a, b detect.RefinedShare) int {

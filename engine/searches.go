@@ -137,7 +137,7 @@ func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *
 		r.list = append(r.list, s)
 		s.addOperations(groups, r.table)
 		s.problem, s.tree = s.problemAt(now, groups, r.table), r.trees.inside(s.types(), s.operations)
-		s.attach(&s.problem, r.plans.currentSets(), s.tree)
+		s.attach(&s.problem, r.plans.currentSets())
 	}
 }
 

@@ -23,7 +23,7 @@ var ArmNames = [len(armSizes)]string{"a", "b", "c", "d", "e"}
 // ArmName returns the text of the name of an arm, even before any request has added it to a table, or "" if no plan
 // has such an arm.
 func ArmName(name trace.Symbol) string {
-	for _, text := range append(ArmNames[:], ExploreArm) {
+	for _, text := range ArmNames {
 		if trace.SymbolOf([]byte(text)) == name {
 			return text
 		}
@@ -31,22 +31,11 @@ func ArmName(name trace.Symbol) string {
 	return ""
 }
 
-// ExploreArm is the name of the arm with everything on.
-const ExploreArm = "x"
-
-// maxExplore limits the share of the requests with everything on, because their durations are biased and statistics
-// exclude them.
-const maxExplore = 0.1
-
-// newArms returns the arms of a plan, which together cover all requests: the arms to which tracepoints are assigned
-// and, if explore isn't 0, an arm with everything on for that share of the requests.
-func newArms(explore float64) []Arm {
-	list := make([]Arm, len(armSizes), len(armSizes)+1)
+// newArms returns the arms of a plan, which together cover all requests.
+func newArms() []Arm {
+	list := make([]Arm, len(armSizes))
 	for i, size := range armSizes {
-		list[i] = Arm{Name: trace.SymbolOf([]byte(ArmNames[i])), Share: (1 - explore) * float64(size) / 16}
-	}
-	if explore > 0 {
-		list = append(list, Arm{Name: trace.SymbolOf([]byte(ExploreArm)), Share: explore, Everything: true})
+		list[i] = Arm{Name: trace.SymbolOf([]byte(ArmNames[i])), Share: float64(size) / 16}
 	}
 	return list
 }
@@ -101,7 +90,6 @@ type planEntry struct {
 //  1. Entries are sorted by rank, then by value.
 //  2. Entries that fit the rest of the budget get leases. Others are evicted from their investigations. Forced entries
 //     always fit.
-//  3. Exploration takes the rest of the budget.
 func (s *epochStep) compile() {
 	old := &s.in.State.Plan
 	s.state.Overrun = s.overrun()
@@ -123,12 +111,8 @@ func (s *epochStep) compile() {
 			plan.Leases = append(plan.Leases, leases...)
 		}
 	}
-	explore := min(max(0, s.in.Explore), maxExplore)
-	if explore > 0 && !l.explore(explore) {
-		explore = 0
-	}
-	if len(plan.Leases) > 0 || explore > 0 {
-		plan.Arms = newArms(explore)
+	if len(plan.Leases) > 0 {
+		plan.Arms = newArms()
 	}
 	slices.SortFunc(plan.Leases, compareLeases)
 	if !samePlan(old, &plan) {

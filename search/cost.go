@@ -99,29 +99,6 @@ func (c *costs) estimate(tp trace.Symbol) *price {
 	return p
 }
 
-// everything returns the cost of all tracepoints together.
-func (c *costs) everything() Usage {
-	var all Usage
-	for k, t := range c.trees {
-		hits := make([]float64, len(t.Nodes))
-		for i := range t.Nodes {
-			n := &t.Nodes[i]
-			switch {
-			case n.Requests > 0:
-				hits[i] = n.HitRate()
-			case n.Parent >= 0:
-				hits[i] = hits[n.Parent]
-			default:
-				hits[i] = 1
-			}
-			if !n.Baseline() {
-				all.add(usageOf(c.rates[k]*hits[i], n.Bytes, n.Cost))
-			}
-		}
-	}
-	return all
-}
-
 // treeCost returns the cost of a tracepoint with the nodes `at` in t, for rate requests per second.
 func treeCost(t *cct.Tree, at []int32, rate float64) Usage {
 	var u Usage
@@ -172,9 +149,6 @@ func (s *epochStep) overrun() Overrun {
 	for _, tp := range order {
 		estimate.add(s.costs.of(tp, masks[tp]))
 	}
-	if share := old.explores(); share > 0 {
-		estimate.add(s.costs.everything().times(share))
-	}
 	ratio := func(measured, estimated, before float64) float64 {
 		if measured <= 0 || estimated <= 0 {
 			return 1 + max(0, before-1)*overrunDecay
@@ -215,15 +189,4 @@ func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	u := l.costs.scaled(p.total, mask)
 	l.total.add(u)
 	l.services[p.service] = l.services[p.service].plus(u)
-}
-
-// explore adds the cost of all tracepoints for share of the requests and returns true, or returns false if that exceeds
-// the budget. It ignores the limits of services, because their parts of the cost are unknown.
-func (l *ledger) explore(share float64) bool {
-	u := l.costs.everything().times(share).overrun(l.costs.scale)
-	if !l.budget.total().allows(l.total.plus(u)) {
-		return false
-	}
-	l.total.add(u)
-	return true
 }

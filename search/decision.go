@@ -85,18 +85,6 @@ func (u Usage) plus(v Usage) Usage {
 	return u
 }
 
-// times returns u scaled to share of the requests, without the number of tracepoints.
-func (u Usage) times(share float64) Usage {
-	return Usage{Hits: u.Hits * share, Bytes: u.Bytes * share, CPU: u.CPU * share}
-}
-
-// overrun returns u with bytes and CPU multiplied by o.
-func (u Usage) overrun(o Overrun) Usage {
-	u.Bytes *= o.Bytes
-	u.CPU *= o.CPU
-	return u
-}
-
 func (u *Usage) add(v Usage) {
 	u.Tracepoints += v.Tracepoints
 	u.Hits += v.Hits

@@ -45,5 +45,5 @@
 // Costs are estimated from how often locations run and from the cost of a hit that agents report, for the whole plan,
 // each request type and each service. Forced overrides come first, then pins, other overrides, changed problems and
 // chronic problems. Within a rank, tracepoints are ordered by the expected share revealed per cost, and the worst are
-// left out. If agents measure more than was estimated, all estimates grow by that factor. Exploration takes the rest.
+// left out. If agents measure more than was estimated, all estimates grow by that factor.
 package search

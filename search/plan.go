@@ -47,9 +47,6 @@ type Lease struct {
 type Arm struct {
 	Name  trace.Symbol
 	Share float64 // of all requests; shares add up to at most 1, and other requests run the baseline only
-	// Everything means that the arm explores: all tracepoints are on, whatever the leases. Its requests are slower than
-	// others, so statistics of durations exclude them.
-	Everything bool
 }
 
 // Plan is the set of tracepoints that should be on. It is immutable once published.
@@ -57,16 +54,6 @@ type Plan struct {
 	Version int64
 	Arms    []Arm
 	Leases  []Lease // ascending by (Arm, Tracepoint)
-}
-
-// explores returns the share of the requests in the arm with everything on, or 0 if there is no such arm.
-func (p *Plan) explores() float64 {
-	for i := range p.Arms {
-		if p.Arms[i].Everything {
-			return p.Arms[i].Share
-		}
-	}
-	return 0
 }
 
 // has reports whether tp is on in any arm.
@@ -113,7 +100,4 @@ type Input struct {
 	Strategy  Strategy // the default strategy if zero
 	Seed      uint64
 	Epoch     time.Duration // until the next call
-	// Explore is the share of the requests with everything on, from 0 to 0.1. Exploring lets trees record locations and
-	// their usual durations. It gets only the budget that overrides and investigations leave.
-	Explore float64
 }

@@ -37,7 +37,6 @@ func drawSearch(t *rapid.T) *drawnSearch {
 			CPU:         rapid.Float64Range(0, 1e-3).Draw(t, "cpu"),
 			Service:     drawLimit(t, "service"),
 		},
-		Explore: rapid.SampledFrom([]float64{0, 0, 0.01, 0.5}).Draw(t, "explore"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "overrides") {
 		g.in.State.Overrides = append(g.in.State.Overrides, Override{
@@ -115,7 +114,7 @@ func (g *drawnSearch) checkBudget(t *rapid.T, st *State) {
 	}
 	var sum Usage // without forced tracepoints
 	services := make(map[trace.Symbol]Usage)
-	spent := st.Plan.explores() > 0
+	spent := false
 	for tp, mask := range st.Plan.masks() {
 		if u := costs.of(tp, mask); !forced[tp] {
 			sum.add(u)
@@ -130,9 +129,6 @@ func (g *drawnSearch) checkBudget(t *rapid.T, st *State) {
 				sum.add(costs.of(tp, mask))
 			}
 		}
-	}
-	if share := st.Plan.explores(); share > 0 {
-		sum.add(costs.everything().times(share).overrun(costs.scale))
 	}
 	sum.Bytes, sum.CPU = sum.Bytes*(1-1e-9), sum.CPU*(1-1e-9) // summed in another order
 	if !g.in.Budget.total().allows(sum) {
@@ -202,7 +198,7 @@ func (g *drawnSearch) checkOverrides(t *rapid.T, st *State) {
 func TestOverrunEvictsTheWorst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawSearch(t)
-		g.in.State.Overrides, g.in.Unavailable, g.in.Explore = nil, nil, 0
+		g.in.State.Overrides, g.in.Unavailable = nil, nil
 		g.in.Budget = Budget{Bytes: rapid.Float64Range(1, 20_000).Draw(t, "bytes")}
 		factor := rapid.Float64Range(1, 10).Draw(t, "factor")
 		for range 6 {

@@ -171,8 +171,7 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	s.in.Budget = Budget{}
 	d.MaybeScanArgs(t, "budget", &s.in.Budget.Tracepoints)
 	d.MaybeScanArgs(t, "of-service", &s.in.Budget.Service.Tracepoints)
-	s.in.Explore, s.in.Measured = 0, Usage{}
-	d.MaybeScanArgs(t, "explore", &s.in.Explore)
+	s.in.Measured = Usage{}
 	d.MaybeScanArgs(t, "bytes", &s.in.Budget.Bytes)
 	d.MaybeScanArgs(t, "measured", &s.in.Measured.Bytes)
 	var wait int64
@@ -218,11 +217,6 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	var b strings.Builder
 	for i := range decisions {
 		s.print(&b, &decisions[i])
-	}
-	for _, a := range s.in.State.Plan.Arms {
-		if a.Everything {
-			fmt.Fprintf(&b, "%g of the requests explore\n", a.Share)
-		}
 	}
 	if v := s.in.State.Investigation(OfProblem(s.p.ID)); v != nil {
 		fmt.Fprintf(&b, "%s: %s\n", v.Status, v.Reason)

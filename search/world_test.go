@@ -356,7 +356,7 @@ func (w *world) problem(plan *Plan) detect.Problem {
 		for _, l := range plan.Leases {
 			if plan.Arms[l.Arm].Name == arm && !reached[l.Tracepoint] {
 				n := uint64(len(w.with[batch]))
-				x := detect.RefinedShare{Tracepoint: l.Tracepoint, Arm: arm, N: n, Excess: math.NaN()}
+				x := detect.RefinedShare{Tracepoint: l.Tracepoint, Arm: arm, N: n}
 				p.Refined = append(p.Refined, x)
 			}
 		}

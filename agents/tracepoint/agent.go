@@ -23,7 +23,7 @@ type options struct {
 	resource            map[string]string
 	client              *http.Client
 	logger              *slog.Logger
-	explore, labels     bool
+	labels              bool
 }
 
 // An Option configures [Connect].
@@ -64,9 +64,6 @@ func WithHTTPClient(c *http.Client) Option {
 // WithLogger sets the logger for connection failures and recoveries. The default logs nothing.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = cmp.Or(l, o.logger) } }
 
-// WithoutExplore disables explore arms, which enable all tracepoints for a share of the requests.
-func WithoutExplore() Option { return func(o *options) { o.explore = false } }
-
 // WithGoroutineLabels sets the labels trace_id and span_id on goroutines while they run spans, for profilers and kernel
 // probes, and on Linux publishes the process's resource for them. A span must then be ended by the goroutine that
 // started it.
@@ -87,7 +84,6 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 		resource: make(map[string]string),
 		client:   http.DefaultClient,
 		logger:   slog.New(slog.DiscardHandler),
-		explore:  true,
 	}
 	if name := r.serviceName(); name != UnknownService {
 		o.resource["service.name"] = name
@@ -103,7 +99,6 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 		return nil, errors.New("connect to Sibyl: the registry already has an agent: close it first")
 	}
 	r.SetService(o.resource["service.name"])
-	r.setExplore(o.explore)
 	r.labels.Store(o.labels)
 	if o.labels {
 		publish(o.resource)
@@ -117,7 +112,7 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 }
 
 func (r *Registry) exchangeSettings(o *options) exchange.Settings {
-	s := exchange.Settings{
+	return exchange.Settings{
 		Endpoint: o.endpoint,
 		Token:    o.token,
 		ID:       o.id,
@@ -129,10 +124,6 @@ func (r *Registry) exchangeSettings(o *options) exchange.Settings {
 			protocol.CanSpan, protocol.CanVariable, protocol.CanRate, protocol.CanFilter,
 		},
 	}
-	if o.explore {
-		s.Capabilities = append(s.Capabilities, protocol.CanExplore)
-	}
-	return s
 }
 
 // Close returns to the baseline and waits for the agent's goroutines to end.

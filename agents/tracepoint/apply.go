@@ -21,10 +21,9 @@ type plan struct {
 
 // arm is an arm of one plan. Arms of different plans are distinct even if their names are equal.
 type arm struct {
-	name       string
-	decision   string // text form of the decision about requests that match no filter
-	everything bool
-	enabled    map[string]*protocol.Enabled // by ID
+	name     string
+	decision string                       // text form of the decision about requests that match no filter
+	enabled  map[string]*protocol.Enabled // by ID
 }
 
 // plan returns the plan with the given version, or nil if it is unknown.
@@ -96,7 +95,7 @@ func compile(p *protocol.Plan) *plan {
 			enabled[a.Tracepoints[k].ID] = &a.Tracepoints[k]
 		}
 		decision := protocol.Decision{Version: p.Version, Arm: a.Name}.String()
-		c.arms = append(c.arms, &arm{name: a.Name, decision: decision, everything: a.Everything, enabled: enabled})
+		c.arms = append(c.arms, &arm{name: a.Name, decision: decision, enabled: enabled})
 	}
 	return c
 }
@@ -115,10 +114,7 @@ func (r *Registry) activationIn(s *state, p *Point) *activation {
 			continue
 		}
 		for _, a := range plan.arms {
-			switch e := a.enabled[p.id]; {
-			case a.everything && r.explore:
-				rules = append(rules, activationRule{arm: a, rate: 1})
-			case e != nil:
+			if e := a.enabled[p.id]; e != nil {
 				rules = append(rules, activationRule{arm: a, rate: e.Rate, filters: e.FilterBit()})
 			}
 		}
@@ -127,11 +123,4 @@ func (r *Registry) activationIn(s *state, p *Point) *activation {
 		return nil
 	}
 	return &activation{rules: rules, id: []attribute.KeyValue{attribute.String(protocol.KeyTracepoint, p.id)}}
-}
-
-// setExplore sets whether plans applied from now on may enable all tracepoints in an arm.
-func (r *Registry) setExplore(allowed bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.explore = allowed
 }

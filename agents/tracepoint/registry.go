@@ -35,8 +35,7 @@ type Registry struct {
 	service    string
 	points     map[pointKey]*Point
 	byID       map[string]*Point
-	discovered int  // number of points that providers discovered
-	explore    bool // explore arms are allowed
+	discovered int // number of points that providers discovered
 }
 
 // tracerBox gives tracers of all types one type for atomic.Pointer.
@@ -52,7 +51,6 @@ func NewRegistry(service string) *Registry {
 		service: service,
 		points:  make(map[pointKey]*Point),
 		byID:    make(map[string]*Point),
-		explore: true,
 	}
 	r.state.Store(new(state))
 	return r

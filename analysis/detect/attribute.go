@@ -45,12 +45,8 @@ func (p *Problem) Attribute() {
 
 // weigh sets the shares of family, which must be within e.
 func weigh(e *group.EdgeShare, family []*RefinedShare) {
-	scale := scaleOf(e, family)
-	byMean := meanShares(e, family, scale)
+	byMean := meanShares(e, family, scaleOf(e, family))
 	for i, r := range family {
-		if !math.IsNaN(r.Excess) { // measured against a healthy reference
-			byMean[i] = min(max(0, scale*r.Excess/e.Excess), 1)
-		}
 		r.Share = blend(r.Share, byMean[i], e.Affected)
 		r.ShareLow = blend(r.ShareLow, byMean[i], e.Affected)
 		r.ShareHigh = blend(r.ShareHigh, byMean[i], e.Affected)

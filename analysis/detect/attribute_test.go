@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"math"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
@@ -34,7 +33,6 @@ func attributed(ran float64, own ...float64) []float64 {
 			Mean:       ran * inclusive[i],
 			Exclusive:  ran * own[i],
 			ShareMean:  inclusive[i] / 130,
-			Excess:     math.NaN(),
 		})
 	}
 	p.Attribute()

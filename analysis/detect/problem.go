@@ -105,7 +105,6 @@ type RefinedShare struct {
 	ShareHigh  float64
 	Self       float64 // the same for exclusive time
 	ShareMean  float64 // E(x)/E(e)
-	Excess     float64 // ns above the healthy reference of the context; NaN without a reference
 }
 
 // Explanation is a variable that explains part of a problem.

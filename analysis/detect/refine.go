@@ -155,7 +155,7 @@ func (r *Refinement) Shares() []RefinedShare {
 	var shares []RefinedShare
 	for _, tp := range r.on {
 		if !reached[tp] {
-			shares = append(shares, RefinedShare{Tracepoint: tp, Arm: r.arm, N: r.Requests(), Excess: math.NaN()})
+			shares = append(shares, RefinedShare{Tracepoint: tp, Arm: r.arm, N: r.Requests()})
 		}
 	}
 	order := slices.SortedFunc(maps.Keys(r.places), func(a, b place) int {
@@ -188,7 +188,6 @@ func (r *Refinement) share(at place, p *placed) RefinedShare {
 		ShareHigh:  math.NaN(),
 		Self:       math.NaN(),
 		ShareMean:  math.NaN(),
-		Excess:     math.NaN(),
 	}
 	edge := r.edges[at.within]
 	if edge == nil {

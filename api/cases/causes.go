@@ -18,7 +18,7 @@ func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
 		all = append(all, contract.Refined{
 			Within: render.EdgeID(x.Within), Context: r.Context(x.Context), Operation: r.Op(x.Op), Tracepoint: r.Tracepoint(x.Tracepoint),
 			Arm: search.ArmName(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: render.Number(x.Mean), ExclusiveNs: render.Number(x.Exclusive),
-			Share: render.Interval(x.Share, x.ShareLow, x.ShareHigh), Self: render.Number(x.Self), ShareMean: render.Number(x.ShareMean), ExcessNs: render.Number(x.Excess),
+			Share: render.Interval(x.Share, x.ShareLow, x.ShareHigh), Self: render.Number(x.Self), ShareMean: render.Number(x.ShareMean),
 		})
 	}
 	return all

@@ -1035,9 +1035,7 @@ type AgentState string
 
 // Arm defines model for Arm.
 type Arm struct {
-	// Everything All tracepoints are on, for exploration.
-	Everything bool   `json:"everything"`
-	Name       string `json:"name"`
+	Name string `json:"name"`
 
 	// Share Fraction of all requests.
 	Share       *float64            `json:"share"`
@@ -2890,7 +2888,6 @@ type Recovery struct {
 type Refined struct {
 	Arm         string   `json:"arm"`
 	Context     []string `json:"context"`
-	ExcessNs    *float64 `json:"excess_ns"`
 	ExclusiveNs *float64 `json:"exclusive_ns"`
 	Hits        int64    `json:"hits"`
 	MeanNs      *float64 `json:"mean_ns"`
@@ -3559,9 +3556,6 @@ type TreeNode struct {
 
 	// Parent -1: none.
 	Parent int `json:"parent"`
-
-	// ReferenceNs Mean time of healthy requests.
-	ReferenceNs *float64 `json:"reference_ns"`
 
 	// Requests Requests with the tracepoint on.
 	Requests int64      `json:"requests"`

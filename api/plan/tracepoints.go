@@ -302,7 +302,6 @@ func (a *Plan) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (co
 			d.Arms[i] = contract.Arm{
 				Name:        search.ArmName(x.Name),
 				Share:       render.Number(x.Share),
-				Everything:  x.Everything,
 				Tracepoints: []contract.PlannedTracepoint{},
 			}
 		}

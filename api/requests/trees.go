@@ -147,7 +147,6 @@ func (r renderer) node(t *cct.Tree, i int, state contract.TracepointState) contr
 		Unanswered:            int64(n.Unanswered),
 		History:               render.Number(n.History.Mean()),
 		HistoryInvestigations: int64(n.History.N),
-		ReferenceNs:           render.Number(n.Reference.Mean()),
 		Seen:                  render.Instant(n.Seen),
 	}
 }

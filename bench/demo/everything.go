@@ -7,12 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 )
 
 // everything serves agents of one service a plan that enables all tracepoints of their catalogue for all requests.
@@ -80,15 +79,11 @@ func (e *everything) register(w http.ResponseWriter, q *http.Request) {
 
 // enable makes a plan of all tracepoints. It requires e.mu, unless no other goroutine knows e.
 func (e *everything) enable(all []protocol.Tracepoint) {
-	arm := protocol.Arm{Name: "all", Share: 1, Tracepoints: []protocol.Enabled{}}
-	for i := range all {
-		arm.Tracepoints = append(arm.Tracepoints, protocol.Enabled{ID: all[i].ID, Rate: 1})
-	}
-	slices.SortFunc(arm.Tracepoints, func(x, y protocol.Enabled) int { return strings.Compare(x.ID, y.ID) })
-	p := &protocol.Plan{Protocol: protocol.Version, LeaseSeconds: protocol.MaxLease, Arms: []protocol.Arm{arm}}
+	version := int64(0)
 	if e.plan != nil {
-		p.Version = e.plan.Version + 1
+		version = e.plan.Version + 1
 	}
+	p := shop.FullPlan(version, all)
 	p.Hash = protocol.HashPlan(p)
 	e.plan = p
 	close(e.changed)

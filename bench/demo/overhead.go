@@ -101,7 +101,7 @@ func MeasureOverhead(ctx context.Context, o *OverheadOptions) (result *Overhead,
 	}
 	plan, n := agentPlan(adaptive)
 	result.Loads = []*SelectionResult{{On: Nothing}, {On: Adaptive, Tracepoints: n}, {On: Everything}}
-	plans := []*protocol.Plan{nil, plan, fullPlan()}
+	plans := []*shop.FixedPlan{{}, {Plan: plan}, {All: true}}
 	result.runs = make([][]measure, len(plans))
 	r := rand.New(rand.NewPCG(o.Seed, 0))
 	for round := range o.Rounds {
@@ -128,7 +128,7 @@ func agentPlan(from *contract.Plan) (p *protocol.Plan, enabled int) {
 	p = &protocol.Plan{Protocol: protocol.Version, Version: 1, LeaseSeconds: protocol.MaxLease}
 	all := make(map[string]bool)
 	for i := range from.Arms {
-		a := protocol.Arm{Name: from.Arms[i].Name, Everything: from.Arms[i].Everything}
+		a := protocol.Arm{Name: from.Arms[i].Name}
 		if s := from.Arms[i].Share; s != nil {
 			a.Share = *s
 		}
@@ -142,27 +142,30 @@ func agentPlan(from *contract.Plan) (p *protocol.Plan, enabled int) {
 	return p, len(all)
 }
 
-// fullPlan returns a plan that enables all tracepoints for all requests.
-func fullPlan() *protocol.Plan {
-	return &protocol.Plan{
-		Protocol: protocol.Version, Version: 2, LeaseSeconds: protocol.MaxLease,
-		Arms: []protocol.Arm{{Name: protocol.ExploreArm, Share: 1, Everything: true}},
+// apply applies p in all processes of the shop.
+func (d *demo) apply(p *shop.FixedPlan) error {
+	for _, c := range d.shop {
+		var reply shop.Reply
+		if err := c.send(shop.Command{Apply: p}, &reply); err != nil {
+			return err
+		}
+		if reply.Error != "" {
+			return fmt.Errorf("%s: %s", c.name, reply.Error)
+		}
 	}
+	return nil
 }
 
 // measure applies p and runs the shop at full load for the given duration. It returns an error if any request failed.
-func (d *demo) measure(ctx context.Context, p *protocol.Plan, seed uint64, duration time.Duration) (measure, error) {
-	for _, c := range d.shop {
-		var reply shop.Reply
-		if err := c.send(shop.Command{Apply: &shop.FixedPlan{Plan: p}}, &reply); err != nil {
-			return measure{}, err
-		}
-		if reply.Error != "" {
-			return measure{}, fmt.Errorf("%s: %s", c.name, reply.Error)
-		}
+func (d *demo) measure(ctx context.Context, p *shop.FixedPlan, seed uint64, duration time.Duration) (measure, error) {
+	if err := d.apply(p); err != nil {
+		return measure{}, err
 	}
 	gateway := d.peers[shop.Gateway][0]
 	d.load.saturate(ctx, gateway, seed, warmUp)
+	if err := d.apply(p); err != nil { // also enables tracepoints that the first requests discovered
+		return measure{}, err
+	}
 	before, err := d.report(ctx)
 	if err != nil {
 		return measure{}, err

@@ -132,7 +132,7 @@ func TestRatesOfNothing(t *testing.T) {
 	for _, key := range []string{
 		"top1", "top1_low", "top1_high", "top3", "top3_low", "top3_high", "raised", "top1_significant",
 		"enabled_median", "peak_median",
-		"span_hits_median", "span_hits_mean", "explore_hits_median", "detected_median", "epochs_median",
+		"span_hits_median", "span_hits_mean", "detected_median", "epochs_median",
 		"false_alarms_per_1000_group_hours",
 	} {
 		if x, ok := fields[key]; !ok || x != nil {

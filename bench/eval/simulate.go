@@ -46,7 +46,6 @@ type Run struct {
 	Enabled     int     `json:"enabled"`      // of these, ever enabled
 	Peak        int     `json:"peak"`         // of these, enabled at the same time
 	SpanHits    int     `json:"span_hits"`    // spans of enabled tracepoints
-	ExploreHits int     `json:"explore_hits"` // of these, in exploring requests
 	Requests    int     `json:"requests"`     // since the fault started
 	FalseAlarms int     `json:"false_alarms"` // problems raised without a fault
 	GroupHours  float64 `json:"group_hours"`  // during which false alarms were counted
@@ -126,8 +125,6 @@ type simulatedRun struct {
 	ever     map[trace.Symbol]bool
 	raised   map[string]bool // problems, by identity
 	opened   map[uint64]bool // incidents
-
-	everything map[trace.Symbol]bool // all tracepoints outside the baseline
 }
 
 func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock func() time.Time) Run {
@@ -140,12 +137,8 @@ func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock fu
 		Run: Run{Seed: seed, Fault: fault, Strategy: strategy},
 		app: app, core: engine.NewCore(app.Table(), options), clock: clock, epoch: options.Epoch,
 		ever: make(map[trace.Symbol]bool), raised: make(map[string]bool), opened: make(map[uint64]bool),
-		everything: make(map[trace.Symbol]bool),
 	}
 	r.core.Announce(start, app.Catalogue())
-	for _, tp := range app.Catalogue() {
-		r.everything[tp.ID] = !tp.Baseline
-	}
 	now := r.advance(start, start.Add(options.Learning))
 	r.Decide = 0 // the end of learning is not a decision
 	healthy := now.Add(s.Healthy)
@@ -215,7 +208,7 @@ func (r *simulatedRun) plan() *sim.Plan {
 		enabled[l.Tracepoint], r.ever[l.Tracepoint] = true, true
 	}
 	r.Peak = max(r.Peak, len(enabled))
-	return simplan.Of(p, r.everything)
+	return simplan.Of(p)
 }
 
 func (r *simulatedRun) count(t *trace.Trace) {
@@ -230,12 +223,7 @@ func (r *simulatedRun) count(t *trace.Trace) {
 		}
 	}
 	r.SpanHits += hits
-	if slices.ContainsFunc(t.Attrs, func(a trace.Attr) bool { return a.Key == keyArm && a.Text == exploring }) {
-		r.ExploreHits += hits
-	}
 }
-
-var keyArm, exploring = trace.SymbolOf([]byte(trace.KeyArm)), trace.SymbolOf([]byte(search.ExploreArm))
 
 // alarms counts new problems and incidents. They are false before the fault.
 func (r *simulatedRun) alarms() {

@@ -40,7 +40,6 @@ type Score struct {
 	PeakMedian     Rate `json:"peak_median"`
 	SpanHitsMedian Rate `json:"span_hits_median"`
 	SpanHitsMean   Rate `json:"span_hits_mean"`
-	ExploreHits    Rate `json:"explore_hits_median"` // of these, in exploring requests
 	DetectedMedian Rate `json:"detected_median"`
 	EpochsMedian   Rate `json:"epochs_median"`
 	// FalseAlarms is the number per 1 000 group-hours without a fault, over all runs.
@@ -72,7 +71,7 @@ func Summarize(runs []Run) Report {
 
 func summarize(runs []Run) *Score {
 	s := &Score{}
-	var enabled, peak, hits, explored, detected, epochs []float64
+	var enabled, peak, hits, detected, epochs []float64
 	var top1, top3, raised, significant int
 	for i := range runs {
 		r := &runs[i]
@@ -97,7 +96,6 @@ func summarize(runs []Run) *Score {
 		enabled = append(enabled, ratio(r.Enabled, r.Executed))
 		peak = append(peak, ratio(r.Peak, r.Executed))
 		hits = append(hits, 1000*ratio(r.SpanHits, r.Requests))
-		explored = append(explored, 1000*ratio(r.ExploreHits, r.Requests))
 		if r.Raised {
 			detected = append(detected, float64(r.Detected))
 			epochs = append(epochs, float64(r.Epochs))
@@ -107,7 +105,7 @@ func summarize(runs []Run) *Score {
 	s.Top3, s.Top3Low, s.Top3High = wilson(top3, s.Locatable)
 	s.Top1Significant, s.Raised = rate(significant, s.Significant), rate(raised, s.Locatable)
 	s.EnabledMedian, s.PeakMedian = Median(enabled), Median(peak)
-	s.SpanHitsMedian, s.SpanHitsMean, s.ExploreHits = Median(hits), Rate(stat.Mean(hits, nil)), Median(explored)
+	s.SpanHitsMedian, s.SpanHitsMean = Median(hits), Rate(stat.Mean(hits, nil))
 	s.DetectedMedian, s.EpochsMedian = Median(detected), Median(epochs)
 	if s.FalseAlarms = None(); s.GroupHours > 0 {
 		s.FalseAlarms = Rate(1000 * float64(s.FalseAlarmsRaw) / s.GroupHours)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -132,7 +133,7 @@ func newSearchCase(seed uint64, nodes, baseline int) *searchCase {
 		CoVHigh:     0.9,
 		Impact:      1e9,
 	}}
-	full := cct.Observation{Seen: 1, Explore: true}
+	full := cct.Observation{Seen: 1}
 	var all []treeNode
 	for len(all) < nodes {
 		var parent treeNode
@@ -145,7 +146,11 @@ func newSearchCase(seed uint64, nodes, baseline int) *searchCase {
 		n, sighting := c.child(parent, len(all), len(all) < baseline)
 		all = append(all, n)
 		full.Contexts = append(full.Contexts, sighting)
+		if sighting.Tracepoint != 0 {
+			full.On = append(full.On, sighting.Tracepoint)
+		}
 	}
+	slices.Sort(full.On)
 	c.builder.Observe(full)
 	c.tree = c.builder.Build(nil, &c.table)
 	c.addEdges(all[:min(baseline, len(all))])
@@ -162,7 +167,7 @@ func (c *searchCase) child(parent treeNode, i int, baseline bool) (treeNode, cct
 	}
 	op := c.table.Op(n.service, name, kind)
 	n.full = c.table.Child(parent.full, op)
-	s := cct.ContextCount{Context: n.full, Parent: parent.full, Op: op, Count: 1, Nanos: 1000}
+	s := cct.ContextCount{Context: n.full, Parent: parent.full, Op: op, Count: 1}
 	if baseline {
 		n.baseline = c.table.Child(parent.baseline, op)
 	} else {

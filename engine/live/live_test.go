@@ -307,7 +307,7 @@ func (r *running) decide(i int) *engine.Settings {
 	r.t.Helper()
 	o := r.options.Core
 	s := o.Settings()
-	s.Budget.Tracepoints, s.Explore = 3+i, 0.01
+	s.Budget.Tracepoints = 3 + i
 	id := trace.Symbol(1)
 	err := r.Ask(r.t.Context(), func(c *engine.View) {
 		for _, t := range c.Trees.All() {
@@ -372,7 +372,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			o.Shards, o.names, o.Core.NamesAge = shards, names, names
 			o.Assembly.MaxAge = 15 * time.Second
 			if decided != nil { // the next start has the changed configuration
-				o.Core.Budget, o.Core.Explore = decided.Budget, decided.Explore
+				o.Core.Budget = decided.Budget
 			}
 		}
 		r := run(t, dir, c, change)

@@ -336,7 +336,7 @@ func TestGate(t *testing.T) {
 	p := planOf(1, "orders/kernel/sync")
 	p.Arms = []protocol.Arm{
 		{Name: "a", Share: 0.25, Tracepoints: []protocol.Enabled{{ID: "orders/kernel/sync", Rate: 0.5}}},
-		{Name: "x", Share: 0.1, Everything: true},
+		{Name: "x", Share: 0.1},
 		{Name: "b", Share: 0.25, Tracepoints: []protocol.Enabled{
 			{ID: "orders/kernel/file", Rate: 1}, {ID: "orders/kernel/sync", Rate: 1},
 		}},

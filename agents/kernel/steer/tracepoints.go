@@ -73,8 +73,7 @@ type gate func(c waits.Class, trace [16]byte) bool
 // rates are the shares of an arm's requests with each class enabled.
 type rates [waits.NumClasses]float64
 
-// index returns the index of a plan. It ignores Arm.Everything, because every process would then be observed all the
-// time.
+// index returns the index of a plan.
 func index(p *protocol.Plan) *enabled {
 	e := &enabled{plan: p, classes: make(map[string]waits.Set)}
 	if p == nil {

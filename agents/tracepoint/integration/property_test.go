@@ -60,9 +60,9 @@ func (n *node) id() string {
 func drawPlan(t *rapid.T, version int64) *protocol.Plan {
 	p := &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: 60}
 	share := 1.
-	for _, name := range []string{"a", "b", protocol.ExploreArm} {
+	for _, name := range []string{"a", "b", "c"} {
 		part := rapid.Float64Range(0, 1).Draw(t, "share")
-		a := protocol.Arm{Name: name, Share: share * part, Everything: name == protocol.ExploreArm}
+		a := protocol.Arm{Name: name, Share: share * part}
 		share -= a.Share
 		for service := range programServices {
 			for i := range programPoints {
@@ -131,7 +131,7 @@ func (m *model) enabled(n *node) bool {
 	}
 	a := &m.plan.Arms[at]
 	k := slices.IndexFunc(a.Tracepoints, func(e protocol.Enabled) bool { return e.ID == n.id() })
-	return a.Everything || k >= 0 && m.randomness.Passes(a.Tracepoints[k].Rate)
+	return k >= 0 && m.randomness.Passes(a.Tracepoints[k].Rate)
 }
 
 // expected returns the spans of n's call. They form the call tree, except that a call with a disabled tracepoint is

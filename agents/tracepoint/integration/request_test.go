@@ -91,46 +91,6 @@ func names(s *service, prefix string) []string {
 	return list
 }
 
-// TestExplore checks that an explore arm enables everything, including variables and later tracepoints, if it is
-// allowed to.
-func TestExplore(t *testing.T) {
-	for _, allowed := range []bool{true, false} {
-		s := newService("shop")
-		native, size := s.Span("native"), s.Bool("large")
-		if !allowed {
-			a, err := s.Connect(t.Context(), tracepoint.WithEndpoint("http://127.0.0.1:1"), tracepoint.WithoutExplore())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.Close()
-		}
-		p := planOf(1)
-		p.Arms[0] = protocol.Arm{Name: protocol.ExploreArm, Share: 1, Everything: true}
-		s.apply(t, p)
-		ctx, entry := s.enter(t.Context(), "GET /")
-		ctx, end := native.Start(ctx)
-		size.Set(ctx, true)
-		_, span := s.provider.Tracer("lib").Start(ctx, "new")
-		span.End()
-		_, endLate := s.Span("late").Start(ctx)
-		endLate()
-		end()
-		entry.End()
-		if allowed {
-			s.expect(t, `
-				GET / arm=x plan=1
-				  native large=true tp=shop/native
-				    late tp=shop/late
-				    new tp=shop/lib/new
-				`, "large")
-		} else {
-			s.expect(t, `
-				GET / arm=x plan=1
-				`)
-		}
-	}
-}
-
 // TestFirstSpanIsDisabled enters a service with a disabled span: it passes the decision on, and the first enabled span
 // has the attributes for plan and arm.
 func TestFirstSpanIsDisabled(t *testing.T) {

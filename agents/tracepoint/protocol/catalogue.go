@@ -90,9 +90,8 @@ const (
 	CanSpan     Capability = "span"
 	CanVariable Capability = "variable"
 	CanProbe    Capability = "probe"
-	CanRate     Capability = "rate"    // Enabled.Rate below 1
-	CanFilter   Capability = "filter"  // Enabled.Filter
-	CanExplore  Capability = "explore" // Arm.Everything, if the agent's configuration allows it
+	CanRate     Capability = "rate"   // Enabled.Rate below 1
+	CanFilter   Capability = "filter" // Enabled.Filter
 )
 
 // Registration is the body of PUT. It describes the agent and holds at most one page of its catalogue.

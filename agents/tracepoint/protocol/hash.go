@@ -85,7 +85,6 @@ func (e *encoder) filter(f *Filter) {
 func (e *encoder) arm(a *Arm) {
 	e.string(a.Name)
 	e.float(a.Share)
-	e.boolean(a.Everything)
 	e.integer(uint64(len(a.Tracepoints)))
 	for i := range a.Tracepoints {
 		t := &a.Tracepoints[i]

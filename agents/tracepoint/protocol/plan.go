@@ -30,14 +30,9 @@ type Arm struct {
 	Name string `json:"name"` // lower-case letters and digits
 	// Share is the share of all requests, in [0, 1]. The shares of all arms sum to at most 1; the other requests have
 	// the baseline only.
-	Share float64 `json:"share"`
-	// Everything enables all tracepoints of the agent, whatever Tracepoints holds. It is set for the explore arm.
-	Everything  bool      `json:"everything,omitempty"`
+	Share       float64   `json:"share"`
 	Tracepoints []Enabled `json:"tracepoints"` // ascending by ID
 }
-
-// ExploreArm is the name of the arm that enables all tracepoints.
-const ExploreArm = "x"
 
 // Enabled is an enabled tracepoint of an arm.
 type Enabled struct {

@@ -26,7 +26,7 @@ func plan() *protocol.Plan {
 				{ID: "shop/cart.size", Rate: 0.5, Filter: 2},
 			}},
 			{Name: "b", Share: 0.5, Tracepoints: []protocol.Enabled{}},
-			{Name: protocol.ExploreArm, Share: 0.01, Everything: true, Tracepoints: []protocol.Enabled{}},
+			{Name: "c", Share: 0.01, Tracepoints: []protocol.Enabled{}},
 		},
 	}
 	p.Hash = protocol.HashPlan(p)
@@ -49,7 +49,7 @@ func TestPlanRoundTrip(t *testing.T) {
 
 // TestHashes pins hashes, because agents in other languages compute them, too.
 func TestHashes(t *testing.T) {
-	if got, want := plan().Hash, "2cfca306e64ec526b1dde4a8560b78ad"; got != want {
+	if got, want := plan().Hash, "abc117220e9f0681c5324588eb957fa8"; got != want {
 		t.Errorf("hash of the plan is %s, want %s", got, want)
 	}
 	if got, want := protocol.HashCatalogue(catalogue(2)), "c042e5bf96cc2e75748115521cd1d853"; got != want {
@@ -61,19 +61,18 @@ func TestHashes(t *testing.T) {
 func TestHashCoversAllFields(t *testing.T) {
 	seen := map[string]string{protocol.HashPlan(plan()): "no field"}
 	for name, change := range map[string]func(p *protocol.Plan){
-		"version":    func(p *protocol.Plan) { p.Version++ },
-		"lease":      func(p *protocol.Plan) { p.LeaseSeconds++ },
-		"filter":     func(p *protocol.Plan) { p.Filters[0].Operation = "" },
-		"kind":       func(p *protocol.Plan) { p.Filters[1].SpanKind = "" },
-		"service":    func(p *protocol.Plan) { p.Filters[1].Service = "" },
-		"attribute":  func(p *protocol.Plan) { p.Filters[1].Attributes["tenant"] = "b" },
-		"name":       func(p *protocol.Plan) { p.Arms[0].Name = "c" },
-		"share":      func(p *protocol.Plan) { p.Arms[0].Share = 0.1 },
-		"everything": func(p *protocol.Plan) { p.Arms[1].Everything = true },
-		"id":         func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].ID = "shop/cart" },
-		"rate":       func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Rate = 0.5 },
-		"of filter":  func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Filter = 1 },
-		"arms":       func(p *protocol.Plan) { p.Arms = p.Arms[:2] },
+		"version":   func(p *protocol.Plan) { p.Version++ },
+		"lease":     func(p *protocol.Plan) { p.LeaseSeconds++ },
+		"filter":    func(p *protocol.Plan) { p.Filters[0].Operation = "" },
+		"kind":      func(p *protocol.Plan) { p.Filters[1].SpanKind = "" },
+		"service":   func(p *protocol.Plan) { p.Filters[1].Service = "" },
+		"attribute": func(p *protocol.Plan) { p.Filters[1].Attributes["tenant"] = "b" },
+		"name":      func(p *protocol.Plan) { p.Arms[0].Name = "c" },
+		"share":     func(p *protocol.Plan) { p.Arms[0].Share = 0.1 },
+		"id":        func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].ID = "shop/cart" },
+		"rate":      func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Rate = 0.5 },
+		"of filter": func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Filter = 1 },
+		"arms":      func(p *protocol.Plan) { p.Arms = p.Arms[:2] },
 	} {
 		p := plan()
 		change(p)

@@ -48,7 +48,6 @@ type localizeFlags struct {
 	faults      []string
 	strategies  []string
 	workers     int
-	explore     float64
 	healthy     time.Duration
 }
 
@@ -122,7 +121,6 @@ the labelled place is ranked first by the visible spans. The strategy "none" has
 	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies},
 		"search strategies, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
 	flags.DurationVar(&f.healthy, "healthy", time.Minute, "simulated time without a fault, after the learning period")
-	flags.Float64Var(&f.explore, "explore", 0, "fraction of the requests with all tracepoints enabled, at most 0.1")
 	flags.IntVar(&f.workers, "players", runtime.GOMAXPROCS(0), "concurrent simulations")
 	f.input = cli.AddInputFlags(c)
 	f.path = cli.AddPathFlags(c)
@@ -238,7 +236,6 @@ func (f *localizeFlags) simulation() (eval.Simulation, error) {
 		Workers: f.workers,
 		Healthy: f.healthy,
 	}
-	s.Engine.Explore = f.explore
 	if f.healthy <= 0 {
 		return s, errors.New("--healthy must be above 0")
 	}
@@ -282,7 +279,7 @@ func (f *localizeFlags) chosenStrategies() ([]string, error) {
 func (f *localizeFlags) choice() (recorded.Choice, error) {
 	options := engine.DefaultOptions()
 	options.Path = f.path.Options()
-	options.Explore, options.Seed = f.explore, f.firstSeed
+	options.Seed = f.firstSeed
 	strategies, err := f.chosenStrategies()
 	return recorded.Choice{
 		Baseline: recorded.Baseline(f.baseline.Value), Strategies: strategies, Engine: options, Slices: f.slices,

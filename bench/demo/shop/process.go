@@ -17,6 +17,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -62,6 +64,25 @@ type Injection struct {
 // FixedPlan is a plan that does not come from a server.
 type FixedPlan struct {
 	Plan *protocol.Plan `json:"plan"` // nil: the baseline only
+	All  bool           `json:"all"`  // instead, all tracepoints known so far
+}
+
+// fullVersion differs from the versions of the plans that a process gets.
+const fullVersion = 2
+
+// FullPlan returns a plan that enables the tracepoints of a catalogue for all requests.
+func FullPlan(version int64, catalogue []protocol.Tracepoint) *protocol.Plan {
+	arm := protocol.Arm{Name: "all", Share: 1, Tracepoints: []protocol.Enabled{}}
+	for i := range catalogue {
+		arm.Tracepoints = append(arm.Tracepoints, protocol.Enabled{ID: catalogue[i].ID, Rate: 1})
+	}
+	slices.SortFunc(arm.Tracepoints, func(x, y protocol.Enabled) int { return strings.Compare(x.ID, y.ID) })
+	return &protocol.Plan{
+		Protocol:     protocol.Version,
+		Version:      version,
+		LeaseSeconds: protocol.MaxLease,
+		Arms:         []protocol.Arm{arm},
+	}
 }
 
 // Reply is the reply to a command.
@@ -248,7 +269,11 @@ func (s *service) reply(ctx context.Context, c Command) Reply {
 		}
 		return Reply{Injected: injected}
 	case c.Apply != nil:
-		if err := tracepoint.Default.Apply(c.Apply.Plan); err != nil {
+		plan := c.Apply.Plan
+		if c.Apply.All {
+			plan = FullPlan(fullVersion, tracepoint.Default.Catalogue())
+		}
+		if err := tracepoint.Default.Apply(plan); err != nil {
 			return Reply{Error: err.Error()}
 		}
 		return Reply{}

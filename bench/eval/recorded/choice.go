@@ -128,7 +128,7 @@ type caseRun struct {
 	now  trace.Nanos
 	// window is the start of the window.
 	window trace.Nanos
-	ever   map[trace.Symbol]bool // tracepoints that were enabled, except by exploring
+	ever   map[trace.Symbol]bool // tracepoints that were enabled
 	out    trace.Trace           // scratch
 }
 
@@ -141,7 +141,7 @@ func (r *runner) newRun(c *Case, strategy string, history []slice) *caseRun {
 	options.Strategy, options.Strategies = strategy, yardstick.Strategies()
 	options.Learning = time.Duration(len(history)) * options.Epoch
 	if strategy == NoStrategy {
-		options.Strategy, options.Explore = "", 0 // it has nothing to choose from
+		options.Strategy = "" // it has nothing to choose from
 	}
 	table := &trace.Table{} // runs must not share names
 	table.Merge(r.table)
@@ -297,7 +297,7 @@ func (g *caseRun) arms() *plan {
 	now := g.core.View().Searches.Plan()
 	p := &plan{version: now.Version}
 	for i, a := range now.Arms {
-		arm := enabled{plan: now.Version, arm: a.Name, all: a.Everything, on: make(map[trace.Symbol]bool)}
+		arm := enabled{plan: now.Version, arm: a.Name, on: make(map[trace.Symbol]bool)}
 		for _, l := range now.Leases {
 			if int(l.Arm) == i {
 				arm.on[l.Tracepoint], g.ever[l.Tracepoint] = true, true

@@ -55,7 +55,6 @@ type enabled struct {
 	plan int64
 	arm  trace.Symbol // 0 without an arm
 	on   map[trace.Symbol]bool
-	all  bool // all tracepoints are enabled: the request explores
 }
 
 // instrument sets out to the trace that would have been recorded with the tracepoints of e enabled, delayed by shift
@@ -66,7 +65,7 @@ func (t *recordedTrace) instrument(c *catalogue, e enabled, id trace.ID, shift t
 	out.ID = id
 	visible := func(i int32) bool {
 		p := c.points[t.whole.Spans[i].Op]
-		return p.baseline || e.all || e.on[p.id]
+		return p.baseline || e.on[p.id]
 	}
 	moved := make([]int32, len(t.whole.Spans)) // index of each span in out; -1: hidden
 	for i := range t.whole.Spans {

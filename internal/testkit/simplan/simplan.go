@@ -7,16 +7,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Of converts p for a simulated application. Arms that explore enable the tracepoints in everything.
-func Of(p *search.Plan, everything map[trace.Symbol]bool) *sim.Plan {
+// Of converts p for a simulated application.
+func Of(p *search.Plan) *sim.Plan {
 	plan := &sim.Plan{Version: p.Version}
 	for i, a := range p.Arms {
 		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
-		if a.Everything {
-			arm.On = everything
-		}
 		for _, l := range p.Leases {
-			if int(l.Arm) == i && !a.Everything {
+			if int(l.Arm) == i {
 				arm.On[l.Tracepoint] = true
 			}
 		}

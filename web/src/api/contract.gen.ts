@@ -1082,8 +1082,6 @@ export interface components {
             self: number | null;
             /** Format: double */
             share_mean: number | null;
-            /** Format: double */
-            excess_ns: number | null;
         };
         Explanation: {
             variable: string;
@@ -2574,11 +2572,6 @@ export interface components {
             history: number | null;
             /** Format: int64 */
             history_investigations: number;
-            /**
-             * Format: double
-             * @description Mean time of healthy requests.
-             */
-            reference_ns: number | null;
             /** Format: date-time */
             seen: string | null;
         };
@@ -3100,8 +3093,6 @@ export interface components {
              * @description Fraction of all requests.
              */
             share: number | null;
-            /** @description All tracepoints are on, for exploration. */
-            everything: boolean;
             tracepoints: components["schemas"]["PlannedTracepoint"][];
         };
         /**

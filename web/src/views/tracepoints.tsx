@@ -412,9 +412,7 @@ function Plan() {
               <Table label="The plan" head={["Arm", { text: "Sampled", number: true }, "Tracepoints"]}>
                 {p.arms.map((a) => (
                   <tr key={a.name}>
-                    <td>
-                      {a.name} {a.everything && <span className="tag">explores: all on</span>}
-                    </td>
+                    <td>{a.name}</td>
                     <td className="number">{percent(a.share)}</td>
                     <td className="small path">
                       <details>

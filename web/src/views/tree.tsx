@@ -478,8 +478,6 @@ function NodeDetails({
         <dd>
           {count(n.requests)} with it enabled{n.errors > 0 && `, ${count(n.errors)} failed`}
         </dd>
-        <dt>Healthy</dt>
-        <dd>{n.reference_ns === null ? "unknown" : `${duration(n.reference_ns)} on average`}</dd>
         <dt>Seen</dt>
         <dd>
           <When at={n.seen} />

@@ -149,7 +149,6 @@ public final class Plan {
       check(share >= 0 && share <= 1, "arms: the share of " + name + " is " + share);
       e.string(name);
       e.decimal(share);
-      e.bool(a.getBoolean("everything"));
       all.add(new Arm(name, share, decodeEnabled(list(a, "tracepoints", Limits.ENABLED), e)));
     }
     return Collections.unmodifiableList(all);

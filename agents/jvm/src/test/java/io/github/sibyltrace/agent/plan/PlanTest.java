@@ -11,13 +11,13 @@ import org.junit.jupiter.api.Test;
 /** The expected values are those of agents/tracepoint/protocol/protocol_test.go. */
 class PlanTest {
   private static final String PLAN =
-      "{\"protocol\":1,\"version\":17,\"hash\":\"2cfca306e64ec526b1dde4a8560b78ad\",\"lease_seconds\":60,"
+      "{\"protocol\":1,\"version\":17,\"hash\":\"abc117220e9f0681c5324588eb957fa8\",\"lease_seconds\":60,"
           + "\"filters\":[{\"operation\":\"GET /cart\"},"
           + "{\"service\":\"shop\",\"span_kind\":\"server\",\"attributes\":{\"tenant\":\"a\",\"region\":\"eu\"}}],"
           + "\"arms\":[{\"name\":\"a\",\"share\":0.25,\"tracepoints\":["
           + "{\"id\":\"shop/cart.price\",\"rate\":1},{\"id\":\"shop/cart.size\",\"rate\":0.5,\"filter\":2}]},"
           + "{\"name\":\"b\",\"share\":0.5,\"tracepoints\":[]},"
-          + "{\"name\":\"x\",\"share\":0.01,\"everything\":true,\"tracepoints\":[]}]}";
+          + "{\"name\":\"c\",\"share\":0.01,\"tracepoints\":[]}]}";
 
   @Test
   void derivesTheSameRandomnessAsOtherAgents() {

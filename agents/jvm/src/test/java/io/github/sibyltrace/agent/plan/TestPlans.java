@@ -13,7 +13,6 @@ public final class TestPlans {
     e.integer(1); // arms
     e.string("a");
     e.decimal(1);
-    e.bool(false);
     e.integer(ids.length);
     StringBuilder list = new StringBuilder();
     for (String id : ids) {
