@@ -15,10 +15,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -36,6 +40,11 @@ func openOutbox(t *testing.T, dir string) (*store.Outbox, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openOutboxOn(t, disk, dir)
+}
+
+func openOutboxOn(t *testing.T, disk *pebbledb.Disk, dir string) (*store.Outbox, func()) {
+	t.Helper()
 	s, err := store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +140,85 @@ func enqueue(t *testing.T, n *Notifier, e *Event) {
 	t.Helper()
 	if err := n.Enqueue(e); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// unreliable is a file system whose reads fail while broken is set.
+type unreliable struct {
+	vfs.FS
+
+	broken atomic.Bool
+}
+
+func (*unreliable) Truncate(string, int64) error { return errors.ErrUnsupported }
+
+// Events that cannot be stored are stored later, in order. Their number is bounded.
+func TestUnstored(t *testing.T) {
+	const dir = "/missing"
+	mem := vfs.NewMem()
+	mem.TestingSetDiskUsage(vfs.DiskUsage{TotalBytes: 1 << 40, AvailBytes: 1 << 40})
+	files := &unreliable{}
+	files.FS = errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if files.broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	disk, err := pebbledb.NewDiskOn(files, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outbox, closeStore := openOutboxOn(t, disk, dir)
+	for i := range 2048 { // so many that their identities are read from the disk, after the next start
+		id := fmt.Sprintf("evt_%03x%029x", 2*i, i)
+		if _, err := outbox.Put(opened, []store.Message{{ID: id, Endpoint: "old"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the first start writes the identities to a file
+		closeStore()
+		outbox, closeStore = openOutboxOn(t, disk, dir)
+	}
+	defer closeStore()
+	n, err := New(Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler)}, []Endpoint{{
+		Name: "new", URL: "https://192.0.2.1", Format: "sibyl",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.broken.Store(true)
+	var want []string
+	for i := range maxUnstored + 100 {
+		e := eventOf(uint64(i%3+1), opened+trace.Nanos(i), Decided)
+		if i >= 100 {
+			want = append(want, e.ID)
+		}
+		n.unstored = append(n.unstored, e)
+	}
+	if err := n.Enqueue(); !errors.Is(err, syscall.EIO) || len(n.unstored) < maxUnstored-100 {
+		t.Errorf("error %v, %d events wait, want nearly all", err, len(n.unstored))
+	}
+	files.broken.Store(false)
+	if err := n.Enqueue(); err != nil {
+		t.Error(err)
+	}
+	problems := make(map[search.Subject][]trace.Nanos)
+	stored := make(map[string]bool)
+	for _, m := range outbox.List(false, 0, 1<<20) {
+		if m.Endpoint == "new" {
+			stored[m.ID] = true
+			problems[m.Subject] = append(problems[m.Subject], m.At)
+		}
+	}
+	for _, id := range want {
+		if !stored[id] {
+			t.Errorf("event %s is lost", id)
+		}
+	}
+	for subject, times := range problems {
+		if !slices.IsSorted(times) {
+			t.Errorf("the events about %v are out of order", subject)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -73,6 +75,8 @@ const (
 	maxDelay   = time.Hour
 	// sweepEvery is the interval between searches for messages to give up.
 	sweepEvery = time.Minute
+	// maxUnstored limits the events that wait because the outbox cannot be read or written.
+	maxUnstored = 1000
 	// outboxDelay is the wait of a worker after an error of the outbox.
 	outboxDelay = 10 * time.Second
 )
@@ -82,6 +86,9 @@ const (
 type Notifier struct {
 	options Options
 	changed chan struct{} // signals a change of the endpoints; holds one
+
+	enqueuing sync.Mutex // guards the next field
+	unstored  []*Event   // oldest first
 
 	mu      sync.Mutex // guards the fields below
 	callers []*caller
@@ -166,10 +173,34 @@ func (n *Notifier) Prepare(endpoints []Endpoint) (configure func(), err error) {
 
 func (n *Notifier) now() trace.Nanos { return trace.Nanos(n.options.Clock().UnixNano()) }
 
-// Enqueue accepts an event for all endpoints that subscribe to its type. When it returns nil, the event is durable. It
-// ignores an event whose ID it accepted before, so the caller may enqueue events again after a restart. The caller must
-// enqueue events before it saves a state that no longer produces them.
-func (n *Notifier) Enqueue(e *Event) error {
+// Enqueue accepts events for all endpoints that subscribe to their types. When it returns nil, they and all earlier
+// ones are durable. After an error, it tries to store the rest in the next call. It ignores an event whose ID it
+// accepted before, so the caller may enqueue events again after a restart. The caller must not save a state that no
+// longer produces an event before Enqueue has returned nil.
+func (n *Notifier) Enqueue(events ...*Event) (err error) {
+	n.enqueuing.Lock()
+	defer n.enqueuing.Unlock()
+	n.unstored = append(n.unstored, events...)
+	behind := make(map[search.Subject]bool) // subjects with an older event that isn't stored
+	n.unstored = slices.DeleteFunc(n.unstored, func(e *Event) bool {
+		if behind[e.subject] {
+			return false
+		}
+		failed := n.store(e)
+		behind[e.subject] = failed != nil && !e.subject.IsZero()
+		err = cmp.Or(err, failed)
+		return failed == nil
+	})
+	if surplus := len(n.unstored) - maxUnstored; surplus > 0 {
+		n.unstored = slices.Delete(n.unstored, 0, surplus)
+		n.options.Log.Error("webhooks: too many events could not be stored: the oldest are lost",
+			slog.Int("events", surplus))
+	}
+	return err
+}
+
+// store puts e into the outbox for all endpoints that subscribe to its type.
+func (n *Notifier) store(e *Event) error {
 	n.mu.Lock()
 	callers := n.callers
 	n.mu.Unlock()

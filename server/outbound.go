@@ -115,8 +115,9 @@ func (p position) Save(_ context.Context, through time.Time) error {
 	return p.store.Positions.Save(p.url, through)
 }
 
-// epoch publishes the results of the epoch e. The owner of the core calls it when the epoch has ended.
-func (o *outbound) epoch(core *engine.View, e live.Ended) {
+// epoch publishes the results of the epoch e. The owner of the core calls it when the epoch has ended. The error is
+// that of [notify.Notifier.Enqueue].
+func (o *outbound) epoch(core *engine.View, e live.Ended) error {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
 		entries, before := core.Searches.Entries(core.Groups), o.strategies.Rates()
 		o.strategies.Publish(sampling.RatesOf(entries, core.Table, entryRates(core), before, *o.rates.Load()))
@@ -125,9 +126,9 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) {
 		o.exporting.epoch(core.Problems.Open())
 	}
 	if o.hooks.Load() == 0 {
-		return
+		return nil
 	}
-	for _, event := range notify.Events(&notify.Epoch{
+	return o.notifier.Enqueue(notify.Events(&notify.Epoch{
 		At:             e.At,
 		Source:         "sibyl",
 		Decisions:      e.Decisions,
@@ -142,11 +143,7 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) {
 		Acknowledged:   o.acknowledged,
 		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.sampleTraces(core, x) },
 		IncidentURL:    o.incidentURL,
-	}) {
-		if err := o.notifier.Enqueue(event); err != nil {
-			o.log.Error("an event cannot be queued for webhooks", slog.Any("error", err))
-		}
-	}
+	})...)
 }
 
 // acknowledged returns the acknowledgement of incident, or nil if nobody has acknowledged it.

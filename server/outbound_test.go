@@ -112,7 +112,9 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 		now = now.Add(options.Epoch)
 		e := live.Ended{At: now, Before: core.View().Problems.Open()}
 		e.Decisions = core.Epoch(now)
-		o.epoch(core.View(), e)
+		if err := o.epoch(core.View(), e); err != nil {
+			t.Fatal(err)
+		}
 		for service := range o.strategies.Rates().Services {
 			services[service] = true
 		}

@@ -154,13 +154,13 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 
 // epoch passes the results of the epoch e to the agents, the API and the integrations. The owner of the core calls it
 // when the epoch has ended.
-func (s *Server) epoch(core *engine.View, e live.Ended) {
+func (s *Server) epoch(core *engine.View, e live.Ended) error {
 	s.plane.Publish(core.Searches.Plan(), core.Table)
 	s.api.Epoch(core, e.Before, e.Decisions)
 	if s.traced != nil {
 		s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))
 	}
-	s.outbound.epoch(core, e)
+	return s.outbound.epoch(core, e)
 }
 
 // retention returns the limits on history in c.

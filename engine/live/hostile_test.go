@@ -192,7 +192,7 @@ func (h *hostileFS) fill(full bool) {
 	h.mem.TestingSetDiskUsage(usage)
 }
 
-// Truncate implements [pebbledb.FS].
+// Truncate implements [pebbledb.FS]. A crash keeps the old or the new size, and in both cases all data.
 func (h *hostileFS) Truncate(name string, size int64) error {
 	f, err := h.mem.Open(name)
 	if err != nil {
@@ -202,11 +202,14 @@ func (h *hostileFS) Truncate(name string, size int64) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if f, err = h.mem.Create(name, vfs.WriteCategoryUnspecified); err != nil {
+	if f, err = h.mem.Create(name+".new", vfs.WriteCategoryUnspecified); err != nil {
 		return err
 	}
 	_, err = f.Write(kept)
-	return errors.Join(err, f.Close())
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return h.mem.Rename(name+".new", name)
 }
 
 // life is one process.
@@ -221,6 +224,7 @@ type life struct {
 	failFrom int64 // number of the first operation that may fail
 	left     atomic.Int64
 	fails    func(errorfs.OpKind) bool
+	filled   sync.Once // the disk
 	lost     vfs.CrashCloneCfg
 	gone     chan struct{} // closed when a database has given up
 	service  *Service
@@ -283,11 +287,13 @@ func (l *life) inject(op errorfs.Op) error {
 	if l.errno == 0 || n < l.failFrom || op.Kind == errorfs.OpGetDiskUsage || !l.fails(op.Kind) || l.left.Add(-1) < 0 {
 		return nil
 	}
-	if l.faults.Add(1); l.errno == syscall.ENOSPC && l.left.Add(-1<<39) > 0 { // the first one
-		if l.rng.IntN(2) == 0 { // otherwise the reported space is out of date
-			l.disk.fill(true)
-		}
-		time.AfterFunc(time.Duration(l.rng.IntN(100))*time.Millisecond, l.makeRoom)
+	if l.faults.Add(1); l.errno == syscall.ENOSPC {
+		l.filled.Do(func() {
+			if l.rng.IntN(2) == 0 { // otherwise the reported space is out of date
+				l.disk.fill(true)
+			}
+			time.AfterFunc(time.Duration(l.rng.IntN(100))*time.Millisecond, l.makeRoom)
+		})
 	}
 	return &os.PathError{Op: "test", Path: path.Base(op.Path), Err: l.errno}
 }
@@ -368,6 +374,7 @@ func (w *world) live(l *life) {
 
 // run opens the databases and the service, uses them, and closes them.
 func (l *life) run() {
+	defer l.makeRoom()
 	log := slog.New(slog.NewTextHandler(l.world, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	failed := func(err error) {
 		if l.errno == 0 || !errors.Is(err, l.errno) {
@@ -443,9 +450,9 @@ func (l *life) run() {
 }
 
 // reporter returns a function that puts an event into outbox at the end of an epoch.
-func (l *life) reporter(outbox *store.Outbox) func(*engine.View, Ended) {
+func (l *life) reporter(outbox *store.Outbox) func(*engine.View, Ended) error {
 	var unsaved []store.Message
-	return func(_ *engine.View, e Ended) {
+	return func(_ *engine.View, e Ended) error {
 		m := store.Message{ID: fmt.Sprint("epoch ", int64(e.At)), Endpoint: "hook", Body: []byte("{}")}
 		expect := func(id string) { l.happens(func() { l.ended[id] = true }) }
 		if !l.quick || !l.power { // otherwise a crash may undo the epoch
@@ -453,10 +460,11 @@ func (l *life) reporter(outbox *store.Outbox) func(*engine.View, Ended) {
 		}
 		for unsaved = append(unsaved, m); len(unsaved) > 0; unsaved = unsaved[1:] {
 			if _, err := outbox.Put(l.clock.at(), unsaved[:1]); err != nil {
-				return
+				return err
 			}
 			expect(unsaved[0].ID)
 		}
+		return nil
 	}
 }
 

@@ -38,6 +38,7 @@ type loop struct {
 	trimmed   trace.Nanos    // when exemplars were last deleted by age
 	closed    []store.Closed
 	cramped   bool // the last check found too little free space for a checkpoint
+	held      bool // the last call of Options.Epoch failed, so no checkpoint may be stored
 }
 
 // run receives the shards' outputs until their channel is closed, and answers queries.
@@ -120,14 +121,14 @@ func (l *loop) pass() {
 		if m.renews {
 			l.renewNames(m.at)
 		}
-		if l.saving == nil && m.at.Sub(l.saved) >= max(l.options.Checkpoint, savingShare*l.took) && l.fits() {
+		if l.saving == nil && m.at.Sub(l.saved) >= max(l.options.Checkpoint, savingShare*l.took) && l.savable() {
 			l.checkpoint(m, oldest)
 		}
 	case m.reached != nil:
 		close(m.reached)
 	default: // the service is stopping
 		l.finish()
-		if l.fits() {
+		if l.savable() {
 			l.checkpoint(m, oldest)
 			l.finish()
 		}
@@ -159,8 +160,18 @@ func (l *loop) epoch(at trace.Nanos) {
 	l.exemplars.epoch(at, newlyKept, func(id analysis.Hash) bool { return view.Groups.Group(id) != nil })
 	l.counts.Epochs.Add(1)
 	if l.options.Epoch != nil {
-		l.options.Epoch(view, e)
+		l.report(view, e)
 	}
+}
+
+// report reports the end of the epoch e to the caller of the service.
+func (l *loop) report(view *engine.View, e Ended) {
+	err := l.options.Epoch(view, e)
+	if err != nil && !l.held {
+		l.options.Log.Error("the results of an epoch could not be stored: no checkpoint is stored until they are",
+			slog.Any("error", err))
+	}
+	l.held = err != nil
 }
 
 // savingShare limits checkpoints to 1/savingShare of the time, so that large states are saved less often.
@@ -179,6 +190,9 @@ func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
 	}
 	return min(seq, m.seq+1)
 }
+
+// savable reports whether a checkpoint may be stored now.
+func (l *loop) savable() bool { return !l.held && l.fits() }
 
 // saving is a checkpoint being stored.
 type saving struct {

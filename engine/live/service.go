@@ -65,8 +65,9 @@ type Options struct {
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger
 	// Epoch, unless nil, is called by the core loop at the end of each epoch. It may read the core but must not retain
-	// it, and it must return quickly.
-	Epoch func(core *engine.View, e Ended)
+	// it, and it must return quickly. After an error, no checkpoint is stored until an epoch ends without an error, so
+	// a restart ends the epochs in between again.
+	Epoch func(core *engine.View, e Ended) error
 
 	tick  time.Duration // time between checks for traces to close; 0: tickInterval
 	names time.Duration // minimum length of a period of the core's dictionary; 0: namesPeriod
