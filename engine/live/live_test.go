@@ -610,6 +610,28 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	run(t, dir, c, nil).end()
 }
 
+// A start skips and counts the requests of the journal that cannot be decoded, or that the intake would refuse.
+func TestUnusableRecords(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	o, closing := options(t, dir, c)
+	add := func(kind journal.Kind, body string) { o.Journal.Add(start, kind, journal.Pack(nil, []byte(body))) }
+	add(journal.Protobuf, "no request")
+	add(journal.Protobuf, strings.Repeat("\n\x00", 2000)) // empty resources
+	add(journal.JSON, `{"resourceSpans":[{"scopeSpans":[{"spans":[{`+
+		`"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"list","kind":2,`+
+		`"startTimeUnixNano":"1700000000000000000","endTimeUnixNano":"1700000000100000000"}]}]}]}`)
+	if err := o.Journal.Append(); err != nil {
+		t.Fatal(err)
+	}
+	closing()
+	r := run(t, dir, c, nil)
+	defer r.end()
+	if damaged, spans := r.counts.Damaged.Load(), r.counts.Spans.Load(); damaged != 2 || spans != 1 {
+		t.Errorf("%d records are damaged and %d spans were read, want 2 and 1", damaged, spans)
+	}
+}
+
 // A start is logged if its checkpoint is older than the journal or missing. The missing records are counted.
 func TestOlderCheckpointIsLogged(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}

@@ -302,7 +302,7 @@ func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		q.counts.Damaged.Add(1) // the request was decoded before it was acknowledged
+		q.counts.Damaged.Add(1) // the intake would have refused it
 		return nil
 	}
 	q.deliver(r.At, d)
