@@ -33,7 +33,8 @@ test: ## run all quick tests; installs Chromium for those of the web UI if it is
 	cd agents/tracepoint/integration && $(GOTEST) ./...
 	agents/jvm/test
 
-test-long: ## run the tests that make test shortens or skips, each alone: they wait for kills, JVMs and the kernel
+test-long: ## run the tests that make test shortens or skips, each alone: they wait for kills, disks, JVMs and the kernel
+	go test ./engine/live -run HostileDisk -count 1 -v -length 15s
 	go test ./server -run Killed -count 1 -v -long
 	go test ./agents/kernel/steer -run ExplainsWaits -count 1 -timeout 3m -v -long # its processes have real-time priority
 	JDK_JAVA_OPTIONS=-Xshare:auto go test ./agents/jvm -run 'Services|Granularity|Waits' -count 1 -v -long
@@ -68,8 +69,10 @@ race: ## run all tests under the race detector, except long simulations and pack
 	go -C agents/tracepoint test -race ./...
 	go -C agents/tracepoint/integration test -race ./...
 
-soak: build ## test kills, overload, attacks and a full disk at full length: half an hour
-	go test ./server -count 1 -timeout 2h -v -soak
+soak: build ## test kills, overload, attacks, floods and failing disks at full length: an hour and a half
+	go test ./engine/live -run HostileDisk -count 1 -timeout 1h -v -length 2m
+	go test ./server -skip Floods -count 1 -timeout 2h -v -soak
+	go test ./server -run Floods -count 1 -timeout 2h -v -soak # an hour; needs a writable memory cgroup
 	go -C bench test ./cmd/sibylbench -run 'Overload|DemoExplains|JVM' -count 1 -timeout 2h -v -soak
 	go test ./agents/kernel -run NoWrongTrace -count 1 -v -waits 100000
 	agents/jvm/test -Dtoggles=1000 -Dsoak

@@ -198,7 +198,7 @@ func TestFloods(t *testing.T) {
 		for _, x := range floods {
 			kinds = append(kinds, []flood{x})
 		}
-		sizes, senders, length = []int64{64, 128, 256, 1024}, 2, time.Minute
+		sizes, senders, length = []int64{64, 128, 256, 1024}, 2, 30*time.Second
 	}
 	for _, size := range sizes {
 		for _, kind := range kinds {
