@@ -72,7 +72,7 @@ func (a *API) answer(next http.Handler) http.Handler {
 		if op, _, _ := a.operation(r); immutable[op.OperationID] {
 			h.Set("Cache-Control", "private, max-age=86400, immutable")
 		}
-		h.Add("Vary", "Authorization")
+		h.Add("Vary", "Authorization, Cookie")
 		h.Set("ETag", tagOf(b.body.Bytes(), r.Header.Get("If-None-Match")))
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.body.Bytes()))
 	}))

@@ -29,6 +29,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/login"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/api/plan"
 	"github.com/sibyl-trace/sibyl/api/requests"
@@ -72,6 +73,7 @@ type Options struct {
 	Comments    *cases.Comments
 	Views       *operating.Views
 	UI          string           // address of the UI, for links; empty if unknown
+	Login       *login.Service   // logs people in; nil: only tokens and, without them, local callers are known
 	Tracer      oteltrace.Tracer // records a span for each request; may be nil
 	// Pages serves a page outside the API, and reports whether the page exists. Nil means that there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
@@ -136,6 +138,11 @@ func New(engine Running, s *store.Store, tokens *access.Tokens, options Options)
 	root.Get(options.Base+"/healthz", healthy)
 	root.Get(options.Base+"/readyz", a.readyz)
 	root.With(a.requireRole(access.Viewer)).Get(options.Base+"/metrics", a.handlers.Metrics().ServeHTTP)
+	if people := options.Login; people != nil {
+		root.Get(options.Base+login.StartPath, people.Start)
+		root.Get(options.Base+login.CallbackPath, people.Callback)
+		root.Post(options.Base+login.EndPath, people.End)
+	}
 	root.Route(options.Base+prefix, a.routes)
 	a.router = root
 	return a, nil
@@ -217,7 +224,7 @@ func (a *API) routes(r chi.Router) {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
-// streamEvents serves events for as long as the request's token is valid.
+// streamEvents serves events for as long as the request's token or session is valid.
 func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	err := a.handlers.StreamEvents(w, r, func() bool {
 		who, err := a.identify(r)

@@ -31,6 +31,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/login"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
@@ -98,8 +99,11 @@ func (a *API) harden(next http.Handler) http.Handler {
 	})
 }
 
-// requireLocal refuses non-local callers as long as there is no token.
+// requireLocal refuses non-local callers as long as there is neither a token nor a log-in.
 func (a *API) requireLocal(next http.Handler) http.Handler {
+	if a.options.Login != nil {
+		return next
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, some, err := a.tokens.Find("", a.options.Clock())
 		switch {
@@ -214,17 +218,18 @@ func (a *API) authorize(next http.Handler) http.Handler {
 }
 
 // requireRole refuses callers whose role doesn't allow the role needed, and changes made by pages of other sites. As
-// long as there is no token, every caller is an administrator, because requireLocal has refused callers from elsewhere.
+// long as there is neither a token nor a log-in, every caller is an administrator, because requireLocal has refused
+// callers from elsewhere.
 func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			who, err := a.identify(r)
 			if err == nil && !who.Role.Allows(needed) {
 				err = refusal.New(refusal.Forbidden,
-					fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.Role), "")
+					fmt.Sprintf("this needs the role %s; yours is %s", needed, who.Role), "")
 			}
 			if err == nil {
-				err = SameSite(r)
+				err = a.sameSite(r, who)
 			}
 			if err != nil {
 				a.fail(w, r, err)
@@ -235,17 +240,27 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	}
 }
 
-// identify returns the caller of a request, or a refusal if its token is missing or invalid.
+// identify returns the caller of a request, or a refusal if its token or session is missing or invalid. A token takes
+// precedence, because it is sent on purpose.
 func (a *API) identify(r *http.Request) (access.Principal, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
 		secret = ""
 	}
-	token, some, err := a.tokens.Identify(strings.TrimSpace(secret), r.RemoteAddr, a.options.Clock())
+	secret = strings.TrimSpace(secret)
+	if people := a.options.Login; people != nil {
+		switch {
+		case secret == "":
+			return people.Person(r)
+		case login.IsJWT(secret):
+			return people.Program(r.Context(), secret)
+		}
+	}
+	token, some, err := a.tokens.Identify(secret, r.RemoteAddr, a.options.Clock())
 	switch {
 	case err != nil:
 		return access.Principal{}, err
-	case !some:
+	case !some && a.options.Login == nil:
 		return access.Principal{Name: "local", Role: access.Admin, Via: access.ViaLocal}, nil
 	case token != nil:
 		name := cmp.Or(token.Name, "token "+token.ID)
@@ -262,20 +277,36 @@ func (a *API) identify(r *http.Request) (access.Principal, error) {
 	return access.Principal{}, refused
 }
 
-// SameSite refuses changes made by pages of other sites. There are no cookies to misuse, but on the loopback interface
-// there may be no token either.
-func SameSite(r *http.Request) error {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+// errForeign refuses a change that a page of another site requests.
+var errForeign = refusal.New(refusal.Forbidden,
+	"changes are accepted from pages of this site and from programs, not from pages of other sites", "")
+
+// sameSite refuses changes made by pages of other sites. With a session, the page must prove to be ours, because
+// browsers add the cookie by themselves.
+func (a *API) sameSite(r *http.Request, who access.Principal) error {
+	if who.Via != access.ViaLogin {
+		return SameSite(r)
+	}
+	if reads(r) || a.options.Login.OwnPage(r) {
 		return nil
 	}
-	err := refusal.New(refusal.Forbidden,
-		"changes are accepted from pages of this site and from programs, not from pages of other sites", "")
+	return errForeign
+}
+
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+// SameSite refuses changes made by pages of other sites. Such pages have no token, but on the loopback interface there
+// may be no token to have.
+func SameSite(r *http.Request) error {
+	if reads(r) {
+		return nil
+	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return err
+		return errForeign
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if u, parseErr := url.Parse(origin); parseErr != nil || u.Host != r.Host {
-			return err
+			return errForeign
 		}
 	}
 	return nil

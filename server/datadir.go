@@ -13,6 +13,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/login"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
@@ -112,7 +113,7 @@ func isOwn(dataDir, name string) bool {
 		return pebbledb.Exists(filepath.Join(dataDir, name))
 	case backupName:
 		return pebbledb.Exists(filepath.Join(dataDir, name, storeName))
-	case access.FileName, pebbledb.BallastName,
+	case access.FileName, login.KeyFile, pebbledb.BallastName,
 		journalName + pebbledb.DamagedSuffix, storeName + pebbledb.DamagedSuffix:
 		return true
 	default:

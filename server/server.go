@@ -19,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/cases"
+	"github.com/sibyl-trace/sibyl/api/login"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control"
@@ -50,7 +51,8 @@ type Server struct {
 	outbound  *outbound
 	plane     *control.Plane
 	tokens    *access.Tokens
-	traced    *selfTracing // nil if off
+	login     *login.Service // nil if people can't log in
+	traced    *selfTracing   // nil if off
 	files     fileLimits
 	backingUp sync.Mutex         // held during a backup
 	http      *listener.Listener // this and the following are set by Listen; nil if off
@@ -129,6 +131,9 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	s.tokens = access.OpenLogged(c.DataDir, log)
+	if s.login, err = newLogin(c, log); err != nil {
+		return s, err
+	}
 	if s.api, err = s.newAPI(build, s.tokens, notes); err != nil {
 		return s, err
 	}
@@ -211,6 +216,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		})
 	}
 	running.Go(func() error { s.announce(work); return nil })
+	if s.login != nil {
+		running.Go(func() error { s.login.Discover(work); return nil })
+	}
 	<-stopping.Done()
 	s.log.InfoContext(ctx, "stopping")
 	drained := s.drain(context.WithoutCancel(ctx))
@@ -225,6 +233,30 @@ func (s *Server) Serve(ctx context.Context) error {
 		slog.Int64("commits", n.Commits.Load()), slog.Int64("fsyncs", j.Syncs),
 		slog.Int64("journal_bytes", n.Packed.Load()))
 	return errors.Join(append(errs, drained)...)
+}
+
+// newLogin returns the log-in that c describes, or nil if there is none.
+func newLogin(c *config.Config, log *slog.Logger) (*login.Service, error) {
+	o := &c.OIDC
+	if o.Issuer == "" {
+		return nil, nil
+	}
+	secret, err := o.ClientSecret()
+	if err != nil {
+		return nil, fmt.Errorf("log-in: %w", err)
+	}
+	return login.New(login.Options{
+		Issuer:       o.Issuer,
+		ClientID:     o.ClientID,
+		ClientSecret: secret,
+		Audience:     o.Audience,
+		Scopes:       o.Scopes,
+		URL:          c.LoginURL(),
+		Roles:        login.Roles(o.Roles),
+		Dir:          c.DataDir,
+		Clock:        time.Now,
+		Log:          log,
+	})
 }
 
 // drain closes all addresses once the current requests are answered, or after drainTimeout.
@@ -291,6 +323,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *cases.Notes) 
 		Comments:    comments,
 		Views:       views,
 		UI:          s.config.UI(),
+		Login:       s.login,
 		Base:        s.config.API.BasePath,
 		Pages:       ui.Serve,
 		Directory:   s.config.Directory(),

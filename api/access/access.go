@@ -67,6 +67,8 @@ type Principal struct {
 const (
 	ViaToken = "token" // a token made by sibyl token create
 	ViaLocal = "local" // the connection: it comes from this machine
+	ViaLogin = "login" // the session of a person who logged in
+	ViaJWT   = "jwt"   // a token of the identity provider
 )
 
 type principalKey struct{}

@@ -280,7 +280,7 @@ test("log-out clears storage and cache; forbidden actions are explained", async 
   await settle(page);
   await page.keyboard.press("a");
   await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
-  await page.getByText(/this needs a token with the role operator; yours is viewer/).waitFor();
+  await page.getByText(/this needs the role operator; yours is viewer/).waitFor();
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Theme, time, help" }).click();
   await page.getByRole("menuitem", { name: "Log out" }).click();

@@ -1,0 +1,150 @@
+package login
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/durable"
+)
+
+// KeyFile is the name of the file with the key that seals cookies, in the data directory. Who removes it ends all
+// sessions at the next start. A backup doesn't contain it.
+const KeyFile = "session.key"
+
+const keySize = 32 // bytes, for AES-256
+
+// newSealer returns the cipher for cookies. It creates the key if there is none.
+func newSealer(dir string) (cipher.AEAD, error) {
+	path := filepath.Join(dir, KeyFile)
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key = make([]byte, keySize)
+		_, _ = rand.Read(key) // never fails
+		err = durable.Replace(path, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key of sessions: %w", err)
+	}
+	if len(key) != keySize {
+		return nil, fmt.Errorf("key of sessions: %s has %d bytes, want %d: remove it; people then log in again",
+			path, len(key), keySize)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// kind is a kind of cookies: its name, and how long browsers keep it.
+type kind struct {
+	name string
+	life time.Duration
+}
+
+var (
+	attemptCookie = kind{"login", 10 * time.Minute}
+	sessionCookie = kind{"session", 8 * time.Hour}
+)
+
+// attempt is the contents of the cookie of a person who is at the provider to log in.
+type attempt struct {
+	State    string `json:"state"`
+	Nonce    string `json:"nonce"`
+	Verifier string `json:"verifier"` // of PKCE
+	To       string `json:"to"`       // path of the page to return to
+}
+
+// session is the contents of the cookie of a person who is logged in.
+type session struct {
+	Subject string `json:"sub"`
+	Name    string `json:"name"`
+	Value   string `json:"value"` // of the claim, which gives the role
+}
+
+// sealed is the text that a cookie seals.
+type sealed struct {
+	Expires time.Time       `json:"expires"`
+	Value   json.RawMessage `json:"value"`
+}
+
+// suffixOf returns the end of the names of cookies, which differs between services on the same host: cookies aren't
+// separated by port, and those of this package not by path.
+func suffixOf(address string) string {
+	hash := sha256.Sum256([]byte(address))
+	return "-" + hex.EncodeToString(hash[:4])
+}
+
+// cookie returns a cookie without a value. Browsers only accept the prefix __Host- over TLS, from the host itself, and
+// for all paths, so that no other host can set such a cookie. Without TLS, which the configuration permits on this
+// machine only, Safari doesn't store such cookies even for localhost.
+func (s *Service) cookie(k kind) *http.Cookie {
+	name, secure := "sibyl-"+k.name+s.suffix, strings.HasPrefix(s.origin, "https:")
+	if secure {
+		name = "__Host-" + name
+	}
+	return &http.Cookie{Name: name, Path: "/", Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+}
+
+// write sets a cookie of the kind k that seals value.
+func (s *Service) write(w http.ResponseWriter, k kind, value any) error {
+	inner, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(sealed{s.options.Clock().Add(k.life), inner})
+	if err != nil {
+		return err
+	}
+	c := s.cookie(k)
+	c.MaxAge = int(k.life.Seconds())
+	c.Value = base64.RawURLEncoding.EncodeToString(s.sealer.Seal(nil, nil, text, s.bound(k)))
+	http.SetCookie(w, c)
+	return nil
+}
+
+// read reads the contents of the request's cookie of the kind k into value. It reports whether this service has sealed
+// it and it hasn't expired.
+func (s *Service) read(r *http.Request, k kind, value any) bool {
+	c, err := r.Cookie(s.cookie(k).Name)
+	if err != nil {
+		return false
+	}
+	packed, err := base64.RawURLEncoding.DecodeString(c.Value)
+	if err != nil {
+		return false
+	}
+	text, err := s.sealer.Open(nil, nil, packed, s.bound(k))
+	if err != nil {
+		return false
+	}
+	var x sealed
+	return json.Unmarshal(text, &x) == nil && s.options.Clock().Before(x.Expires) &&
+		json.Unmarshal(x.Value, value) == nil
+}
+
+// remove makes the browser forget its cookie of the kind k.
+func (s *Service) remove(w http.ResponseWriter, k kind) {
+	c := s.cookie(k)
+	c.MaxAge = -1
+	http.SetCookie(w, c)
+}
+
+// bound returns the data that a cookie is bound to: it is valid only as the same kind, for the same client of the same
+// provider.
+func (s *Service) bound(k kind) []byte {
+	return []byte(strings.Join([]string{k.name, s.options.Issuer, s.options.ClientID}, "\x00"))
+}

@@ -1,0 +1,180 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+// Start sends a browser to the provider. The parameter `to` is the path of the page to return to. With the parameter
+// `again`, the provider asks who the person is even if it knows.
+func (s *Service) Start(w http.ResponseWriter, r *http.Request) {
+	p, err := s.discover(r.Context())
+	if err != nil {
+		s.answer(w, s.unreachable())
+		return
+	}
+	query := r.URL.Query()
+	x := attempt{
+		State:    rand.Text(),
+		Nonce:    rand.Text(),
+		Verifier: oauth2.GenerateVerifier(),
+		To:       s.pathOf(query.Get("to")),
+	}
+	if err := s.write(w, attemptCookie, x); err != nil {
+		s.answer(w, s.broken(r.Context(), err))
+		return
+	}
+	options := []oauth2.AuthCodeOption{oidc.Nonce(x.Nonce), oauth2.S256ChallengeOption(x.Verifier)}
+	if query.Has("again") {
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"))
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, p.oauth.AuthCodeURL(x.State, options...), http.StatusFound)
+}
+
+// maxPath is the maximum length of the path of a page, because browsers limit cookies to 4096 bytes.
+const maxPath = 1024
+
+// pathOf returns the path `to` if it is one of this UI, and otherwise that of the first page.
+func (s *Service) pathOf(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "" || u.Host != "" || len(to) > maxPath || !strings.HasPrefix(to, s.base+"/") {
+		return s.base + "/"
+	}
+	return to
+}
+
+// Callback receives a browser from the provider, and begins the session.
+func (s *Service) Callback(w http.ResponseWriter, r *http.Request) {
+	var x attempt
+	query := r.URL.Query()
+	known := s.read(r, attemptCookie, &x)
+	if !known || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(x.State)) != 1 {
+		s.answer(w, s.foreign())
+		return
+	}
+	s.remove(w, attemptCookie) // an attempt has only one end
+	if reason := query.Get("error"); reason != "" {
+		s.answer(w, s.refused(reason, query.Get("error_description")))
+		return
+	}
+	who, failed := s.exchange(r.Context(), query.Get("code"), &x)
+	if failed != nil {
+		s.answer(w, failed)
+		return
+	}
+	if err := s.write(w, sessionCookie, who); err != nil {
+		s.answer(w, s.broken(r.Context(), err))
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	// The path follows our own origin, so whatever it contains, it can't lead to another site.
+	http.Redirect(w, r, s.origin+x.To, http.StatusSeeOther)
+}
+
+// exchange redeems a code of the provider for the session of the person who logged in, or the page that says why there
+// is none.
+func (s *Service) exchange(ctx context.Context, code string, x *attempt) (*session, *page) {
+	p, err := s.discover(ctx)
+	if err != nil {
+		return nil, s.unreachable()
+	}
+	ctx = oidc.ClientContext(ctx, s.client)
+	token, err := p.oauth.Exchange(ctx, code, oauth2.VerifierOption(x.Verifier))
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		s.options.Log.WarnContext(ctx, "the identity provider refused the code of a log-in", slog.Any("error", err))
+		return nil, s.refused(refused.ErrorCode, refused.ErrorDescription)
+	}
+	if err != nil {
+		s.options.Log.WarnContext(ctx, "a log-in failed", slog.Any("error", err))
+		return nil, s.unreachable()
+	}
+	text, _ := token.Extra("id_token").(string)
+	id, err := p.verify(ctx, text, s.options.ClientID)
+	if err == nil && subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(x.Nonce)) != 1 {
+		err = errors.New("the nonce of the ID token is not that of the attempt")
+	}
+	if err != nil {
+		return nil, s.broken(ctx, err)
+	}
+	all, err := s.claims(ctx, p, token, id)
+	if err != nil {
+		return nil, s.broken(ctx, err)
+	}
+	role, value := s.options.Roles.of(all)
+	if role == "" {
+		return nil, s.withoutRole(all)
+	}
+	s.options.Log.InfoContext(ctx, "a person has logged in",
+		slog.String("name", all.name()), slog.String("subject", id.Subject), slog.String("role", string(role)))
+	return &session{Subject: id.Subject, Name: all.name(), Value: value}, nil
+}
+
+// claims returns the claims of an ID token. If they lack the one for roles, it adds those that the provider tells only
+// when asked, as some do to keep tokens small.
+func (s *Service) claims(ctx context.Context, p *provider, token *oauth2.Token, id *oidc.IDToken) (claims, error) {
+	all := make(claims)
+	if err := id.Claims(&all); err != nil {
+		return nil, err
+	}
+	if len(s.options.Roles.values(all)) > 0 || p.UserInfoEndpoint() == "" {
+		return all, nil
+	}
+	more, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))
+	if err != nil {
+		return nil, err
+	}
+	if more.Subject != id.Subject {
+		return nil, fmt.Errorf("the provider answers about %q, not about %q", more.Subject, id.Subject)
+	}
+	return all, more.Claims(&all)
+}
+
+// End ends a session. It answers a page of the UI with the address to go to, at which the person also logs out from the
+// provider if that is possible.
+func (s *Service) End(w http.ResponseWriter, r *http.Request) {
+	if !s.OwnPage(r) {
+		err := refusal.New(refusal.Forbidden, "only pages of this site can log out", "")
+		err.Write(w, err.Problem())
+		return
+	}
+	s.remove(w, sessionCookie)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	answer := struct {
+		URL string `json:"url"`
+	}{s.farewell(r.Context())}
+	_ = json.NewEncoder(w).Encode(answer) // fails only if the client has disconnected
+}
+
+// farewell returns the address at which a person logs out from the provider and returns to the UI. If there is no such
+// address, it is that of the UI.
+func (s *Service) farewell(ctx context.Context) string {
+	home := s.options.URL + "/"
+	p, err := s.discover(ctx)
+	if err != nil {
+		return home
+	}
+	address, err := url.Parse(p.logout)
+	if err != nil || p.logout == "" {
+		return home
+	}
+	query := address.Query()
+	query.Set("client_id", s.options.ClientID)
+	query.Set("post_logout_redirect_uri", home)
+	address.RawQuery = query.Encode()
+	return address.String()
+}

@@ -1,0 +1,248 @@
+// Package login lets people log in at an identity provider with OpenID Connect: the code flow with PKCE, state and
+// nonce. Both the attempt to log in and the session that follows are sealed cookies, so that the service stores nothing
+// about them and no request of a session needs the provider. Programs can send tokens (JWT) of the provider instead.
+//
+// The provider may be down when the service starts, and at any time later. It is needed only to log in, and for tokens
+// that are signed with a key that the service hasn't seen yet.
+package login
+
+import (
+	"context"
+	"crypto/cipher"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+// Options configure log-in.
+type Options struct {
+	Issuer       string
+	ClientID     string
+	ClientSecret string // empty: a public client
+	Audience     string // of the provider's tokens that programs send; empty: ClientID
+	Scopes       []string
+	URL          string // of the UI, as browsers reach it, without a slash at the end
+	Roles        Roles
+	Dir          string // holds the key that seals cookies
+	Clock        func() time.Time
+	Log          *slog.Logger
+}
+
+// Paths of the handlers, below the base path of the UI.
+const (
+	StartPath    = "/login"
+	CallbackPath = "/login/callback"
+	EndPath      = "/logout"
+)
+
+// Limits on the use of the provider.
+const (
+	providerTimeout  = 10 * time.Second
+	providerInterval = 5 * time.Second // between attempts to find the provider, and between requests for its keys
+)
+
+// Service logs people in, and recognizes them. It is safe for concurrent use.
+type Service struct {
+	options Options
+	origin  string // of URL: scheme, host and port
+	base    string // path of URL; may be empty
+	suffix  string // of the names of cookies
+	sealer  cipher.AEAD
+	client  *http.Client
+
+	mu       sync.Mutex // guards the fields below; held while the provider is being asked
+	provider *provider  // nil until it is found
+	failed   error      // of the last attempt to find it
+	tried    time.Time  // end of that attempt
+}
+
+// provider is the part of an identity provider that its metadata describe.
+type provider struct {
+	*oidc.Provider
+	oauth    oauth2.Config
+	verifier *oidc.IDTokenVerifier // checks everything but the audience
+	logout   string                // address at which people log out; empty: none
+}
+
+// New returns a Service. It creates the key in o.Dir if there is none, and doesn't ask the provider.
+func New(o Options) (*Service, error) {
+	address, err := url.Parse(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("address of the UI: %w", err)
+	}
+	s := &Service{
+		options: o,
+		origin:  address.Scheme + "://" + address.Host,
+		base:    address.Path,
+		suffix:  suffixOf(o.URL),
+		client:  &http.Client{Timeout: providerTimeout},
+	}
+	if o.Audience == "" {
+		s.options.Audience = o.ClientID
+	}
+	s.sealer, err = newSealer(o.Dir)
+	return s, err
+}
+
+// Address returns the address at which people log in.
+func (s *Service) Address() string { return s.options.URL + StartPath }
+
+// Discover asks the provider for its metadata, unless that has succeeded before. It logs failures, so call it at the
+// start, when somebody reads the log. Later, Discover is called again whenever the provider is needed.
+func (s *Service) Discover(ctx context.Context) { _, _ = s.discover(ctx) }
+
+func (s *Service) discover(ctx context.Context) (*provider, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.provider != nil || s.failed != nil && s.options.Clock().Sub(s.tried) < providerInterval {
+		return s.provider, s.failed
+	}
+	// The caller doesn't wait for its own sake only, so the attempt goes on if its client leaves.
+	s.provider, s.failed = s.find(oidc.ClientContext(context.WithoutCancel(ctx), s.client))
+	s.tried = s.options.Clock()
+	if s.failed != nil {
+		s.options.Log.WarnContext(ctx, "people cannot log in: the identity provider does not answer; tokens work",
+			slog.String("issuer", s.options.Issuer), slog.Any("error", s.failed))
+	}
+	return s.provider, s.failed
+}
+
+// find asks the provider for its metadata.
+func (s *Service) find(ctx context.Context) (*provider, error) {
+	o := &s.options
+	found, err := oidc.NewProvider(ctx, o.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	endpoint := found.Endpoint()
+	if o.ClientSecret == "" {
+		endpoint.AuthStyle = oauth2.AuthStyleInParams // otherwise it first tries an empty password
+	}
+	var more struct {
+		Logout string `json:"end_session_endpoint"`
+	}
+	if err := found.Claims(&more); err != nil {
+		return nil, err
+	}
+	keys := &http.Client{Timeout: providerTimeout, Transport: &sparing{clock: o.Clock}}
+	return &provider{
+		Provider: found,
+		oauth: oauth2.Config{
+			ClientID:     o.ClientID,
+			ClientSecret: o.ClientSecret,
+			Endpoint:     endpoint,
+			RedirectURL:  o.URL + CallbackPath,
+			Scopes:       o.Scopes,
+		},
+		verifier: found.VerifierContext(oidc.ClientContext(ctx, keys),
+			&oidc.Config{SkipClientIDCheck: true, Now: o.Clock}),
+		logout: more.Logout,
+	}, nil
+}
+
+// sparing is a transport that makes at most one request per providerInterval. It fetches the provider's keys, which
+// anybody can cause with a token that names an unknown key.
+type sparing struct {
+	clock func() time.Time
+	mu    sync.Mutex
+	last  time.Time // of the last request
+}
+
+var errSparing = errors.New("the provider's keys were fetched a few seconds ago")
+
+// RoundTrip implements http.RoundTripper.
+func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	now := s.clock()
+	early := now.Sub(s.last) < providerInterval
+	if !early {
+		s.last = now
+	}
+	s.mu.Unlock()
+	if early {
+		return nil, errSparing
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// verify returns the contents of a token if the provider has signed it for the audience and it is valid now.
+func (p *provider) verify(ctx context.Context, token, audience string) (*oidc.IDToken, error) {
+	id, err := p.verifier.Verify(ctx, token)
+	if err == nil && !slices.Contains(id.Audience, audience) {
+		err = fmt.Errorf("the token is for %q, want %q", id.Audience, audience)
+	}
+	return id, err
+}
+
+// IsJWT reports whether a bearer token has the form of those that providers issue. Sibyl's own tokens have no dots.
+func IsJWT(token string) bool { return strings.Count(token, ".") == 2 }
+
+// Program returns the caller who sent a token of the provider, or a refusal.
+func (s *Service) Program(ctx context.Context, token string) (access.Principal, error) {
+	var none access.Principal
+	p, err := s.discover(ctx)
+	if err != nil {
+		return none, refusal.New(refusal.Overloaded, "the identity provider cannot be reached, so its tokens cannot "+
+			"be checked", "those of sibyl token create work").Later(providerInterval)
+	}
+	id, err := p.verify(ctx, token, s.options.Audience)
+	if err != nil {
+		s.options.Log.DebugContext(ctx, "a token of the identity provider was refused", slog.Any("error", err))
+		return none, s.unauthenticated("the token is not a valid one of the identity provider for this service", true)
+	}
+	claims := make(claims)
+	if err := id.Claims(&claims); err != nil {
+		return none, err
+	}
+	role, _ := s.options.Roles.of(claims)
+	if role == "" {
+		return none, refusal.New(refusal.Forbidden,
+			fmt.Sprintf("the claim %s of the token gives no role in Sibyl", s.options.Roles.Claim),
+			"its operator can name one of the values in auth.oidc.roles")
+	}
+	return access.Principal{Name: claims.name(), Role: role, Subject: id.Subject, Via: access.ViaJWT}, nil
+}
+
+// Person returns the person whose session the cookie of a request holds, or a refusal.
+func (s *Service) Person(r *http.Request) (access.Principal, error) {
+	var x session
+	if !s.read(r, sessionCookie, &x) {
+		return access.Principal{}, s.unauthenticated("you are not logged in", false)
+	}
+	role := s.options.Roles.from([]string{x.Value}) // the configuration may have changed since
+	if role == "" {
+		return access.Principal{}, s.unauthenticated("your role has changed: log in again", false)
+	}
+	return access.Principal{Name: x.Name, Role: role, Subject: x.Subject, Via: access.ViaLogin}, nil
+}
+
+// unauthenticated returns the refusal for a caller who isn't known. invalid tells whether there is a token.
+func (s *Service) unauthenticated(detail string, invalid bool) error {
+	err := refusal.New(refusal.Unauthenticated, detail,
+		"log in at "+s.Address()+", or send Authorization: Bearer … with a token")
+	challenge := `Bearer realm="sibyl"`
+	if invalid {
+		challenge += `, error="invalid_token"`
+	}
+	err.Header = http.Header{"Www-Authenticate": {challenge}}
+	return err
+}
+
+// OwnPage reports whether a page of the UI sent r, a request that changes something. Browsers name the origin of the
+// page in each of them. They add the session's cookie to those of other pages on the same host, too.
+func (s *Service) OwnPage(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return r.Header.Get("Origin") == s.origin && (site == "" || site == "same-origin")
+}

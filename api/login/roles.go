@@ -1,0 +1,101 @@
+package login
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+)
+
+// Roles lists the values of a claim that give a role. A person with several values gets the highest role.
+type Roles struct {
+	Claim    string // its name, or a path into it like realm_access.roles
+	Admin    []string
+	Operator []string
+	Viewer   []string
+}
+
+// claims are the statements of a provider about a person or a program.
+type claims map[string]any
+
+// of returns the role that c gives, and the value that gives it. The role is empty if there is no such value.
+func (r *Roles) of(c claims) (role access.Role, value string) {
+	values := r.values(c)
+	role = r.from(values)
+	i := slices.IndexFunc(values, func(v string) bool { return r.from([]string{v}) == role })
+	if role == "" || i < 0 {
+		return "", ""
+	}
+	return role, values[i]
+}
+
+// from returns the highest role that one of values gives, or "".
+func (r *Roles) from(values []string) access.Role {
+	has := func(list []string) bool {
+		return slices.ContainsFunc(values, func(v string) bool { return slices.Contains(list, v) })
+	}
+	switch {
+	case has(r.Admin):
+		return access.Admin
+	case has(r.Operator):
+		return access.Operator
+	case has(r.Viewer):
+		return access.Viewer
+	}
+	return ""
+}
+
+// values returns the texts in the claim. It looks for a claim of the whole name first, because some providers use URLs
+// as names, which contain dots.
+func (r *Roles) values(c claims) []string {
+	found, ok := c[r.Claim]
+	if !ok {
+		found = map[string]any(c)
+		for name := range strings.SplitSeq(r.Claim, ".") {
+			object, _ := found.(map[string]any)
+			found = object[name]
+		}
+	}
+	switch found := found.(type) {
+	case string:
+		return []string{found}
+	case []any:
+		var values []string
+		for _, v := range found {
+			if text, ok := v.(string); ok {
+				values = append(values, text)
+			}
+		}
+		return values
+	}
+	return nil
+}
+
+// maxName is the maximum length in characters of the name of a person or a program.
+const maxName = 100
+
+// name returns the name under which others know the person or the program. It prefers what the provider has checked to
+// what people can choose freely.
+func (c claims) name() string {
+	keys := []string{"email", "preferred_username", "name", "sub"}
+	if verified, ok := c["email_verified"]; ok && verified != true && verified != "true" {
+		keys = keys[1:]
+	}
+	for _, key := range keys {
+		text, _ := c[key].(string)
+		name := []rune(strings.Map(printable, text))
+		if len(name) > 0 {
+			return string(name[:min(len(name), maxName)])
+		}
+	}
+	return ""
+}
+
+// printable returns r, or -1 if it isn't printable.
+func printable(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return -1
+	}
+	return r
+}
