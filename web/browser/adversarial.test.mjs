@@ -137,6 +137,36 @@ test("a hidden page leaves its event stream, and catches up when it is visible a
   await context.close();
 });
 
+test("visible pages share one event stream, and pages that were left have none", async () => {
+  const streams = [];
+  const proxy = await service.proxy((request, response) => {
+    if (!request.url.endsWith("/events")) return false;
+    const stream = { send: events(response), open: true, id: request.headers["last-event-id"] };
+    response.on("close", () => (stream.open = false));
+    return streams.push(stream) > 0;
+  });
+  const context = await browser.newContext();
+  const pages = [];
+  for (let i = 0; i < 10; i++) {
+    const page = await context.newPage(); // all pages of a headless browser are visible
+    await page.goto(proxy);
+    await page.locator(".live:not(.off)").waitFor();
+    pages.push(page);
+  }
+  assert.equal(streams.length, 1);
+  const reads = (page) => page.evaluate(() => performance.getEntriesByType("resource").length);
+  const before = await Promise.all(pages.map(reads));
+  streams[0].send("incident.opened");
+  for (const [i, page] of pages.entries()) await until(async () => (await reads(page)) > before[i], true);
+  await pages[0].close(); // the one that reads the stream
+  await until(() => streams.length, 2);
+  assert.equal(streams[1].id, "x-1", "the stream does not resume");
+  for (let i = 0; i < 10; i++) await pages[1].goto(`${proxy}/${i % 2 ? "" : "services"}`); // the cache keeps some
+  await pages[1].locator(".live:not(.off)").waitFor();
+  assert.equal(streams.filter((stream) => stream.open).length, 1);
+  await context.close();
+});
+
 test("a page says that figures stand still although the service answers", async () => {
   let send;
   const proxy = await service.proxy((request, response) => {

@@ -31,6 +31,9 @@ const tokenKey = "sibyl.token";
 // token returns the stored token; empty: none.
 export const token = () => load("sessionStorage", tokenKey) ?? load("localStorage", tokenKey) ?? "";
 
+// hasOwnToken reports whether this tab has a token that others don't have.
+export const hasOwnToken = () => Boolean(load("sessionStorage", tokenKey));
+
 // storeToken stores a token for this tab or this browser; the empty token deletes it.
 export function storeToken(secret: string, forBrowser: boolean) {
   store("sessionStorage", tokenKey, forBrowser ? null : secret || null);
