@@ -26,6 +26,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
@@ -72,6 +73,7 @@ type Options struct {
 	Notes       *cases.Notes
 	Comments    *cases.Comments
 	Views       *operating.Views
+	Audit       *audit.Log
 	UI          string           // address of the UI, for links; empty if unknown
 	Login       *login.Service   // logs people in; nil: only tokens and, without them, local callers are known
 	Tracer      oteltrace.Tracer // records a span for each request; may be nil
@@ -98,7 +100,7 @@ type API struct {
 	options Options
 
 	doc      *openapi3.T
-	router   http.Handler
+	router   *chi.Mux
 	handlers handlers
 
 	directory atomic.Pointer[directory.Directory]
@@ -126,7 +128,8 @@ func New(engine Running, s *store.Store, tokens *access.Tokens, options Options)
 	a.SetDirectory(options.Directory)
 	a.handlers = a.newHandlers(s)
 	root := chi.NewRouter()
-	root.Use(a.harden, a.requireLocal, headAsGet)
+	a.router = root
+	root.Use(a.harden, a.countAttempts, a.requireLocal, headAsGet)
 	root.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		if options.Pages != nil && !strings.HasPrefix(r.URL.Path, options.Base+"/api/") && options.Pages(w, r) {
 			return
@@ -144,7 +147,6 @@ func New(engine Running, s *store.Store, tokens *access.Tokens, options Options)
 		root.Post(options.Base+login.EndPath, people.End)
 	}
 	root.Route(options.Base+prefix, a.routes)
-	a.router = root
 	return a, nil
 }
 
@@ -185,6 +187,7 @@ func (a *API) newHandlers(s *store.Store) handlers {
 		Resend:      o.Resend,
 		Backup:      o.Backup,
 		Views:       o.Views,
+		Audit:       o.Audit,
 		Clock:       o.Clock,
 		Log:         o.Log,
 	})
@@ -212,7 +215,7 @@ func (a *API) SetDirectory(d directory.Directory) { a.directory.Store(&d) }
 func (a *API) routes(r chi.Router) {
 	r = r.With(a.observe, a.authorize, a.negotiate)
 	r.With(a.validate).Get("/events", a.streamEvents)
-	r = r.With(a.limit, a.validate, a.answer)
+	r = r.With(a.limit, a.validate, a.answer, a.record)
 	r.Get("/openapi.yaml", a.getContract)
 	r.Get("/profile", a.getProfile)
 	strict := contract.NewStrictHandlerWithOptions(a.handlers, nil, contract.StrictHTTPServerOptions{

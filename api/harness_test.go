@@ -24,6 +24,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
@@ -209,6 +210,7 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		Directory: directory,
 		Comments:  comments,
 		Views:     views,
+		Audit:     audit.Open(dir, func() time.Time { return w.clock() }, slog.New(slog.DiscardHandler)),
 		Clock:     func() time.Time { return w.clock() },
 		Log:       slog.New(slog.DiscardHandler),
 		Queues:    func() []operating.Size { return []operating.Size{{Name: "arrivals", Length: 1, Most: 2}} },

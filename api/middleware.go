@@ -224,6 +224,9 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			who, err := a.identify(r)
+			if e := attempt(r); e != nil {
+				e.Who, e.Role, e.Subject, e.Via = who.Name, string(who.Role), who.Subject, who.Via
+			}
 			if err == nil && !who.Role.Allows(needed) {
 				err = refusal.New(refusal.Forbidden,
 					fmt.Sprintf("this needs the role %s; yours is %s", needed, who.Role), "")
@@ -293,6 +296,7 @@ func (a *API) sameSite(r *http.Request, who access.Principal) error {
 	return errForeign
 }
 
+// reads reports whether a request changes nothing.
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // SameSite refuses changes made by pages of other sites. Such pages have no token, but on the loopback interface there

@@ -224,6 +224,7 @@ type Retention struct {
 	Age       time.Duration
 	Bytes     int64
 	Exemplars int // number of slow, of typical and of fast traces per group
+	Audit     time.Duration
 }
 
 // TraceURL is a link to a trace in a tracing backend.

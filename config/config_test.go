@@ -259,8 +259,9 @@ func samples(t testing.TB, d *description) (a, b string) {
 			"[{name: a, url: http://a}]",
 			"[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]",
 		},
-		"retention.age": {"2d", "3d"},
-		"failures":      {"status,http", "[]"},
+		"retention.age":   {"2d", "3d"},
+		"retention.audit": {"2d", "3d"},
+		"failures":        {"status,http", "[]"},
 		"objectives": {
 			"[{entry: s, errors: 0.1%}]",
 			"[{entry: s b, latency: {percentile: 99.9, below: 300ms}, errors: 0.002, name: n}, " +

@@ -338,6 +338,10 @@ func outputKeys() []definition[Config] {
 		newField("retention.exemplars", integer(0, 100), func(c *Config) *int { return &c.Retention.Exemplars },
 			"Number of slow, of typical, of fast and of failed traces to keep for each group.").
 			withDefault(3).reloadable(),
+		newField("retention.audit", duration(day, maxDuration),
+			func(c *Config) *time.Duration { return &c.Retention.Audit },
+			"How long to keep the audit log. Of changes, 64 MiB are kept at most, and of refused requests 16 MiB.").
+			withDefault(365 * day).reloadable(),
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },
 			"Links from traces to tracing backends.").withDefault([]TraceURL{}).reloadable(),
 		newField("suspect-url", suspectURLs(), func(c *Config) *[]SuspectURL { return &c.SuspectURL },

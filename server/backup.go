@@ -80,6 +80,9 @@ func (s *Server) copyTo(dir string) (whole bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := s.audit.Backup(dir); err != nil { // last, so that it has an entry of every change in the copy
+		return false, err
+	}
 	return first <= max(1, oldest), syncAll(dir)
 }
 

@@ -77,8 +77,10 @@ func TestBackup(t *testing.T) {
 	if err := os.RemoveAll(v.dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(restored.dir, "notes.json")); err != nil {
-		t.Error(err)
+	for _, name := range []string{"notes.json", "audit/changes-000001.jsonl"} {
+		if _, err := os.Stat(filepath.Join(restored.dir, name)); err != nil {
+			t.Error(err)
+		}
 	}
 	restored.start()
 	restored.ready()

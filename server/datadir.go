@@ -13,6 +13,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/api/login"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
@@ -111,6 +112,8 @@ func isOwn(dataDir, name string) bool {
 	switch base, _, _ := strings.Cut(name, asideSuffix); base {
 	case journalName, storeName: // other programs have a journal, too
 		return pebbledb.Exists(filepath.Join(dataDir, name))
+	case audit.DirName: // other programs may have one, too
+		return audit.Exists(dataDir)
 	case backupName:
 		return pebbledb.Exists(filepath.Join(dataDir, name, storeName))
 	case access.FileName, login.KeyFile, pebbledb.BallastName,

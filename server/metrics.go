@@ -14,7 +14,7 @@ import (
 )
 
 // collector collects metrics of the parts that the API does not know: listeners, webhooks, exports, Jaeger servers,
-// damaged logs and refused tokens. Label values are names and addresses from the configuration.
+// damaged logs, the audit log and refused tokens. Label values are names and addresses from the configuration.
 type collector struct{ server *Server }
 
 // Describe implements prometheus.Collector. The metrics depend on the configuration.
@@ -31,6 +31,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		"A crash leaves some; many mean that the disk lost data."
 	e.Gauge("log_damaged_bytes", damaged, float64(c.server.journal.Truncated()), "database", "journal")
 	e.Gauge("log_damaged_bytes", damaged, float64(c.server.store.Truncated()), "database", "store")
+	e.Counter("audit_failed_lines_total", "Lines of the audit log that could not be written. Until there is space, "+
+		"changes are refused.", c.server.audit.Failed())
+	e.Counter("audit_torn_lines_total", "Incomplete lines cut off the audit log. A crash leaves one.",
+		c.server.audit.Torn())
 	e.Counter("tokens_refused_total", "Requests with an unknown, revoked or expired token.", c.server.tokens.Refused())
 }
 

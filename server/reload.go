@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"reflect"
+	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -32,6 +35,7 @@ func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 	apply()
 	s.applied.Store(c)
 	s.live.Retain(retention(c))
+	s.audit.Keep(c.Retention.Audit)
 	s.api.SetDirectory(c.Directory())
 	return nil
 }
@@ -70,7 +74,7 @@ func (r *Reloader) Run(ctx context.Context, current *config.Effective, asked <-c
 		}
 		seen := config.Fingerprint(current.File)
 		if now || seen == last && seen != loaded {
-			next, retry := r.reload(ctx, current)
+			next, retry := r.reload(ctx, current, now)
 			if current, loaded = next, seen; retry {
 				loaded = "none" // differs from every fingerprint
 			}
@@ -79,8 +83,11 @@ func (r *Reloader) Run(ctx context.Context, current *config.Effective, asked <-c
 	}
 }
 
-// reload reads and applies the configuration. It returns the configuration in effect, and whether to try again.
-func (r *Reloader) reload(ctx context.Context, current *config.Effective) (next *config.Effective, retry bool) {
+// reload reads and applies the configuration, because a signal asked for it or else because its file has changed. It
+// returns the configuration in effect, and whether to try again.
+func (r *Reloader) reload(
+	ctx context.Context, current *config.Effective, asked bool,
+) (next *config.Effective, retry bool) {
 	read, err := r.Load()
 	if err != nil {
 		for _, e := range configErrors(err) {
@@ -89,16 +96,25 @@ func (r *Reloader) reload(ctx context.Context, current *config.Effective) (next 
 		return current, false
 	}
 	next, refused := config.Reload(current, read)
-	if err := r.Server.Apply(ctx, &next.Config); err != nil {
+	changed := config.Changes(current, next)
+	e := audit.Entry{Via: "file", Operation: "reload", Detail: "changed=" + strings.Join(changed, ",")}
+	if asked {
+		e.Via = "signal"
+	}
+	id, _ := r.Server.audit.Start(e) // logs its error; the new configuration may free the space that is missing
+	err = r.Server.Apply(ctx, &next.Config)
+	if err != nil {
+		r.Server.audit.Finish(id, http.StatusInternalServerError, "")
 		r.Log.ErrorContext(ctx, "the configuration cannot be applied; the previous one stays in effect",
 			slog.Any("error", err))
 		return current, errors.Is(err, refusal.Overloaded)
 	}
+	r.Server.audit.Finish(id, http.StatusOK, "")
 	_ = r.Level.UnmarshalText([]byte(next.Config.Log.Level)) // the configuration contains only valid levels
 	if len(refused) > 0 {
 		r.Log.WarnContext(ctx, "changes of the configuration need a restart", slog.Any("keys", refused))
 	}
-	r.Log.InfoContext(ctx, "configuration reloaded", slog.Any("changed", config.Changes(current, next)))
+	r.Log.InfoContext(ctx, "configuration reloaded", slog.Any("changed", changed))
 	return next, false
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -191,6 +192,16 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	}
 	asked <- syscall.SIGHUP
 	eventually(t, "the file is reloaded on SIGHUP", func() bool { return reloads() > before+1 })
+	page, err := s.audit.List(t.Context(), audit.Query{Limit: 10})
+	if err != nil || len(page.Entries) != 3 {
+		t.Fatalf("audit log: %+v, %v", page, err)
+	}
+	for i, via := range []string{"signal", "file", "file"} {
+		e := page.Entries[i]
+		if e.Via != via || e.Status != http.StatusOK || strings.Contains(e.Detail, "min-samples") != (via == "file") {
+			t.Errorf("audit log: %+v, want an entry by %s", e, via)
+		}
+	}
 }
 
 // A configuration that can't be used changes nothing, not even settings that are valid.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/login"
 	"github.com/sibyl-trace/sibyl/api/operating"
@@ -52,7 +53,8 @@ type Server struct {
 	plane     *control.Plane
 	tokens    *access.Tokens
 	login     *login.Service // nil if people can't log in
-	traced    *selfTracing   // nil if off
+	audit     *audit.Log
+	traced    *selfTracing // nil if off
 	files     fileLimits
 	backingUp sync.Mutex         // held during a backup
 	http      *listener.Listener // this and the following are set by Listen; nil if off
@@ -134,6 +136,8 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.login, err = newLogin(c, log); err != nil {
 		return s, err
 	}
+	s.audit = audit.Open(c.DataDir, time.Now, log)
+	s.audit.Keep(c.Retention.Audit)
 	if s.api, err = s.newAPI(build, s.tokens, notes); err != nil {
 		return s, err
 	}
@@ -219,6 +223,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.login != nil {
 		running.Go(func() error { s.login.Discover(work); return nil })
 	}
+	running.Go(func() error { s.audit.Run(work); return nil })
 	<-stopping.Done()
 	s.log.InfoContext(ctx, "stopping")
 	drained := s.drain(context.WithoutCancel(ctx))
@@ -322,6 +327,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *cases.Notes) 
 		Notes:       notes,
 		Comments:    comments,
 		Views:       views,
+		Audit:       s.audit,
 		UI:          s.config.UI(),
 		Login:       s.login,
 		Base:        s.config.API.BasePath,

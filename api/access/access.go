@@ -114,7 +114,7 @@ const (
 // prefix marks secrets, so that scanners can find leaked ones.
 const prefix = "sibyl_"
 
-// Errors of Create and Revoke.
+// Errors of Validate, Create and Revoke.
 var (
 	ErrRole     = errors.New("there is no such role")
 	ErrName     = fmt.Errorf("a name has at most %d printable characters", maxName)
@@ -255,19 +255,27 @@ func validServices(role Role, services []string) bool {
 	return len(services) == 0 || role == Agent && len(services) <= maxServices && !slices.ContainsFunc(services, wrong)
 }
 
+// Validate returns ErrRole, ErrName or ErrServices if no token can be created with these arguments.
+func Validate(role Role, name string, services ...string) error {
+	switch {
+	case !slices.Contains(Roles(), role):
+		return ErrRole
+	case len([]rune(name)) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return ErrName
+	case !validServices(role, services):
+		return ErrServices
+	}
+	return nil
+}
+
 // Create adds a token and returns its secret, which isn't stored. If expires is zero, the token doesn't expire. A token
-// with role agent can be limited to services, see [Token]. Create returns ErrRole, ErrName or ErrServices if an
-// argument is invalid, and ErrTooMany if the file is full.
+// with role agent can be limited to services, see [Token]. Create returns an error of Validate if an argument is
+// invalid, and ErrTooMany if the file is full.
 func (t *Tokens) Create(
 	role Role, name string, now, expires time.Time, services ...string,
 ) (secret string, made Token, err error) {
-	switch {
-	case !slices.Contains(Roles(), role):
-		return "", Token{}, ErrRole
-	case len([]rune(name)) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return "", Token{}, ErrName
-	case !validServices(role, services):
-		return "", Token{}, ErrServices
+	if err := Validate(role, name, services...); err != nil {
+		return "", Token{}, err
 	}
 	unlock, err := t.lock()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package operating serves the operators of Sibyl: status, metrics, events, webhooks, backups and saved views.
+// Package operating serves the operators of Sibyl: status, metrics, events, webhooks, backups, saved views and the
+// audit log.
 package operating
 
 import (
@@ -9,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/control"
@@ -57,12 +59,13 @@ type Options struct {
 	Resend      func(uint64) error          // resends the dead letter with the given number
 	Backup      func() (string, error)      // copies the data and returns the directory; nil if there is no data
 	Views       *Views
+	Audit       *audit.Log
 	Clock       func() time.Time
 	Log         *slog.Logger
 }
 
-// Operating serves the operators of Sibyl: status, metrics, events, webhooks, backups and saved views. It is safe for
-// concurrent use.
+// Operating serves the operators of Sibyl: status, metrics, events, webhooks, backups, saved views and the audit log.
+// It is safe for concurrent use.
 type Operating struct {
 	reader  *epoch.Reader
 	service Service

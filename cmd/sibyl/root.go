@@ -75,6 +75,7 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
 		agentsCommand(p),
 		agentCommand(p),
 		tokenCommand(p),
+		auditCommand(p),
 		doctorCommand(p),
 		mcpCommand(p),
 	)

@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/user"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -81,7 +86,7 @@ func tokenCreateCommand(p *process) *cobra.Command {
 				"created\n", units.Plural(len(before), "token"), *dir)
 			return nil
 		}
-		secret, made, err := tokens.Create(access.Role(role), name, now, expires, services...)
+		err = access.Validate(access.Role(role), name, services...)
 		switch {
 		case errors.Is(err, access.ErrRole):
 			const want = "want viewer, operator, admin or agent"
@@ -93,7 +98,18 @@ func tokenCreateCommand(p *process) *cobra.Command {
 			return cli.Usagef("--name: %w", err)
 		case errors.Is(err, access.ErrServices):
 			return cli.Usagef("--services: %w", err)
-		case err != nil:
+		}
+		var secret string
+		var made access.Token
+		detail := fmt.Sprintf("role=%s name=%s services=%s", role, name, strings.Join(services, ","))
+		if !expires.IsZero() {
+			detail += " expires=" + expires.Format(time.RFC3339)
+		}
+		err = p.recorded(*dir, audit.Entry{Operation: "createToken", Detail: detail}, func() (id string, err error) {
+			secret, made, err = tokens.Create(access.Role(role), name, now, expires, services...)
+			return made.ID, err
+		})
+		if err != nil {
 			return err
 		}
 		fmt.Fprintf(p.err, "sibyl: token %s with the role %s created in %s; it is not shown again\n",
@@ -106,6 +122,33 @@ func tokenCreateCommand(p *process) *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// recorded makes a change of the data directory dir, which returns the ID of its resource, and records it in the audit
+// log as e. If the log can't be written, the change isn't made.
+func (p *process) recorded(dir string, e audit.Entry, change func() (on string, err error)) error {
+	log := audit.Open(dir, time.Now, slog.New(slog.DiscardHandler)) // we return its errors
+	e.Via = "command"
+	if account, err := user.Current(); err == nil {
+		e.Who = account.Username
+	}
+	if by := p.getenv("SUDO_USER"); by != "" && os.Geteuid() == 0 {
+		e.Who = by
+	}
+	id, err := log.Start(e)
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	on, err := change()
+	status := http.StatusOK
+	switch {
+	case errors.Is(err, access.ErrUnknown):
+		status = http.StatusNotFound
+	case err != nil:
+		status = http.StatusInternalServerError
+	}
+	log.Finish(id, status, on)
+	return err
 }
 
 func tokenListCommand(p *process) *cobra.Command {
@@ -172,10 +215,15 @@ func tokenRevokeCommand(p *process) *cobra.Command {
 	dir := dataDirFlag(c, p)
 	c.ValidArgsFunction = completeTokens(dir)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := access.Open(*dir).Revoke(args[0]); err != nil {
+		if err := checkDataDir(*dir); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(p.out, "revoked %s\n", terminal.Printable(args[0]))
+		e := audit.Entry{Operation: "revokeToken", On: args[0]}
+		err := p.recorded(*dir, e, func() (string, error) { return args[0], access.Open(*dir).Revoke(args[0]) })
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.out, "revoked %s\n", terminal.Printable(args[0]))
 		return err
 	}
 	return c

@@ -2,12 +2,15 @@ package main
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
@@ -38,6 +41,21 @@ func TestToken(t *testing.T) {
 	if r := sibyl(t, "", "token", "revoke", id, "--data-dir", dir); r.code != 1 ||
 		!strings.Contains(r.err, "no such token") {
 		t.Errorf("revoked again: %+v", r)
+	}
+	page, err := audit.Open(dir, time.Now, slog.New(slog.DiscardHandler)).List(t.Context(), audit.Query{Limit: 10})
+	if err != nil || len(page.Entries) != 3 {
+		t.Fatalf("audit log: %+v, %v", page, err)
+	}
+	for i, want := range []audit.Entry{
+		{Operation: "revokeToken", On: id, Status: 404},
+		{Operation: "revokeToken", On: id, Status: 200},
+		{Operation: "createToken", On: id, Status: 200},
+	} {
+		e := page.Entries[i]
+		if got := (audit.Entry{Operation: e.Operation, On: e.On, Status: e.Status}); got != want || e.Who == "" ||
+			e.Via != "command" || strings.Contains(e.Detail, secret) {
+			t.Errorf("audit log: %+v, want %+v", e, want)
+		}
 	}
 	for _, c := range []struct {
 		args string

@@ -23,7 +23,7 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	if err = errors.Join(err, chown(f.File)); err == nil {
+	if err = errors.Join(err, GiveToOwner(f.File)); err == nil {
 		err = f.CloseAtomicallyReplace()
 	}
 	if err = errors.Join(err, f.Cleanup()); err != nil {
@@ -32,8 +32,8 @@ func Replace(path string, data []byte) error {
 	return SyncDir(dir)
 }
 
-// chown gives a file created by root to the owner of its directory.
-func chown(f *os.File) error {
+// GiveToOwner gives a file or directory created by root to the owner of its directory, see [Replace].
+func GiveToOwner(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

@@ -948,6 +948,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who changed what, when and from where, latest first
+         * @description All requests to change something, those to create and revoke tokens with `sibyl token`, and reloads of the configuration. Requests that were
+         *     refused because of the caller's role, and requests that only admins may make and that change nothing, are counted: an entry has those of a
+         *     minute. Entries are kept for `retention.audit`.
+         */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/openapi.yaml": {
         parameters: {
             query?: never;
@@ -1227,6 +1249,44 @@ export interface components {
         Notes: {
             acknowledged?: components["schemas"]["Note"];
             muted?: components["schemas"]["Note"];
+        };
+        AuditEntry: {
+            id: string;
+            /**
+             * Format: date-time
+             * @description The time of the request; of counted ones, the end of the minute.
+             */
+            at: string;
+            /** @description Name of the caller; empty: unknown, because the request had no valid token. */
+            who: string;
+            role?: string;
+            /** @description Identifies a person at the identity provider. */
+            subject?: string;
+            /** @description What proves who the caller is, such as `token` or `local`; `command`: an account of the machine; `signal`, `file`: a reload. */
+            via?: string;
+            /** @description Address of the client or of the proxy before it. */
+            from?: string;
+            /** @description Address of the client, as the proxy says. Anyone can say so. */
+            forwarded_for?: string;
+            /** @description An `operationId` of this document, `createToken`, `revokeToken` or `reload`; `(other)`: several. */
+            operation: string;
+            /** @description IDs in the path, separated by slashes. */
+            on?: string;
+            /** @description Some fields of the body. */
+            detail?: string;
+            /** @description Status of the answer; 500: failed. Absent: unknown, because Sibyl ended before the answer or could not write it. */
+            status?: number;
+            /**
+             * Format: int64
+             * @description Number of counted requests.
+             */
+            count?: number;
+        };
+        AuditList: {
+            items: components["schemas"]["AuditEntry"][];
+            next_cursor: string | null;
+            /** @description Damaged lines that were skipped to find these items. */
+            unreadable: number;
         };
         NoteRequest: {
             /**
@@ -5041,6 +5101,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Backup"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listAudit: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["limitParameter"];
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
+                cursor?: components["parameters"]["cursorParameter"];
+                /** @description Start, inclusive. */
+                from?: components["parameters"]["fromParameter"];
+                /** @description End, exclusive. */
+                to?: components["parameters"]["toParameter"];
+                /** @description A name or a subject. */
+                who?: string;
+                operation?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditList"];
                 };
             };
             default: components["responses"]["Failure"];

@@ -1,0 +1,264 @@
+// Package audit keeps the audit log: who changed what, when and from where. The log consists of files with JSON lines
+// in the data directory. Lines are only appended, and are on disk when the functions that write them return.
+//
+// A change has two lines: [Log.Start] writes the entry before the change, [Log.Finish] its outcome before the answer.
+// No change lacks an entry, even if the process is killed in between; the entry then has no status. Requests that
+// change nothing, such as refused ones, are counted and have one line per minute, in files of their own, so that a
+// flood of them neither fills the disk nor displaces changes.
+//
+// Several processes may write to the same log: a lock on its directory serialises them.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+// Entry is a change, or several counted requests. The zero value of a field means that it is unknown or does not apply.
+type Entry = contract.AuditEntry
+
+// line is a line of a file: an entry or, if Done isn't empty, the outcome of the entry with this ID. The outcome may
+// have an On that wasn't known before.
+type line struct {
+	Entry
+	Done string `json:"done"`
+}
+
+// outcome has the fields of a line with an outcome.
+type outcome struct {
+	At     time.Time `json:"at"`
+	Done   string    `json:"done"`
+	Status int       `json:"status"`
+	On     string    `json:"on,omitempty"`
+}
+
+// DirName is the name of the log's directory in the data directory.
+const DirName = "audit"
+
+// Limits of a log. When the files of a series together exceed their limit, the oldest is deleted.
+const (
+	maxFile    = 4 << 20  // bytes of a file, after which the next one is begun
+	maxChanges = 64 << 20 // bytes of all files with changes
+	maxCounted = 16 << 20 // bytes of all files with counted requests
+	maxKinds   = 20       // kinds of counted requests in a minute; more become one kind, see [other]
+)
+
+// other is the operation of counted requests beyond maxKinds.
+const other = "(other)"
+
+// Log is an audit log. It is safe for concurrent use.
+type Log struct {
+	clock            func() time.Time
+	log              *slog.Logger
+	changes, counted series
+	age              atomic.Int64 // duration after which entries are deleted; 0: never
+
+	mu     sync.Mutex      // guards minute
+	minute map[Entry]int64 // numbers of counted requests since the last flush; the keys have no ID, time and count
+
+	failed, torn atomic.Int64
+}
+
+// Open returns the audit log in the data directory dataDir. Its directory needn't exist: the first entry creates it.
+func Open(dataDir string, clock func() time.Time, log *slog.Logger) *Log {
+	dir := filepath.Join(dataDir, DirName)
+	return &Log{
+		clock:   clock,
+		log:     log,
+		changes: series{dir: dir, name: "changes", file: maxFile, total: maxChanges},
+		counted: series{dir: dir, name: "counted", file: maxFile, total: maxCounted},
+		minute:  make(map[Entry]int64),
+	}
+}
+
+// Exists reports whether the data directory dataDir has an audit log.
+func Exists(dataDir string) bool {
+	l := Open(dataDir, time.Now, slog.New(slog.DiscardHandler))
+	changes, _ := l.changes.numbers() // a directory that can't be read isn't ours
+	counted, _ := l.counted.numbers()
+	return len(changes)+len(counted) > 0
+}
+
+// Backup copies the log to the data directory dataDir on the same file system, with hard links for files that don't
+// change anymore.
+func (l *Log) Backup(dataDir string) error {
+	to := filepath.Join(dataDir, DirName)
+	return errors.Join(l.changes.backup(to), l.counted.backup(to))
+}
+
+// Keep sets the age at which entries are deleted.
+func (l *Log) Keep(age time.Duration) { l.age.Store(int64(age)) }
+
+// Failed returns the number of lines that could not be written.
+func (l *Log) Failed() int64 { return l.failed.Load() }
+
+// Torn returns the number of incomplete lines that were cut off. A crash during a write leaves one.
+func (l *Log) Torn() int64 { return l.torn.Load() }
+
+// Start writes the entry e of a change that is about to be made, and returns the ID for [Log.Finish]. It sets the ID
+// and the time of e. If it returns an error, the entry isn't in the log, so the change should not be made.
+func (l *Log) Start(e Entry) (id string, err error) {
+	e.ID, e.At = newID(), l.now()
+	bound(&e)
+	if err := l.write(&l.changes, e); err != nil {
+		l.log.Error("an audit entry cannot be written",
+			slog.String("who", e.Who), slog.String("from", e.From), slog.String("operation", e.Operation),
+			slog.String("on", e.On), slog.Any("error", err))
+		return "", err
+	}
+	return e.ID, nil
+}
+
+// Finish writes the outcome of the change whose entry has the given ID: its status, and its resource if it wasn't known
+// at the start. An error is logged only, because the change has been made. If id is empty, Finish does nothing.
+func (l *Log) Finish(id string, status int, on string) {
+	if id == "" {
+		return
+	}
+	if err := l.write(&l.changes, outcome{l.now(), id, status, on}); err != nil {
+		l.log.Error("the outcome of an audit entry cannot be written",
+			slog.String("id", id), slog.Int("status", status), slog.Any("error", err))
+	}
+}
+
+// Count counts a request that changes nothing. Requests whose entries are equal are one entry of the minute.
+func (l *Log) Count(e Entry) {
+	bound(&e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.minute[e]; !known && len(l.minute) >= maxKinds {
+		e = Entry{Operation: other, Status: e.Status}
+	}
+	l.minute[e]++
+}
+
+// trimInterval is the interval between deletions of old entries.
+const trimInterval = time.Hour
+
+// Run writes counted requests every minute, and deletes old entries, until ctx is done.
+func (l *Log) Run(ctx context.Context) {
+	minute, trim := time.NewTicker(time.Minute), time.NewTicker(trimInterval)
+	defer minute.Stop()
+	defer trim.Stop()
+	l.trim()
+	for {
+		select {
+		case <-minute.C:
+			l.Flush()
+		case <-trim.C:
+			l.trim()
+		case <-ctx.Done():
+			l.Flush()
+			return
+		}
+	}
+}
+
+// Flush writes the counted requests. If that fails, they remain for the next flush.
+func (l *Log) Flush() {
+	l.mu.Lock()
+	counted := l.minute
+	l.minute = make(map[Entry]int64)
+	l.mu.Unlock()
+	if len(counted) == 0 {
+		return
+	}
+	lines := make([]any, 0, len(counted))
+	for e, n := range counted {
+		e.ID, e.At, e.Count = newID(), l.now(), n
+		lines = append(lines, e)
+	}
+	if err := l.write(&l.counted, lines...); err != nil {
+		l.log.Error("counted audit entries cannot be written yet", slog.Any("error", err))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for e, n := range counted {
+			l.minute[e] += n
+		}
+	}
+}
+
+// trim deletes old entries.
+func (l *Log) trim() {
+	age := time.Duration(l.age.Load())
+	if age == 0 {
+		return
+	}
+	for _, s := range []*series{&l.changes, &l.counted} {
+		if err := s.trim(l.clock(), age); err != nil {
+			l.log.Error("old audit entries cannot be deleted", slog.Any("error", err))
+		}
+	}
+}
+
+// write appends lines to s, all or none.
+func (l *Log) write(s *series, lines ...any) error {
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	out.SetEscapeHTML(false)
+	for _, x := range lines {
+		if err := out.Encode(x); err != nil {
+			panic(err) // entries can be encoded
+		}
+	}
+	done, err := s.append(text.Bytes())
+	if done.cut > 0 {
+		l.torn.Add(1)
+		l.log.Warn("an incomplete line at the end of the audit log was cut off: a crash leaves one",
+			slog.Int64("bytes", done.cut))
+	}
+	if done.deleted != "" {
+		l.log.Warn("the audit log is full: its oldest entries were deleted", slog.String("file", done.deleted))
+	}
+	if err != nil {
+		l.failed.Add(int64(len(lines)))
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	return nil
+}
+
+// now returns the time of an entry.
+func (l *Log) now() time.Time { return l.clock().UTC().Truncate(time.Millisecond) }
+
+func newID() string {
+	var bits [8]byte
+	_, _ = rand.Read(bits[:]) // never fails
+	return hex.EncodeToString(bits[:])
+}
+
+// Limits on the lengths of texts in bytes.
+const (
+	maxText   = 256
+	maxDetail = 1024
+)
+
+// bound shortens the texts of e.
+func bound(e *Entry) {
+	texts := []*string{&e.Who, &e.Role, &e.Subject, &e.Via, &e.From, &e.ForwardedFor, &e.Operation, &e.On}
+	for _, text := range texts {
+		*text = shorten(*text, maxText)
+	}
+	e.Detail = shorten(e.Detail, maxDetail)
+}
+
+// shorten returns text as valid UTF-8 of at most n bytes.
+func shorten(text string, n int) string {
+	if len(text) > n {
+		text = text[:n-len("…")]
+		return strings.ToValidUTF8(text, "") + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}

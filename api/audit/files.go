@@ -1,0 +1,273 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/internal/durable"
+)
+
+// series is a sequence of files of lines, numbered from 1. Lines are appended to the last one.
+type series struct {
+	dir, name   string
+	file, total int64      // sizes in bytes after which the next file is begun, and the oldest one is deleted
+	mu          sync.Mutex // held while a goroutine of this process waits for the lock of the directory, or has it
+}
+
+const suffix = ".jsonl"
+
+// path returns the path of the file with the given number.
+func (s *series) path(number int) string {
+	return filepath.Join(s.dir, fmt.Sprintf("%s-%06d%s", s.name, number, suffix))
+}
+
+// numbers returns the numbers of all files in ascending order.
+func (s *series) numbers() ([]int, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var all []int
+	for _, e := range entries {
+		text, isOwn := strings.CutPrefix(e.Name(), s.name+"-")
+		n, err := strconv.Atoi(strings.TrimSuffix(text, suffix))
+		if isOwn && err == nil && n > 0 && e.Name() == filepath.Base(s.path(n)) {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// lock creates the directory if it doesn't exist, and locks it against other goroutines and processes. The caller must
+// close the directory, which unlocks it, and unlock mu.
+func (s *series) lock() (*os.File, error) {
+	s.mu.Lock()
+	dir, err := os.Open(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = durable.MkdirAll(s.dir); err == nil {
+			dir, err = os.Open(s.dir)
+		}
+		if err == nil {
+			err = durable.GiveToOwner(dir)
+		}
+	}
+	if err == nil {
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		_ = dir.Close() // it may be nil
+		s.mu.Unlock()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// changed describes the side effects of an append.
+type changed struct {
+	cut     int64  // length of the incomplete line that was cut off, in bytes
+	deleted string // path of the file that was deleted; empty: no file
+}
+
+// append appends text, which consists of lines. The text is on disk when append returns. If append returns an error,
+// the text isn't in the file, or is cut off by the next append.
+func (s *series) append(text []byte) (done changed, err error) {
+	dir, err := s.lock()
+	if err != nil {
+		return done, err
+	}
+	defer s.mu.Unlock()
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	numbers, err := s.numbers()
+	if err != nil {
+		return done, err
+	}
+	number := 1
+	if len(numbers) > 0 {
+		number = numbers[len(numbers)-1]
+	}
+	f, size, err := s.open(dir, number)
+	if err != nil {
+		return done, err
+	}
+	if size >= s.file {
+		if err := f.Close(); err != nil {
+			return done, err
+		}
+		if done.deleted, err = s.shrink(numbers); err != nil {
+			return done, err
+		}
+		if f, size, err = s.open(dir, number+1); err != nil {
+			return done, err
+		}
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	whole, err := endOfLines(f, size)
+	if err != nil {
+		return done, err
+	}
+	if done.cut = size - whole; done.cut > 0 {
+		if err := f.Truncate(whole); err != nil {
+			return done, err
+		}
+	}
+	_, err = f.WriteAt(text, whole)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		_ = f.Truncate(whole) // otherwise, the next append may find half of the text
+	}
+	return done, err
+}
+
+// open opens the file with the given number, creating it if it doesn't exist, and returns its size. dir is the
+// directory.
+func (s *series) open(dir *os.File, number int) (*os.File, int64, error) {
+	f, err := os.OpenFile(s.path(number), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if f, err = os.OpenFile(s.path(number), os.O_RDWR|os.O_CREATE, 0o600); err == nil {
+			err = errors.Join(durable.GiveToOwner(f), dir.Sync())
+		}
+	}
+	var info fs.FileInfo
+	if err == nil {
+		info, err = f.Stat()
+	}
+	if err != nil {
+		_ = f.Close() // it may be nil
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// endOfLines returns the end of the last complete line of a file with the given size.
+func endOfLines(f *os.File, size int64) (int64, error) {
+	block := make([]byte, 4096)
+	for end := size; end > 0; {
+		part := block[:min(end, int64(len(block)))]
+		end -= int64(len(part))
+		if _, err := f.ReadAt(part, end); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+			return end + int64(i) + 1, nil
+		}
+	}
+	return 0, nil
+}
+
+// shrink deletes the oldest file, and returns its path, if the files with the given numbers together have reached their
+// limit.
+func (s *series) shrink(numbers []int) (deleted string, err error) {
+	var sum int64
+	for _, n := range numbers {
+		info, err := os.Stat(s.path(n))
+		if err != nil {
+			return "", err
+		}
+		sum += info.Size()
+	}
+	if sum < s.total {
+		return "", nil
+	}
+	deleted = s.path(numbers[0])
+	return deleted, os.Remove(deleted)
+}
+
+// backup copies the files to the directory `to`, which it creates if there are any. It links all but the last.
+func (s *series) backup(to string) error {
+	numbers, err := s.numbers()
+	if err != nil || len(numbers) == 0 {
+		return err
+	}
+	if err := durable.MkdirAll(to); err != nil {
+		return err
+	}
+	for i, n := range numbers {
+		path := filepath.Join(to, filepath.Base(s.path(n)))
+		if i < len(numbers)-1 {
+			err = os.Link(s.path(n), path)
+		} else if text, readErr := os.ReadFile(s.path(n)); readErr == nil {
+			err = os.WriteFile(path, text, 0o600)
+		} else {
+			err = readErr
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may just have become too old
+			return err
+		}
+	}
+	return nil
+}
+
+// parts is the number of files among which lines are distributed by age, so that old ones can be deleted.
+const parts = 12
+
+// trim deletes the files whose lines are all older than age, and begins a new file if the first line of the last one is
+// older than a part of it.
+func (s *series) trim(now time.Time, age time.Duration) (err error) {
+	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	dir, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	numbers, err := s.numbers()
+	if err != nil || len(numbers) == 0 {
+		return err
+	}
+	last := numbers[len(numbers)-1]
+	began, err := s.began(last)
+	if err != nil {
+		return err
+	}
+	if !began.IsZero() && now.Sub(began) > age/parts {
+		f, _, err := s.open(dir, last+1)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+		numbers = append(numbers, last+1)
+	}
+	for _, n := range numbers[:len(numbers)-1] {
+		info, err := os.Stat(s.path(n)) // its time is the time of the last line
+		if err == nil && now.Sub(info.ModTime()) > age {
+			err = os.Remove(s.path(n))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// began returns the time of the first line of a file, or zero if there is none or it is unreadable.
+func (s *series) began(number int) (time.Time, error) {
+	data, err := os.ReadFile(s.path(number))
+	if err != nil {
+		return time.Time{}, err
+	}
+	first, _, _ := bytes.Cut(data, []byte("\n"))
+	var x line
+	if json.Unmarshal(first, &x) != nil {
+		return time.Time{}, nil
+	}
+	return x.At, nil
+}

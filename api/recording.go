@@ -1,0 +1,165 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/go-chi/chi/v5"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/audit"
+	"github.com/sibyl-trace/sibyl/api/internal/datafile"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+// freesSpace lists the changes that are made even if the audit log can't be written, because its disk is full.
+var freesSpace = map[string]bool{"dropDeadLetter": true}
+
+type attemptKey struct{}
+
+// attempt returns the audit entry of a request, or nil if the request needs no entry.
+func attempt(r *http.Request) *audit.Entry {
+	e, _ := r.Context().Value(attemptKey{}).(*audit.Entry)
+	return e
+}
+
+// countAttempts creates the audit entries of all changes and of all operations that only admins may use. It counts the
+// requests that change nothing: they read, or they were refused because of their caller. The other changes are recorded
+// by record.
+func (a *API) countAttempts(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		op := a.requested(r)
+		if op == nil || reads(r) && op.Extensions["x-role"] != string(access.Admin) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		e := &audit.Entry{Operation: op.OperationID, From: host(r.RemoteAddr), ForwardedFor: forwardedFor(r.Header)}
+		answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(answer, r.WithContext(context.WithValue(r.Context(), attemptKey{}, e)))
+		refused := answer.status == http.StatusUnauthorized || answer.status == http.StatusForbidden
+		if recorded := e.ID != ""; !recorded && (refused || reads(r)) {
+			e.Status = answer.status
+			a.options.Audit.Count(*e)
+		}
+	})
+}
+
+// requested returns the contract's operation for a request that hasn't been routed yet, or nil if there is none.
+func (a *API) requested(r *http.Request) *openapi3.Operation {
+	method, path := r.Method, r.URL.Path
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if r.URL.RawPath != "" {
+		path = r.URL.RawPath
+	}
+	pattern := a.router.Find(chi.NewRouteContext(), method, path)
+	if item := a.doc.Paths.Value(strings.TrimPrefix(pattern, a.options.Base+prefix)); item != nil {
+		return item.GetOperation(method)
+	}
+	return nil
+}
+
+// record writes the audit entry of a change before the change, and its outcome before the answer. If the entry can't be
+// written, the change is refused.
+func (a *API) record(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := attempt(r)
+		if e == nil || reads(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		op, _, _ := a.operation(r)
+		var err error
+		if e.Detail, err = auditDetail(op, r); err != nil {
+			a.fail(w, r, invalid(err))
+			return
+		}
+		e.On = resource(r)
+		e.ID, err = a.options.Audit.Start(*e)
+		if err != nil && !freesSpace[op.OperationID] {
+			a.fail(w, r, notRecorded(err))
+			return
+		}
+		answer := &statusRecorder{ResponseWriter: w, status: http.StatusInternalServerError} // if next panics
+		defer func() { a.options.Audit.Finish(e.ID, answer.status, "") }()
+		next.ServeHTTP(answer, r)
+	})
+}
+
+// notRecorded returns the refusal of a change whose audit entry can't be written because of err.
+func notRecorded(err error) error {
+	detail, hint := "the audit log cannot be written, so nothing is changed", "Sibyl's log has the details"
+	if datafile.Full(err) {
+		detail, hint = detail+": the disk is full", "free space on the disk of the data directory"
+	}
+	return refusal.New(refusal.Overloaded, detail, hint).Later(2 * time.Second)
+}
+
+// resource returns the parameters in the path of a request, separated by slashes.
+func resource(r *http.Request) string {
+	var values []string
+	params := chi.RouteContext(r.Context()).URLParams
+	for i, key := range params.Keys {
+		if key != "*" {
+			values = append(values, params.Values[i])
+		}
+	}
+	return strings.Join(values, "/")
+}
+
+// auditDetail returns the fields of the body of r that the contract lists for the audit log. Other fields may contain
+// secrets.
+func auditDetail(op *openapi3.Operation, r *http.Request) (string, error) {
+	names, _ := op.Extensions["x-audit"].([]any)
+	if len(names) == 0 {
+		return "", nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return "", err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var fields map[string]any
+	if err := json.Unmarshal(body, &fields); err != nil && len(body) > 0 {
+		return "", errors.New("a valid body is an object") // validate has checked it
+	}
+	var parts []string
+	for _, name := range names {
+		if value, some := fields[fmt.Sprint(name)]; some {
+			parts = append(parts, fmt.Sprintf("%v=%v", name, value))
+		}
+	}
+	return strings.Join(parts, " "), nil
+}
+
+// host returns the host of an address with a port.
+func host(address string) string {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	return at.Addr().Unmap().String()
+}
+
+// forwardedFor returns the address of the client according to the last proxy before Sibyl, or "" if no proxy names one.
+func forwardedFor(h http.Header) string {
+	claimed := h.Get("X-Real-Ip")
+	if all := strings.Join(h.Values("X-Forwarded-For"), ","); all != "" {
+		claimed = all[strings.LastIndexByte(all, ',')+1:]
+	}
+	at, err := netip.ParseAddr(strings.TrimSpace(claimed))
+	if err != nil {
+		return ""
+	}
+	return at.Unmap().WithZone("").String()
+}

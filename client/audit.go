@@ -1,0 +1,90 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// Audit returns up to most entries of the audit log that match q, latest first. If most is 0, it returns all.
+func (c *Client) Audit(ctx context.Context, q contract.ListAuditParams, most int) (*contract.AuditList, error) {
+	unreadable := 0
+	list, err := getPages(ctx, c, q, most, func(l *contract.AuditList) (*[]contract.AuditEntry, *string) {
+		unreadable += l.Unreadable
+		return &l.Items, l.NextCursor
+	}, "audit")
+	if err == nil {
+		list.Unreadable = unreadable
+	}
+	return list, err
+}
+
+// Widths of the columns with the caller, its address and the operation.
+const (
+	whoColumn       = 16
+	fromColumn      = 15
+	operationColumn = 20
+)
+
+// ShowAudit writes entries of the audit log, one a line.
+func ShowAudit(w io.Writer, list *contract.AuditList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	if len(list.Items) == 0 {
+		p.printf("The audit log has no such entry.\n")
+		return p.flush(w)
+	}
+	row := func(at, who, from, operation, status, on string) string {
+		line := strings.Join([]string{
+			terminal.PadRight(at, len(time.DateTime)), terminal.PadRight(terminal.Shorten(who, whoColumn), whoColumn),
+			terminal.PadRight(from, fromColumn), terminal.PadRight(operation, operationColumn),
+			terminal.PadLeft(status, len("STATUS")), on,
+		}, "  ")
+		return strings.TrimRight(line, " ")
+	}
+	p.printf("%s\n", p.dim(row("AT", "WHO", "FROM", "OPERATION", "STATUS", "ON")))
+	for i := range list.Items {
+		e := &list.Items[i]
+		status := "?"
+		if e.Status != 0 {
+			status = strconv.Itoa(e.Status)
+		}
+		p.printf("%s\n", row(e.At.Local().Format(time.DateTime), clean(cmp.Or(e.Who, units.Unknown)),
+			clean(cmp.Or(e.From, e.Via, units.Unknown)), clean(e.Operation), status, auditNotes(e)))
+	}
+	if list.Unreadable > 0 {
+		p.printf("%s\n", style.Paint(terminal.Yellow, units.Plural(list.Unreadable, "damaged line")+" skipped"))
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	return p.flush(w)
+}
+
+// auditNotes returns the resource of an entry, its detail, and the other facts for which the table has no columns.
+func auditNotes(e *contract.AuditEntry) string {
+	notes := []string{e.On, e.Detail}
+	if e.Count > 0 {
+		notes = append(notes, fmt.Sprintf("%s in a minute", units.Plural(int(e.Count), "request")))
+	}
+	if e.ForwardedFor != "" {
+		notes = append(notes, "for "+e.ForwardedFor)
+	}
+	if e.Status == 0 {
+		notes = append(notes, "the outcome is unknown")
+	}
+	var all []string
+	for _, note := range notes {
+		if note != "" {
+			all = append(all, clean(note))
+		}
+	}
+	return strings.Join(all, ", ")
+}
