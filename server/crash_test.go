@@ -49,7 +49,9 @@ func TestMain(m *testing.M) {
 // built builds the sibyl program once for all tests, and returns its path.
 var built = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(scratch, "sibyl")
-	out, err := exec.Command("go", "build", "-o", name, "github.com/sibyl-trace/sibyl/cmd/sibyl").CombinedOutput()
+	build := exec.Command("go", "build", "-o", name, "github.com/sibyl-trace/sibyl/cmd/sibyl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build: Pebble then allocates from the heap
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
