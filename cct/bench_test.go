@@ -106,7 +106,7 @@ func BenchmarkMatch(b *testing.B) {
 		"exact":    func() { tree.Match(path, nil) },
 		"enabled":  func() { tree.Match(path, on) },
 		"distance": func() { tree.Match(renamed, nil) },
-		"context":  func() { tree.MatchContext(tree.Baseline(int32(len(tree.Nodes) - 1))) },
+		"context":  func() { tree.MatchContext(tree.baseline[len(tree.Nodes)-1]) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -91,9 +91,6 @@ func setHash(on []trace.Symbol) uint64 {
 
 func (b *Builder) limit() int { return cmp.Or(b.Limit, DefaultLimit) }
 
-// Refused returns the number of occurrences of contexts that were dropped because the builder was full.
-func (b *Builder) Refused() uint64 { return b.refused }
-
 // Observe adds o. It drops and counts new contexts once b holds twice its limit.
 func (b *Builder) Observe(o Observation) {
 	b.requests++

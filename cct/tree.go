@@ -134,20 +134,6 @@ func (t *Tree) Children(i int32) iter.Seq[int32] {
 	}
 }
 
-// Roots yields the roots, in order. A request type with one entry operation has one root.
-func (t *Tree) Roots() iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		for c := int32(0); int(c) < len(t.Nodes); c = t.Nodes[c].End {
-			if !yield(c) {
-				return
-			}
-		}
-	}
-}
-
-// Leaf reports whether node i has no children.
-func (t *Tree) Leaf(i int32) bool { return t.Nodes[i].End == i+1 }
-
 // Find returns the node with the full context ctx, or -1 if there is no such node.
 func (t *Tree) Find(ctx trace.Context) int32 {
 	at, found := slices.BinarySearchFunc(t.byContext, ctx, func(i int32, ctx trace.Context) int {
@@ -172,10 +158,6 @@ func (t *Tree) At(tp trace.Symbol) []int32 {
 	}
 	return t.byTracepoint[from:to]
 }
-
-// Baseline returns the context of node i with all tracepoints disabled: the context of the nearest baseline node at or
-// above i.
-func (t *Tree) Baseline(i int32) trace.Context { return t.baseline[i] }
 
 // Path returns the operations from the root to node i, root first.
 func (t *Tree) Path(i int32) []trace.Op {

@@ -556,7 +556,7 @@ func TestUsage(t *testing.T) {
 func TestReference(t *testing.T) {
 	name := filepath.Join("..", "docs", "configuration.md")
 	if f := flag.Lookup("rewrite"); f.Value.String() == "true" {
-		if err := os.WriteFile(name, []byte(Reference()), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(reference()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -564,10 +564,10 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Reference(), string(text)); diff != "" {
+	if diff := cmp.Diff(reference(), string(text)); diff != "" {
 		t.Errorf("docs/configuration.md is outdated, run make generate:\n%s", diff)
 	}
-	_, example, _ := strings.Cut(Reference(), "```yaml\n")
+	_, example, _ := strings.Cut(reference(), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	if e := mustLoad(t, t.TempDir(), example); e.Config.Rules[0].Objective != 250*time.Millisecond {
 		t.Errorf("the example loads as %+v", e.Config)

@@ -26,8 +26,6 @@ type Frame struct {
 	Own      float64 // ns per request in the context itself
 	Total    float64 // ns per request, including the frames below
 	Variance float64 // share of the variance that is due to its own time; NaN if unknown or without own time
-	Low      float64 // 95 % interval
-	High     float64
 	key      trace.Context
 	children []int
 }
@@ -56,8 +54,6 @@ func (b *builder) add(parent int, name string, key trace.Context) int {
 		Name:     name,
 		Parent:   parent,
 		Variance: math.NaN(),
-		Low:      math.NaN(),
-		High:     math.NaN(),
 		key:      key,
 	})
 	b.index[key] = i
@@ -80,7 +76,7 @@ func (b *builder) edge(e *group.EdgeShare) {
 		at = b.context(e.Context)
 	}
 	f := &b.frames[at]
-	f.Own, f.Variance, f.Low, f.High = e.Mean, e.ShareVariance, e.ShareLow, e.ShareHigh
+	f.Own, f.Variance = e.Mean, e.ShareVariance
 }
 
 // context returns the frame of c, and creates it with its ancestors on first use. A context missing from the dictionary

@@ -36,11 +36,6 @@ const (
 	Test             Type = "test"     // sent on request, to check an endpoint
 )
 
-// AboutIncident reports whether events of the type are about incidents.
-func (t Type) AboutIncident() bool {
-	return t == IncidentOpened || t == IncidentLocated || t == IncidentAcknowledged || t == IncidentSteady || t == IncidentClosed
-}
-
 // Event is an event with its evidence. Its texts are printable and bounded, but not escaped. It is immutable.
 type Event struct {
 	ID       string         `json:"id"` // equal for equal events, see NewEvent

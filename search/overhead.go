@@ -21,12 +21,9 @@ type ArmTimes struct {
 // Overhead is the time that the instrumentation itself adds to a request. Arms are random shares of the same requests,
 // so their durations differ only by instrumentation.
 type Overhead struct {
-	More, Less   int     // tracepoints on in the two arms compared
-	Requests     uint64  // of both
-	Nanos        float64 // mean with More minus mean with Less
-	Low, High    float64 // 95 % interval (Welch's, normal)
-	PerPoint     float64 // Nanos per additional tracepoint
-	Significance float64 // Nanos in standard errors
+	Requests  uint64  // of the two arms compared
+	Nanos     float64 // mean with more tracepoints on minus mean with fewer
+	Low, High float64 // 95 % interval (Welch's, normal)
 }
 
 // leastCompared is the minimum number of requests in an arm to compare it.
@@ -52,13 +49,9 @@ func OverheadOf(arms []ArmTimes) Overhead {
 	}
 	slices.SortFunc(list, func(a, b ArmTimes) int { return cmp.Compare(a.On, b.On) })
 	less, more := list[0], list[len(list)-1]
-	o := Overhead{More: more.On, Less: less.On, Requests: more.N + less.N, Nanos: more.Mean - less.Mean}
+	o := Overhead{Requests: more.N + less.N, Nanos: more.Mean - less.Mean}
 	se := math.Sqrt(more.Variance/float64(more.N) + less.Variance/float64(less.N))
 	o.Low, o.High = o.Nanos-1.96*se, o.Nanos+1.96*se
-	o.PerPoint = o.Nanos / float64(more.On-less.On)
-	if se > 0 {
-		o.Significance = o.Nanos / se
-	}
 	return o
 }
 

@@ -220,7 +220,7 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	}
 	if v := s.in.State.Investigation(OfProblem(s.p.ID)); v != nil {
 		fmt.Fprintf(&b, "%s: %s\n", v.Status, v.Reason)
-		for _, x := range v.Ranking()[:min(3, len(v.Ranking()))] {
+		for _, x := range v.Suspects[:min(3, len(v.Suspects))] {
 			fmt.Fprintf(&b, "  %s %.2f [%.2f %.2f] open %d\n", s.table.OpName(x.Op), x.Share, x.Low, x.High, x.Open)
 		}
 	}
@@ -277,7 +277,7 @@ func (s *script) leases() string {
 func (s *script) contexts() string {
 	var b strings.Builder
 	tree := s.in.Trees[s.p.RequestType]
-	for _, x := range s.in.State.Investigation(OfProblem(s.p.ID)).Ranking() {
+	for _, x := range s.in.State.Investigation(OfProblem(s.p.ID)).Suspects {
 		if x.Tracepoint == 0 {
 			continue
 		}

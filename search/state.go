@@ -94,10 +94,6 @@ func (v *Investigation) AnswerShare() float64 {
 	return min(1, v.place().Share)
 }
 
-// Ranking returns the suspects, best first: baseline operations at the start of a search, later the locations inside
-// them. The slice belongs to the investigation.
-func (v *Investigation) Ranking() []Suspect { return v.Suspects }
-
 // TracepointRequest asks for a tracepoint to stay on for an investigation.
 type TracepointRequest struct {
 	Tracepoint trace.Symbol

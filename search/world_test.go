@@ -482,7 +482,7 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 			Table:    &w.table,
 		})
 		v := st.Investigation(OfProblem(p.ID))
-		o.top = w.rank(v.Ranking())
+		o.top = w.rank(v.Suspects)
 		if o.top == 0 {
 			o.found = min(o.found, k)
 		}

@@ -158,7 +158,7 @@ func statisticsDecoders() []decoder {
 			n.Add(r, 1e6)
 			r.Allows(n)
 		}, reference),
-		newDecoder("mix", true, stats.DecodeMix, appendBinary, func(m *stats.Mix) { m.Leading() }, stats.Mix{}, mix),
+		newDecoder("mix", true, stats.DecodeMix, appendBinary, func(m *stats.Mix) { m.Shifted() }, stats.Mix{}, mix),
 		newDecoder("reference of mixes", true, stats.DecodeMixReference, appendBinary, func(r *stats.MixReference) {
 			n := make([]uint64, r.Groups())
 			if r.Allows(n) {

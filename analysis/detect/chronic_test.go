@@ -11,7 +11,6 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/testkit/requests"
@@ -104,56 +103,6 @@ func chronic(s *harness, th detect.Thresholds) string {
 		return "all is well\n"
 	}
 	return out.String()
-}
-
-// Problems are ranked changed before chronic, then variable before slow before shifted, then by the figure of their
-// kind, unknown ones last.
-func TestRank(t *testing.T) {
-	id := func(n uint64) analysis.Hash { return analysis.Hash{Lo: n} }
-	want := []detect.Problem{
-		{ID: id(9), Onset: detect.Changed, Kind: detect.KindVariable, CoV: 2},
-		{ID: id(3), Onset: detect.Changed, Kind: detect.KindVariable, CoV: 1},
-		{ID: id(4), Onset: detect.Changed, Kind: detect.KindVariable, CoV: 1},
-		{ID: id(1), Onset: detect.Changed, Kind: detect.KindVariable, CoV: math.NaN()},
-		{
-			ID:       id(8),
-			Onset:    detect.Changed,
-			Kind:     detect.KindSlow,
-			Mean:     9,
-			Expected: 2,
-		},
-		{
-			ID:       id(2),
-			Onset:    detect.Changed,
-			Kind:     detect.KindSlow,
-			Mean:     10,
-			Expected: 5,
-		},
-		{
-			ID:     id(7),
-			Onset:  detect.Changed,
-			Kind:   detect.KindShifted,
-			Shift:  0.5,
-			EValue: 7,
-		},
-		{
-			ID:     id(10),
-			Onset:  detect.Changed,
-			Kind:   detect.KindShifted,
-			Shift:  0.2,
-			EValue: 9,
-		},
-		{ID: id(6), Onset: detect.Chronic, Kind: detect.KindVariable, CoV: 5},
-		{ID: id(5), Onset: detect.Chronic, Kind: detect.KindSlow, Mean: 1e9},
-	}
-	got := slices.Clone(want)
-	slices.Reverse(got)
-	detect.Rank(got)
-	for i := range want {
-		if got[i].ID != want[i].ID {
-			t.Errorf("rank %d: %v, want %v", i+1, got[i].ID, want[i].ID)
-		}
-	}
 }
 
 // Only the first of very many problems have intervals, but all have shares.

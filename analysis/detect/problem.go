@@ -188,18 +188,6 @@ func (p *Problem) rankEdges(whole Whole, score func(*group.EdgeShare) float64) {
 	p.Edges = ranked
 }
 
-// Rank sorts problems: changed before chronic; then variable ones by CoV, slow ones by excess, shifted ones by shift;
-// ties by identity.
-func Rank(problems []Problem) {
-	slices.SortFunc(problems, func(a, b Problem) int {
-		return cmp.Or(
-			cmp.Compare(a.Onset, b.Onset),
-			cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(severity(&b), severity(&a)),
-			a.ID.Compare(b.ID))
-	})
-}
-
 // severity returns the figure that ranks problems of one kind.
 func severity(p *Problem) float64 {
 	switch p.Kind {

@@ -54,7 +54,6 @@ type Association struct {
 	// Unrelated holds the attributes that explain less than a tenth of the variance of every target with 95 %
 	// confidence. They need not be recorded for this problem. It is ascending by (Context, Key).
 	Unrelated []UnrelatedVariable
-	Tried     int // number of tested pairs of variable and target
 }
 
 // UnrelatedVariable is an attribute that does not explain a problem.
@@ -108,7 +107,6 @@ func Associate(p *detect.Problem, requests []*observation.Observation, table *tr
 	sortExplanations(a.Explanations, p)
 	a.Joint = s.joint()
 	a.Unrelated = s.unrelated()
-	a.Tried = s.tried
 	return a
 }
 
@@ -420,11 +418,11 @@ func (s *study) joint() float64 {
 			xs = append(xs, c.ranks)
 		}
 	}
-	c, err := stats.CanonicalCorrelation(xs, ys)
+	c, err := stats.CanonicalCorrelations(xs, ys)
 	if err != nil {
 		return math.NaN()
 	}
-	return c.Correlations[0]
+	return c[0]
 }
 
 // unrelatedBound is the maximum share of variance of an unrelated variable.

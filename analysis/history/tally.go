@@ -102,9 +102,6 @@ func NewTally() *Tally {
 	}
 }
 
-// Empty reports whether t has no traces.
-func (t *Tally) Empty() bool { return len(t.slices) == 0 }
-
 // Observe counts the trace of p. Like compare.Recording.Add it ignores traces without a root, and traces of
 // [trace.MaxDuration] or more.
 func (t *Tally) Observe(p *critpath.Path) {

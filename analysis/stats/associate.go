@@ -1,7 +1,6 @@
 package stats
 
 import (
-	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -15,10 +14,10 @@ import (
 // A column is skipped if earlier columns explain its variance except for at most the fraction collinear.
 const collinear = 1e-8
 
-// basis returns at most limit orthonormal vectors that span the centred columns, and the indices of the columns that
-// contributed one. It skips columns that are constant, not finite, or a linear combination of earlier ones. It applies
-// Gram–Schmidt twice, which is sufficient (Giraud, Langou, Rozložník 2005).
-func basis(columns [][]float64, limit int) (vectors [][]float64, kept []int) {
+// independent returns the indices of at most limit columns that are neither constant, nor infinite, nor a linear
+// combination of earlier ones. It applies Gram–Schmidt twice, which is sufficient (Giraud, Langou, Rozložník 2005).
+func independent(columns [][]float64, limit int) (kept []int) {
+	var vectors [][]float64 // orthonormal; they span the kept columns
 	for i, c := range columns {
 		if len(vectors) >= limit {
 			break
@@ -35,7 +34,7 @@ func basis(columns [][]float64, limit int) (vectors [][]float64, kept []int) {
 		floats.Scale(1/after, v)
 		vectors, kept = append(vectors, v), append(kept, i)
 	}
-	return vectors, kept
+	return kept
 }
 
 // centred returns a copy of c with mean 0.
@@ -52,35 +51,22 @@ func project(v []float64, vectors [][]float64) {
 	}
 }
 
-// Canonical is the result of [CanonicalCorrelation].
-type Canonical struct {
-	// Correlations are the canonical correlations in [0, 1], the largest first. Their number is min(len(KeptX),
-	// len(KeptY)).
-	Correlations []float64
-	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier
-	// ones.
-	KeptX, KeptY []int
-	// Loadings are the correlations, in [−1, 1], of each kept x with the first canonical variate.
-	Loadings []float64
-}
-
-// ErrNoVariation is the error of [CanonicalCorrelation] if no column of one side varies, or if there are too few rows.
+// ErrNoVariation is the error of [CanonicalCorrelations] if no column of one side varies, or if there are too few rows.
 var ErrNoVariation = errors.New("stats: no variation to correlate")
 
-// CanonicalCorrelation correlates two sets of numeric variables, given as columns of equal length n. The first
-// canonical correlation is the largest correlation between a linear combination of xs and one of ys; each further one
-// is the largest for the remaining variation. It keeps at most the first n/3 independent columns of each side, because
-// more columns correlate with anything. It returns ErrNoVariation if one side is empty or does not vary, or if n < 4,
-// and another error if the decomposition fails.
-func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
+// CanonicalCorrelations correlates two sets of numeric variables, given as columns of equal length n. It returns the
+// canonical correlations in [0, 1], the largest first: the largest correlation between a linear combination of xs and
+// one of ys, then the largest for the remaining variation, and so on. It keeps at most the first n/3 independent
+// columns of each side, because more columns correlate with anything. It returns ErrNoVariation if one side is empty or
+// does not vary, or if n < 4, and another error if the decomposition fails.
+func CanonicalCorrelations(xs, ys [][]float64) ([]float64, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
-		return Canonical{}, ErrNoVariation
+		return nil, ErrNoVariation
 	}
 	n := len(xs[0])
-	vectors, keptX := basis(xs, n/3)
-	_, keptY := basis(ys, n/3)
+	keptX, keptY := independent(xs, n/3), independent(ys, n/3)
 	if len(keptX) == 0 || len(keptY) == 0 {
-		return Canonical{}, ErrNoVariation
+		return nil, ErrNoVariation
 	}
 	x, y := standardised(xs, keptX), standardised(ys, keptY)
 	// gonum's LeftTo panics if the right side has more columns than the left (v0.17). Exchanging the sides does not
@@ -91,23 +77,13 @@ func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 	}
 	var cc stat.CC
 	if err := cc.CanonicalCorrelations(wide, narrow, nil); err != nil {
-		return Canonical{}, err
+		return nil, err
 	}
-	c := Canonical{KeptX: keptX, KeptY: keptY, Correlations: cc.CorrsTo(nil)}
-	for i, r := range c.Correlations {
-		c.Correlations[i] = min(1, max(0, r))
+	correlations := cc.CorrsTo(nil)
+	for i, r := range correlations {
+		correlations[i] = min(1, max(0, r))
 	}
-	c.Loadings = loadings(firstVariate(&cc, wide), vectors, x)
-	return c, nil
-}
-
-// firstVariate returns the first canonical variate of the left side.
-func firstVariate(cc *stat.CC, left *mat.Dense) []float64 {
-	var weights mat.Dense
-	cc.LeftTo(&weights, false)
-	var variate mat.VecDense
-	variate.MulVec(left, weights.ColView(0))
-	return variate.RawVector().Data
+	return correlations, nil
 }
 
 // standardised returns the kept columns as a matrix, each with mean 0 and variance 1.
@@ -119,27 +95,6 @@ func standardised(columns [][]float64, kept []int) *mat.Dense {
 		m.SetCol(j, v)
 	}
 	return m
-}
-
-// loadings returns the correlation of every column of x with the first canonical variate of x. That variate is the
-// projection of the variate of either side on the orthonormal vectors, which span x. Its sign makes the largest loading
-// positive.
-func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
-	n, k := x.Dims()
-	own := make([]float64, n)
-	for _, u := range vectors {
-		floats.AddScaled(own, floats.Dot(variate, u), u)
-	}
-	out := make([]float64, k)
-	column := make([]float64, n)
-	for j := range out {
-		out[j] = max(-1, min(1, stat.Correlation(mat.Col(column, j, x), own, nil)))
-	}
-	lead := slices.MaxFunc(out, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
-	if lead < 0 {
-		floats.Scale(-1, out)
-	}
-	return out
 }
 
 // A permutation test stops after enoughExceedances permutations that are at least as extreme as the data.

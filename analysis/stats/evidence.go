@@ -193,9 +193,6 @@ func (b band) scaled(low, high float64) band {
 	return b
 }
 
-// Samples returns the number of durations that the reference was learned from.
-func (r *Reference) Samples() uint64 { return r.n }
-
 // Counts counts the events among the requests of one epoch. Counts of shards add up. The zero value has no requests.
 type Counts struct {
 	N      uint64

@@ -70,21 +70,6 @@ func (m Mix) Shifted() float64 {
 	return (average(m.more) + average(m.less)) / 2
 }
 
-// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent. The group is
-// -1 before the first epoch.
-func (m Mix) Leading() (group int, evalue float64, more bool) {
-	group = -1
-	for i := range m.more {
-		if v := m.more[i].Value(); group < 0 || v > evalue {
-			group, evalue, more = i, v, true
-		}
-		if v := m.less[i].Value(); v > evalue {
-			group, evalue, more = i, v, false
-		}
-	}
-	return group, evalue, more
-}
-
 // maxGroups is the exclusive upper limit on the number of groups that are decoded.
 const maxGroups = 1 << 12
 

@@ -195,15 +195,6 @@ func (c CoMoments) Share(t Moments) float64 {
 // MeanShare returns the edge's share of the mean, E(x)/E(T). It is in [0, 1] if x is part of T, and NaN if T is 0.
 func (c CoMoments) MeanShare(t Moments) float64 { return c.Sum.Float64() / t.Sum.Float64() }
 
-// Correlation returns Pearson's correlation of x and T, in [−1, 1], or NaN if either has no variance.
-func (c CoMoments) Correlation(t Moments) float64 {
-	d := math.Sqrt(c.Moments(t.N).spread()) * math.Sqrt(t.spread())
-	if !(d > 0) {
-		return math.NaN()
-	}
-	return max(-1, min(1, c.cross(t)/d))
-}
-
 // cross returns n·Σx·T − Σx·ΣT.
 func (c CoMoments) cross(t Moments) float64 {
 	return mul128(c.SumT, Uint128{Lo: t.N}).diff(mul128(c.Sum, t.Sum))
@@ -256,21 +247,6 @@ func (p *PairMoments) size(k int) {
 	}
 	if len(p.Sums) != k {
 		panic(fmt.Sprintf("stats: %d variables for pair moments of %d", k, len(p.Sums)))
-	}
-}
-
-// Merge adds the requests of o. It panics if o has a different number of variables.
-func (p *PairMoments) Merge(o PairMoments) {
-	if o.Sums == nil {
-		return
-	}
-	p.size(len(o.Sums))
-	p.N += o.N
-	for i, s := range o.Sums {
-		p.Sums[i] = p.Sums[i].Add(s)
-	}
-	for i, s := range o.Products {
-		p.Products[i] = p.Products[i].Add(s)
 	}
 }
 

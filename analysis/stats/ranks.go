@@ -67,23 +67,6 @@ func (r *Ranks) Merge(o *Ranks) {
 	}
 }
 
-// Subtract removes the durations of o, which must have been added before. It doesn't change o.
-func (r *Ranks) Subtract(o *Ranks) {
-	for i, n := range o.counts {
-		if at := o.first + i - r.first; at >= 0 && at < len(r.counts) {
-			n = min(n, r.counts[at])
-			r.counts[at] -= n
-			r.total -= uint64(n)
-		}
-	}
-	for len(r.counts) > 0 && r.counts[len(r.counts)-1] == 0 {
-		r.counts = r.counts[:len(r.counts)-1]
-	}
-	for len(r.counts) > 0 && r.counts[0] == 0 {
-		r.first, r.counts = r.first+1, r.counts[1:]
-	}
-}
-
 // Quantile returns the duration in ns that a fraction q (0–1) of the durations is below, as the middle of its bin. It
 // is NaN for the empty set.
 func (r *Ranks) Quantile(q float64) float64 {

@@ -252,18 +252,6 @@ func keep[V any](list *[]ranked[V], m int, r ranked[V], order func(a, b ranked[V
 	return true
 }
 
-// Merge adds the requests of o, which it does not change; values are shared.
-func (s *Stratified[V]) Merge(o Stratified[V]) {
-	s.m = max(s.m, o.m)
-	for _, r := range o.slow {
-		keep(&s.slow, s.m, r, bySlow[V])
-	}
-	for _, r := range o.fast {
-		keep(&s.fast, s.m, r, byFast[V])
-	}
-	s.uniform.Merge(o.uniform)
-}
-
 // Slowest returns the slowest requests, slowest first.
 func (s *Stratified[V]) Slowest() []Item[V] { return items(s.slow) }
 
@@ -304,21 +292,6 @@ func (s *Stratified[V]) sorted() []ranked[V] {
 	}
 	slices.SortFunc(all, byFast)
 	return all
-}
-
-// Keys returns the keys of all requests that are kept, ascending.
-func (s *Stratified[V]) Keys() []uint64 {
-	var keys []uint64
-	for _, list := range [][]ranked[V]{s.slow, s.fast} {
-		for _, r := range list {
-			keys = append(keys, r.key)
-		}
-	}
-	for key := range s.uniform.All() {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }
 
 func items[V any](list []ranked[V]) []Item[V] {

@@ -29,8 +29,6 @@ const (
 	MaxBuckets = 1 + (coarseBits - fineBits) + 2
 	// Tick is the width of the finest bucket.
 	Tick = 10 * time.Second
-	// Retention is the minimum time that data is kept. It is dropped after twice that time at the latest.
-	Retention = Tick << coarseBits
 )
 
 // boundary reports whether tick t is a boundary; end is the tick after the present one.
@@ -54,7 +52,7 @@ type Bucket[S any] struct {
 
 // Series is a statistic over time in at most MaxBuckets buckets: the present tick of ten seconds, then ever wider
 // buckets (40 s, 80 s, … 85 min), aligned to absolute time. Its buckets depend only on the set of values added and the
-// latest time: not on their order, nor on merges. The zero value is empty.
+// latest time: not on their order. The zero value is empty.
 type Series[S any, P Merger[S]] struct {
 	end     int64       // tick after the present one; 0 if the series is empty
 	buckets []stored[S] // ascending, without empty ones; each extends to the next boundary
@@ -126,21 +124,6 @@ func (s *Series[S, P]) At(ns int64) *S {
 		s.buckets[i] = stored[S]{start: start}
 	}
 	return &s.buckets[i].value
-}
-
-// Merge adds the buckets of o. It doesn't change o. The present becomes the later of both.
-func (s *Series[S, P]) Merge(o Series[S, P]) {
-	if o.end == 0 {
-		return
-	}
-	if o.end > s.end {
-		s.advance(o.end)
-	}
-	for _, b := range o.buckets {
-		if into := s.At(b.start * int64(Tick)); into != nil {
-			P(into).Merge(b.value)
-		}
-	}
 }
 
 // Buckets yields the non-empty buckets, oldest first. The values belong to the series.

@@ -88,35 +88,20 @@ func (m SizeModel) Class(size, latency float64) SizeClass {
 	return SizeNormal
 }
 
-// SizeSummary compares transfers with a model.
+// SizeSummary counts the transfers that take longer than a model expects.
 type SizeSummary struct {
-	N, Delayed, TimedOut int
-	// CoV is the standard deviation of the residuals of all transfers ÷ their mean latency.
-	CoV float64
-	// NormalCoV is the CoV of normal transfers only, or NaN for fewer than two.
-	NormalCoV float64
+	Delayed, TimedOut int
 }
 
-// Summary compares transfers of sizes in bytes and latencies in ns with the model.
-func (m SizeModel) Summary(sizes, latencies []float64) SizeSummary {
-	s := SizeSummary{N: len(sizes)}
-	var residuals, normal, times []float64
+// Summary counts transfers, of sizes in bytes and latencies in ns, that take longer than the model expects.
+func (m SizeModel) Summary(sizes, latencies []float64) (s SizeSummary) {
 	for i, size := range sizes {
-		r := latencies[i] - m.Expected(size)
-		residuals = append(residuals, r)
 		switch m.Class(size, latencies[i]) {
 		case SizeDelayed:
 			s.Delayed++
 		case SizeTimedOut:
 			s.TimedOut++
-		case SizeNormal:
-			normal, times = append(normal, r), append(times, latencies[i])
 		}
-	}
-	s.CoV = stat.StdDev(residuals, nil) / stat.Mean(latencies, nil)
-	s.NormalCoV = math.NaN()
-	if len(normal) > 1 {
-		s.NormalCoV = stat.StdDev(normal, nil) / stat.Mean(times, nil)
 	}
 	return s
 }

@@ -54,12 +54,8 @@ func TestFitSize(t *testing.T) {
 	near(t, "per byte", m.PerByte, 20, 1)
 	near(t, "per segment", m.PerSegment, 300e3, 2e3)
 	s := m.Summary(sizes, latencies)
-	near(t, "delayed", float64(s.Delayed)/float64(s.N), 0.1, 0.02)
-	near(t, "timed out", float64(s.TimedOut)/float64(s.N), 0.02, 0.01)
-	near(t, "CoV of normal transfers", s.NormalCoV, 0.013, 0.005)
-	if s.CoV < 1 {
-		t.Errorf("CoV() of all transfers = %v, want at least 1", s.CoV)
-	}
+	near(t, "delayed", float64(s.Delayed)/4000, 0.1, 0.02)
+	near(t, "timed out", float64(s.TimedOut)/4000, 0.02, 0.01)
 	if again, _ := stats.FitSize(sizes, latencies, options); again != m {
 		t.Errorf("fitted again, %+v, want %+v", again, m)
 	}

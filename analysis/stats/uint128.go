@@ -17,13 +17,6 @@ func (a Uint128) Add(b Uint128) Uint128 {
 	return Uint128{hi, lo}
 }
 
-// Sub returns a − b, modulo 2^128.
-func (a Uint128) Sub(b Uint128) Uint128 {
-	lo, borrow := bits.Sub64(a.Lo, b.Lo, 0)
-	hi, _ := bits.Sub64(a.Hi, b.Hi, borrow)
-	return Uint128{hi, lo}
-}
-
 // Add64 returns a + x.
 func (a Uint128) Add64(x uint64) Uint128 {
 	lo, carry := bits.Add64(a.Lo, x, 0)
@@ -34,12 +27,6 @@ func (a Uint128) Add64(x uint64) Uint128 {
 func (a Uint128) AddProduct(x, y uint64) Uint128 {
 	hi, lo := bits.Mul64(x, y)
 	return a.Add(Uint128{hi, lo})
-}
-
-// Mul64 returns a·x.
-func (a Uint128) Mul64(x uint64) Uint128 {
-	hi, lo := bits.Mul64(a.Lo, x)
-	return Uint128{hi + a.Hi*x, lo}
 }
 
 // IsZero reports whether a is 0.

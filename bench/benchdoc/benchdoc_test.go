@@ -160,7 +160,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("error %v, want one about path only", err)
 	}
 	got := string(read(t, group))
-	for _, want := range []string{"# group\n`sibylbench group`, ", "| ranking 10 000 problems | "} {
+	for _, want := range []string{"# group\n`sibylbench group`, ", "| judging all of these groups | "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("group.md lacks %q:\n%s", want, got)
 		}

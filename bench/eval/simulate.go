@@ -281,7 +281,7 @@ func (r *simulatedRun) score() {
 	}
 	r.Status = v.Status.String()
 	target := r.app.Target()
-	for i, s := range v.Ranking() {
+	for i, s := range v.Suspects {
 		if i == 0 {
 			r.Answer = r.app.Table().ServiceName(s.Op) + " " + r.app.Table().OpName(s.Op)
 		}

@@ -29,7 +29,6 @@ const (
 	groupsPerType     = 100
 	requestsPerWindow = 32 // the size of a window's sample
 	epochsPerGroup    = 10 // the number of windows in a group's history
-	manyProblems      = 10_000
 )
 
 // Group measures grouping: from traces to observations, from observations to statistics, and from encoded requests to
@@ -168,11 +167,11 @@ func (p *pipeline) run(in *requests) (err error) {
 	return open.Close()
 }
 
-// measureManyGroups measures the memory of many groups, and the times to judge them and to rank many problems.
+// measureManyGroups measures the memory of many groups, and the time to judge them.
 func (o Options) measureManyGroups(ctx context.Context, result *Result) error {
-	groups, problems := manyGroups, manyProblems
+	groups := manyGroups
 	if o.Small {
-		groups, problems = 10*groupsPerType, 100
+		groups = 10 * groupsPerType
 	}
 	before := heap()
 	g, err := newFullGrouper(ctx, groups)
@@ -183,22 +182,13 @@ func (o Options) measureManyGroups(ctx context.Context, result *Result) error {
 	begin := time.Now()
 	found := detect.New(g).Chronic(detect.Thresholds{CoV: 0.15, MinSamples: requestsPerWindow})
 	judged := time.Since(begin)
-	if len(found) < problems {
-		return fmt.Errorf("%d problems in %d groups, want %d", len(found), groups, problems)
-	}
-	found = found[:problems]
-	c, err := o.measure(ctx, func() error {
-		detect.Rank(slices.Clone(found))
-		return nil
-	})
-	if err != nil {
-		return err
+	if want := groups / 10; len(found) < want {
+		return fmt.Errorf("%d problems in %d groups, want %d", len(found), groups, want)
 	}
 	result.add(units.Plural(groups, "group")+" of "+units.Plural(edgesPerGroup, "edge"),
 		Value{"bytes", float64(bytes), mebibytes(bytes)},
 		Value{"bytes_per_group", float64(bytes / groups), units.Count(bytes/groups) + " bytes/group"})
 	result.add("judging all groups", Value{"ns", float64(judged), units.Duration(judged)})
-	result.add("ranking "+units.Plural(problems, "problem"), c.each(1, "ns", "ranking"))
 	return nil
 }
 

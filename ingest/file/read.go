@@ -137,7 +137,6 @@ type Summary struct {
 	Bytes    int64
 	Records  int64 // records used
 	Spans    int64
-	Spilled  int64                  // bytes of open traces written to disk
 	Rejected map[trace.Reason]Count // without cut files, see ErrCut
 }
 
@@ -192,7 +191,6 @@ func Read(ctx context.Context, paths []string, options Options) (*Input, error) 
 		return nil, errors.Join(err, r.input.Close())
 	}
 	r.input.Summary.Spans = r.input.assembler.Spans()
-	r.input.Summary.Spilled = r.input.assembler.Spilled()
 	return r.input, nil
 }
 

@@ -316,15 +316,14 @@ func (j *Journal) Trim(ctx context.Context, before uint64) error {
 
 // Stats describes the size of a journal.
 type Stats struct {
-	Bytes   uint64 // on disk, including the log
-	Records uint64
-	Syncs   int64 // since it was opened
+	Bytes uint64 // on disk, including the log
+	Syncs int64  // since it was opened
 }
 
 // Stats returns the current size of j.
 func (j *Journal) Stats() Stats {
 	m := j.db.Metrics()
-	return Stats{Bytes: m.DiskSpaceUsage(), Records: j.next.Load() - j.first.Load(), Syncs: j.db.Syncs()}
+	return Stats{Bytes: m.DiskSpaceUsage(), Syncs: j.db.Syncs()}
 }
 
 // Close closes the journal. It discards records that were added but not appended.

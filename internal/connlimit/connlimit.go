@@ -31,9 +31,6 @@ const warnInterval = time.Minute
 // NewShare returns a share of most connections. It logs when the limit is reached.
 func NewShare(most int, log *slog.Logger) *Share { return &Share{most: most, log: log} }
 
-// Most returns the limit.
-func (s *Share) Most() int { return s.most }
-
 // enter admits c. may is false if c may not stay open. gone is an idle connection that the caller must close instead,
 // or nil.
 func (s *Share) enter(c *conn) (gone *conn, may bool) {

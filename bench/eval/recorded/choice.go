@@ -352,14 +352,14 @@ func (g *caseRun) score(window []*recordedTrace) {
 	if x := g.incident(); x != nil {
 		g.scoreSuspects(x)
 	} else if v != nil {
-		for i, s := range v.Ranking() {
+		for i, s := range v.Suspects {
 			if g.Rank == nil && isTarget(&g.Target, g.catalogue.place(s.Op, g.seen), g.table) {
 				g.Rank = new(i + 1)
 			}
 		}
 	}
 	if v != nil {
-		for _, s := range v.Ranking()[:min(len(v.Ranking()), listed)] {
+		for _, s := range v.Suspects[:min(len(v.Suspects), listed)] {
 			g.Ranking = append(g.Ranking, g.entry(&s))
 		}
 	}

@@ -50,8 +50,8 @@ restart. A file with an error changes nothing; the log reports the error.
 ## Keys
 `
 
-// Reference returns docs/configuration.md.
-func Reference() string {
+// reference returns docs/configuration.md.
+func reference() string {
 	var b strings.Builder
 	b.WriteString(introduction)
 	b.WriteString("| key | value | default | reload | description |\n|---|---|---|---|---|\n")
