@@ -52,7 +52,7 @@ func (l *learning) observe(o *observation.Observation) (requestType, group *grou
 
 // endEpoch ends an epoch of the provisional groups, and records it if any request has arrived so far.
 func (l *learning) endEpoch(now trace.Nanos) {
-	l.preview.Groups.Close(now)
+	l.preview.Groups.EndEpoch(now)
 	if l.seen > 0 {
 		l.began = cmp.Or(l.began, now.Add(-l.epoch))
 		l.epochs = append(l.epochs, epochEnd{now, l.seen})
@@ -91,7 +91,7 @@ func (c *Core) learn(now trace.Nanos) {
 		for ; at < to; at++ {
 			end := epochs.ends[at]
 			if end <= onset {
-				c.detector.Groups.Close(end)
+				c.detector.Groups.EndEpoch(end)
 				continue
 			}
 			if !expected {
@@ -114,7 +114,7 @@ func (c *Core) learn(now trace.Nanos) {
 	}
 	pass(len(epochs.ends) - 1)
 	if !expected {
-		c.detector.Groups.Close(now)
+		c.detector.Groups.EndEpoch(now)
 		c.detector.Learn(now, c.options.Watch)
 	}
 	c.learning.requests, c.learning.epochs, c.learning.preview = nil, nil, nil

@@ -237,7 +237,7 @@ func analysisDecoders(t testing.TB) []decoder {
 		grouper.Observe(o)
 	}
 	detector := detect.New(grouper)
-	grouper.Close(now)
+	grouper.EndEpoch(now)
 	detector.Learn(now, detect.DefaultWatchOptions())
 	pairs := detect.NewPairs(&detect.Problem{
 		Level: group.LevelGroup,

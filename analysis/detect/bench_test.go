@@ -34,7 +34,7 @@ func manyGroups(groups, epochs, count int) *group.Grouper {
 				g.Observe(o)
 			}
 		}
-		g.Close(trace.Nanos(1e15).Add(time.Duration(epoch+1) * 10 * time.Second))
+		g.EndEpoch(trace.Nanos(1e15).Add(time.Duration(epoch+1) * 10 * time.Second))
 	}
 	return g
 }
@@ -52,7 +52,7 @@ func BenchmarkGroupMemory(b *testing.B) {
 		fill(g, groups, 40)
 		d.Watch(2e15, o) // into the reference and the next one
 		fill(g, groups, 40)
-		g.Close(2e15 + 1e10) // into the current windows
+		g.EndEpoch(2e15 + 1e10) // into the current windows
 		fill(g, groups, 40)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -105,7 +105,7 @@ func BenchmarkWatch(b *testing.B) {
 			for range 3 {
 				play(20, 1)
 				now += 1e10
-				g.Close(now)
+				g.EndEpoch(now)
 			}
 			d.Learn(now, options)
 			open := 0

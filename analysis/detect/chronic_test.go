@@ -47,7 +47,7 @@ func TestChronic(t *testing.T) {
 					s.g.Observe(s.request(varied))
 				}
 			}
-			s.g.Close(0)
+			s.g.EndEpoch(0)
 			return chronic(s, thresholds(t, d))
 		})
 	})
@@ -111,7 +111,7 @@ func TestManyProblems(t *testing.T) {
 	for i := range 600 * 20 {
 		g.Observe(requests.Plain(i%600, 1, trace.Nanos(i+1), time.Duration(1e6+i%7*1e5)))
 	}
-	g.Close(0)
+	g.EndEpoch(0)
 	problems := detect.New(g).Chronic(detect.Thresholds{CoV: 0.1, MinSamples: 10})
 	if len(problems) < 550 {
 		t.Fatalf("%d problems", len(problems))
@@ -157,7 +157,7 @@ func TestRulesExpect(t *testing.T) {
 		for _, o := range w.Requests {
 			g.Observe(o)
 		}
-		g.Close(0)
+		g.EndEpoch(0)
 		problems := detect.New(g).Chronic(detect.DefaultThresholds())
 		if c.none != (len(problems) == 0) || !c.none && problems[0].Kind != c.want {
 			t.Errorf("%s: %d problems, want %v: %+v", name, len(problems), c.want, problems)

@@ -116,7 +116,7 @@ func FuzzDecodeDetector(f *testing.F) {
 	}
 	d := detect.New(g)
 	f.Add(d.AppendBinary(nil))
-	g.Close(2e18)
+	g.EndEpoch(2e18)
 	d.Learn(2e18, detect.DefaultWatchOptions())
 	f.Add(d.AppendBinary(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {

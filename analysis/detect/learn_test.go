@@ -24,7 +24,7 @@ func TestLearn(t *testing.T) {
 				s.g.Observe(s.request(parseTraffic(t, "group=g a=10ms")))
 			}
 			s.now = s.now.Add(epoch)
-			s.g.Close(s.now)
+			s.g.EndEpoch(s.now)
 			s.d.Learn(s.now.Add(test.by), s.options)
 			if got := s.d.Watched(); got != test.watched {
 				t.Errorf("%d groups and types have an expectation, want %d", got, test.watched)

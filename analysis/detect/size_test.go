@@ -41,7 +41,7 @@ func TestSizes(t *testing.T) {
 		for i, x := range transfergen.Generate(7, 600, c.network) {
 			g.Observe(requests.Sized(i, trace.Nanos(i), x))
 		}
-		g.Close(0)
+		g.EndEpoch(0)
 		problems := detect.New(g).Chronic(detect.Thresholds{CoV: c.cov, Delayed: 0.02, MinSamples: 50})
 		if (len(problems) > 0) != c.problem {
 			t.Errorf("%s: problems %+v", name, problems)

@@ -91,7 +91,7 @@ func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 			e.alarms[t.group] = t
 		}
 	}
-	d.Groups.Close(now)
+	d.Groups.EndEpoch(now)
 	for requestType, groups := range d.Groups.ByType() {
 		if d.resting[requestType] == nil {
 			before := requestType.AnyOpenProblem

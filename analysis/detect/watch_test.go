@@ -150,7 +150,7 @@ func (s *harness) play(all []traffic, epochs int, learning bool) string {
 		}
 		s.now = s.now.Add(epoch)
 		if learning {
-			s.g.Close(s.now)
+			s.g.EndEpoch(s.now)
 			continue
 		}
 		s.report(&out, i+1)
@@ -409,7 +409,7 @@ func TestWindowIsLimited(t *testing.T) {
 func TestRateOfHealthyGroup(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	d := detect.New(g)
-	g.Close(at)
+	g.EndEpoch(at)
 	for range 150 {
 		for range 20 {
 			o := requests.Random(1, 1)[0]

@@ -157,8 +157,8 @@ func (a *Aliases) trim() {
 	a.limit = keys[maxAliases-1]
 }
 
-// Close ends the open epoch at time now. Its calls count from now on.
-func (a *Aliases) Close(now trace.Nanos) {
+// EndEpoch ends the open epoch at time now. Its calls count from now on.
+func (a *Aliases) EndEpoch(now trace.Nanos) {
 	if len(a.open) == 0 {
 		return
 	}

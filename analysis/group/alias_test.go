@@ -109,7 +109,7 @@ func TestCallsKeepTheirContext(t *testing.T) {
 			o.Trace[4] = byte(n)
 			g.Observe(o)
 		}
-		g.Close(1)
+		g.EndEpoch(1)
 		dead := rapid.IntRange(1, 3).Draw(t, "dead")
 		service := fmt.Sprintf("s%d", dead)
 		want := m.callContexts(healthy, service)
@@ -211,7 +211,7 @@ func TestAliasesAreSaved(t *testing.T) {
 			for _, o := range all {
 				g.Observe(o.Clone())
 			}
-			g.Close(5)
+			g.EndEpoch(5)
 			g.Observe(all[0].Clone())
 			return g.AppendBinary(nil, nothing)
 		}
@@ -258,14 +258,14 @@ func TestThirdPartiesHaveNoAlias(t *testing.T) {
 	}
 	a.Learn(call(cart, 40), table)
 	a.Learn(call(peer, 50), table)
-	a.Close(1)
+	a.EndEpoch(1)
 	o := call(peer, 1)
 	a.Apply(o, table)
 	if diff := cmp.Diff(peer, o.Contexts[0].Target); diff != "" || o.Contexts[0].Unanswered != 0 {
 		t.Errorf("the call got the target of others: %+v", o.Contexts[0])
 	}
 	a.Learn(call(cart, 40), table)
-	a.Close(2)
+	a.EndEpoch(2)
 	o = call(peer, 1)
 	a.Apply(o, table)
 	want := observation.ContextCount{
@@ -281,7 +281,7 @@ func TestThirdPartiesHaveNoAlias(t *testing.T) {
 	}
 	for range 10 { // an outage does not undo the alias
 		a.Learn(call(peer, 1000), table)
-		a.Close(3)
+		a.EndEpoch(3)
 	}
 	o = call(peer, 1)
 	if a.Apply(o, table); o.Contexts[0].Target != cart {
@@ -310,7 +310,7 @@ func TestExternalTargetsAge(t *testing.T) {
 		return kept
 	}
 	now := trace.Nanos(time.Hour)
-	g.Close(now)
+	g.EndEpoch(now)
 	count("old")
 	if n := count("old"); n != 64 {
 		t.Errorf("%d targets of an operation, want 64", n)
@@ -322,7 +322,7 @@ func TestExternalTargetsAge(t *testing.T) {
 		}
 	}
 	for range 3 {
-		g.Close(now)
+		g.EndEpoch(now)
 		now = now.Add(24 * time.Hour)
 		if !call(steady) {
 			t.Error("a target that is called every day was forgotten")

@@ -98,7 +98,7 @@ func TestGroupsOrder(t *testing.T) {
 			for _, o := range all {
 				g.Observe(o)
 			}
-			g.Close(0)
+			g.EndEpoch(0)
 			for _, grp := range g.Groups() {
 				s = append(s, g.Summarize(grp))
 			}
@@ -119,7 +119,7 @@ func TestSharesAddUp(t *testing.T) {
 		for _, o := range requests.Random(1, 500) {
 			g.Observe(o)
 		}
-		g.Close(0)
+		g.EndEpoch(0)
 		for _, grp := range g.Groups() {
 			s := g.Summarize(grp)
 			mean, variance := 0.0, 0.0
@@ -168,7 +168,7 @@ func TestGroupsAreEvicted(t *testing.T) {
 			g.Observe(o)
 		}
 		at = at.Add(10 * time.Second)
-		g.Close(at)
+		g.EndEpoch(at)
 	}
 	old, kept := requests.Plain(1, 1, at, 10), requests.Plain(2, 1, at, 10)
 	epoch(old, kept)
@@ -204,9 +204,9 @@ func TestGroupsAreForgotten(t *testing.T) {
 	for _, o := range []*observation.Observation{gone, kept, rare} {
 		g.Observe(o)
 	}
-	g.Close(at.Add(10 * time.Second))
+	g.EndEpoch(at.Add(10 * time.Second))
 	g.Observe(kept)
-	g.Close(at.Add(time.Hour))
+	g.EndEpoch(at.Add(time.Hour))
 	if g.Forget(at); g.Len() != 5 {
 		t.Errorf("%d groups and types, want 5", g.Len())
 	}
@@ -220,7 +220,7 @@ func TestGroupsAreForgotten(t *testing.T) {
 func TestWrongClocks(t *testing.T) {
 	g := newGrouper(group.Options{})
 	at := trace.Nanos(1e18)
-	g.Close(at)
+	g.EndEpoch(at)
 	var grp *group.Group
 	for range 6 {
 		for i := range 20 {
@@ -229,7 +229,7 @@ func TestWrongClocks(t *testing.T) {
 		g.Observe(requests.Plain(1, 1, 1, time.Millisecond))
 		g.Observe(requests.Plain(1, 1, trace.MaxNanos, time.Millisecond))
 		at = at.Add(10 * time.Second)
-		g.Close(at)
+		g.EndEpoch(at)
 	}
 	if rate := grp.Current.Rate(); math.Abs(rate-2.2) > 0.1 {
 		t.Errorf("rate %v, want 2.2", rate)
@@ -248,10 +248,10 @@ func TestQuietEpochs(t *testing.T) {
 	g := newGrouper(group.Options{})
 	o := requests.Plain(1, 1, 1e18, time.Millisecond)
 	g.Observe(o)
-	g.Close(1e18 + 1e10)
+	g.EndEpoch(1e18 + 1e10)
 	before := sums(&g.Group(g.Types.Of(o)).Current)
 	for i := range trace.Nanos(5) {
-		g.Close(1e18 + (i+2)*1e10)
+		g.EndEpoch(1e18 + (i+2)*1e10)
 	}
 	if diff := cmp.Diff(before, sums(&g.Group(g.Types.Of(o)).Current)); diff != "" {
 		t.Error(diff)
@@ -299,10 +299,10 @@ func TestManyEdgesOrder(t *testing.T) {
 			for i, o := range all {
 				g.Observe(o)
 				if i%7 == 0 {
-					g.Close(0)
+					g.EndEpoch(0)
 				}
 			}
-			g.Close(0)
+			g.EndEpoch(0)
 			for _, grp := range g.Groups() {
 				s = append(s, g.Summarize(grp))
 			}

@@ -148,9 +148,9 @@ func (g *Grouper) add(group *Group) {
 	group.revision = g.added << 32
 }
 
-// Close ends the open epoch of all groups at time now: its requests become part of the current windows. now is 0 if
+// EndEpoch ends the open epoch of all groups at time now: its requests become part of the current windows. now is 0 if
 // there are no epochs.
-func (g *Grouper) Close(now trace.Nanos) {
+func (g *Grouper) EndEpoch(now trace.Nanos) {
 	from := g.epochStart(now)
 	for _, group := range g.all() {
 		if group.Open.Total.N > 0 {
@@ -159,7 +159,7 @@ func (g *Grouper) Close(now trace.Nanos) {
 	}
 	g.closed = now
 	g.backlog.reset()
-	g.Aliases.Close(now)
+	g.Aliases.EndEpoch(now)
 	g.targets.age(now)
 	if len(g.groups) >= g.options.Groups {
 		g.evict()

@@ -65,7 +65,7 @@ func TestSplitGroups(t *testing.T) {
 	for _, o := range w.Requests {
 		g.Observe(o)
 	}
-	g.Close(0)
+	g.EndEpoch(0)
 	var got []VariableBin
 	total := uint64(0)
 	for _, group := range g.Groups() {
@@ -104,7 +104,7 @@ func TestSplitsOfEvictedGroups(t *testing.T) {
 		g.Observe(o)
 	}
 	for epoch := 1; g.Len() > 0; epoch++ {
-		g.Close(1e12 * 10)
+		g.EndEpoch(1e12 * 10)
 		g.closed++ // no group has been seen since
 		g.evict()
 		if kept := g.Len() > 1; kept != (splits.whole != analysis.Hash{}) {

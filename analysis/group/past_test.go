@@ -99,7 +99,7 @@ const epoch = 10 * time.Second
 func TestWindowsOverTime(t *testing.T) {
 	g := newGrouper(group.Options{})
 	at := trace.Nanos(1e18)
-	g.Close(at)
+	g.EndEpoch(at)
 	var grp *group.Group
 	for i := range 100 {
 		d := time.Millisecond
@@ -112,7 +112,7 @@ func TestWindowsOverTime(t *testing.T) {
 			_, grp = g.Observe(o)
 		}
 		at = at.Add(epoch)
-		g.Close(at)
+		g.EndEpoch(at)
 	}
 	windows := grp.Windows()
 	if n := len(windows); n < 5 || n > stats.MaxBuckets {
@@ -190,7 +190,7 @@ func TestSampledTimeStamps(t *testing.T) {
 				all++
 			}
 			now = now.Add(time.Duration(rapid.Int64Range(1, 3e10).Draw(t, "epoch")))
-			g.Close(now)
+			g.EndEpoch(now)
 			if rapid.Bool().Draw(t, "down") {
 				now = now.Add(time.Hour)
 			}
@@ -224,7 +224,7 @@ func TestSampledTimeStamps(t *testing.T) {
 func TestSampledWithoutEpochs(t *testing.T) {
 	g := newGrouper(group.Options{})
 	g.Observe(requests.Plain(1, 1, 1e18, time.Millisecond))
-	g.Close(0)
+	g.EndEpoch(0)
 	for _, row := range g.Groups()[0].Current.Sample.All() {
 		if from, to := row.Arrival(); from != 0 || to != 0 {
 			t.Errorf("time stamp [%d, %d), want none", from, to)
@@ -238,7 +238,7 @@ func TestRequestsSince(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	begin := at
 	var since group.Since
-	for g.Close(at); at < begin.Add(5*time.Hour); g.Close(at) {
+	for g.EndEpoch(at); at < begin.Add(5*time.Hour); g.EndEpoch(at) {
 		for k := range 10 {
 			o := requests.Plain(1, 1, at.Add(time.Duration(k)*time.Second), time.Millisecond)
 			o.Failed = k == 0
@@ -248,10 +248,10 @@ func TestRequestsSince(t *testing.T) {
 		requestType := firstType(g)
 		switch elapsed := at.Sub(begin); {
 		case elapsed == time.Hour+6*time.Minute:
-			g.Close(at)
+			g.EndEpoch(at)
 			since = requestType.RequestsSince(begin.Add(time.Hour), at)
 		case elapsed > time.Hour+6*time.Minute && elapsed%(7*time.Minute) < 10*time.Second:
-			g.Close(at)
+			g.EndEpoch(at)
 			since.Extend(requestType, at)
 		}
 	}
@@ -305,7 +305,7 @@ func TestReferenceIsProven(t *testing.T) {
 				g.Observe(requests.Plain(1, 1, at.Add(time.Duration(k)*10*time.Second), took))
 			}
 			at = at.Add(time.Minute)
-			g.Close(at)
+			g.EndEpoch(at)
 			for grp := range g.Each() {
 				if grp.Expectation.Learned {
 					grp.UpdateReference(at, 1e9, 1e9, tests)

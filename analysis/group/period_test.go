@@ -22,7 +22,7 @@ func TestPeriodsHaveTheirRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newGrouper(group.Options{})
 		now := trace.Nanos(1e18) + trace.Nanos(rapid.Int64Range(0, 1e12).Draw(t, "begin"))
-		g.Close(now)
+		g.EndEpoch(now)
 		length := time.Duration(rapid.Int64Range(1e9, 5e10).Draw(t, "epoch"))
 		var want group.Past // of the period of the last epoch
 		for range rapid.IntRange(1, 80).Draw(t, "epochs") {
@@ -56,7 +56,7 @@ func TestPeriodsHaveTheirRequests(t *testing.T) {
 					}
 				}
 			}
-			g.Close(now)
+			g.EndEpoch(now)
 			if rapid.IntRange(0, 9).Draw(t, "restart") == 0 {
 				g = restartedGroups(t, g, group.Options{})
 			}

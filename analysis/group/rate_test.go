@@ -16,7 +16,7 @@ func TestRateOfLateRequests(t *testing.T) {
 	start := trace.Nanos(0).Add(1000 * time.Hour)
 	for _, late := range []time.Duration{0, 15 * time.Second, 24 * time.Hour, -time.Hour} {
 		g, at := newGrouper(group.Options{}), start
-		g.Close(at)
+		g.EndEpoch(at)
 		for range 3 {
 			for k := range 20 {
 				o := requests.Random(1, 1)[0]
@@ -24,7 +24,7 @@ func TestRateOfLateRequests(t *testing.T) {
 				g.Observe(o)
 			}
 			at = at.Add(epoch)
-			g.Close(at)
+			g.EndEpoch(at)
 		}
 		for _, grp := range g.Groups() {
 			if rate := grp.Current.Rate(); rate < 1.99 || rate > 2.01 {
@@ -37,12 +37,12 @@ func TestRateOfLateRequests(t *testing.T) {
 // A pause without requests, such as a restart, doesn't count for rates.
 func TestRateAfterAPause(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
-	g.Close(at)
+	g.EndEpoch(at)
 	at = at.Add(5 * time.Hour)
 	o := requests.Random(1, 1)[0]
 	o.Start = at
 	g.Observe(o)
-	g.Close(at.Add(10 * time.Second))
+	g.EndEpoch(at.Add(10 * time.Second))
 	for _, grp := range g.Groups() {
 		if rate := grp.Current.Rate(); rate != 0.1 {
 			t.Errorf("%g requests/s, want 0.1", rate)
@@ -54,7 +54,7 @@ func TestRateAfterAPause(t *testing.T) {
 func TestRateOfABacklog(t *testing.T) {
 	const outage = 20 * time.Minute
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
-	g.Close(at)
+	g.EndEpoch(at)
 	at = at.Add(10 * time.Second)
 	for k := range 2 * int(outage/time.Second) {
 		o := requests.Random(1, 1)[0]
@@ -64,7 +64,7 @@ func TestRateOfABacklog(t *testing.T) {
 		}
 		g.Observe(o)
 	}
-	g.Close(at)
+	g.EndEpoch(at)
 	for _, grp := range g.Groups() {
 		if rate := grp.Current.Rate(); rate < 1.8 || rate > 2.2 {
 			t.Errorf("%g requests/s, want about 2", rate)

@@ -17,7 +17,7 @@ func ruledGroups(w *requests.Builder, rules Rules) map[string]int {
 	for _, o := range w.Requests {
 		g.Observe(o)
 	}
-	g.Close(0)
+	g.EndEpoch(0)
 	all := make(map[string]int)
 	for _, group := range g.Groups() {
 		s := g.Summarize(group)

@@ -37,7 +37,7 @@ func TestSizeSummary(t *testing.T) {
 		mean += float64(x.Latency) / float64(len(all))
 		g.Observe(requests.Sized(i, trace.Nanos(i), x))
 	}
-	g.Close(0)
+	g.EndEpoch(0)
 	s := g.Summarize(g.Groups()[1])
 	m := s.Size
 	if m == nil || m.Requests != 256 || m.Segment != o.Segment {
@@ -75,10 +75,10 @@ func TestSizesOrder(t *testing.T) {
 			for i, o := range all {
 				g.Observe(o)
 				if i%97 == 0 {
-					g.Close(0)
+					g.EndEpoch(0)
 				}
 			}
-			g.Close(0)
+			g.EndEpoch(0)
 			for _, grp := range g.Groups() {
 				s = append(s, g.Summarize(grp))
 			}
@@ -103,7 +103,7 @@ func TestFewSizes(t *testing.T) {
 			}
 			g.Observe(o)
 		}
-		g.Close(0)
+		g.EndEpoch(0)
 		if s := g.Summarize(g.Groups()[0]); s.Size != nil {
 			t.Errorf("%d of %d requests with a size: model %+v", c.with, c.n, s.Size)
 		}

@@ -218,7 +218,7 @@ func newFullGrouper(ctx context.Context, n int) (*group.Grouper, error) {
 			}
 		}
 		age := 1000 >> epoch // in ticks; every window of the history has requests
-		g.Close(trace.Nanos(1e15).Add(-time.Duration(age) * stats.Tick))
+		g.EndEpoch(trace.Nanos(1e15).Add(-time.Duration(age) * stats.Tick))
 	}
 	return g, nil
 }

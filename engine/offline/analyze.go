@@ -154,7 +154,7 @@ func (a *analyzer) extract(ctx context.Context) error {
 			}
 		}
 	}
-	a.aliases.Close(0)
+	a.aliases.EndEpoch(0)
 	a.from, a.to = calendar.Recorded()
 	a.addUp(days)
 	return nil
@@ -241,7 +241,7 @@ func (a *analyzer) group(ctx context.Context) error {
 		}
 		t.Observe(cct.Observation{Seen: o.Start, Contexts: engine.ContextCounts(o)})
 	}
-	a.grouper.Close(0)
+	a.grouper.EndEpoch(0)
 	a.report.Refused = a.grouper.Refused
 	for _, group := range a.grouper.Groups() {
 		if ctx.Err() != nil {

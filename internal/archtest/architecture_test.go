@@ -13,12 +13,15 @@ var (
 	// would have no slash.
 	goFileName = regexp.MustCompile("`([\\w./-]+\\.go)`")
 
-	// step matches a line of the path from the command to the decision: a file, and a function or a method in it.
-	step = regexp.MustCompile(`(?m)^(\S+\.go) +(?:(\w+)\.)?(\w+) `)
+	// steps matches a list of steps through the code. Its indented lines are headings.
+	steps = regexp.MustCompile("<!-- path:.*\n```\n((?:.+\n)+)```\n")
+
+	// step matches a step: a file, and a function or a method in it.
+	step = regexp.MustCompile(`^(\S+\.go) +(?:(\w+)\.)?(\w+) `)
 )
 
-// docs/ARCHITECTURE.md refers to existing Go files by their path from the root, and to existing functions on the way
-// to a decision.
+// docs/ARCHITECTURE.md refers to existing Go files by their path from the root, and to existing functions on its paths
+// through the code.
 func TestArchitectureNames(t *testing.T) {
 	text, err := fs.ReadFile(repository, "docs/ARCHITECTURE.md")
 	if err != nil {
@@ -29,19 +32,30 @@ func TestArchitectureNames(t *testing.T) {
 			t.Errorf("docs/ARCHITECTURE.md: %v", err)
 		}
 	}
-	_, after, _ := strings.Cut(string(text), "<!-- path:")
-	_, block, _ := strings.Cut(after, "```\n")
-	block, _, _ = strings.Cut(block, "```")
-	steps := step.FindAllStringSubmatch(block, -1)
-	if lines := strings.Count(block, "\n"); len(steps) < lines || lines == 0 {
-		t.Errorf("docs/ARCHITECTURE.md: %d of %d lines of the path name a function", len(steps), lines)
+	paths := steps.FindAllStringSubmatch(string(text), -1)
+	if len(paths) != 2 {
+		t.Errorf("docs/ARCHITECTURE.md: %d paths through the code, want 2", len(paths))
 	}
-	for _, m := range steps {
-		if _, err := fs.Stat(repository, m[1]); err != nil {
-			t.Errorf("docs/ARCHITECTURE.md: %v", err)
-		} else if !declares(parse(t, m[1]), m[2], m[3]) {
-			t.Errorf("docs/ARCHITECTURE.md: %s does not declare %s", m[1], strings.TrimPrefix(m[2]+"."+m[3], "."))
+	for _, p := range paths {
+		for line := range strings.Lines(p[1]) {
+			if !strings.HasPrefix(line, " ") {
+				checkStep(t, line)
+			}
 		}
+	}
+}
+
+// checkStep checks that the function of a step exists.
+func checkStep(t *testing.T, line string) {
+	m := step.FindStringSubmatch(line)
+	if m == nil {
+		t.Errorf("docs/ARCHITECTURE.md: %q names no function", line)
+		return
+	}
+	if _, err := fs.Stat(repository, m[1]); err != nil {
+		t.Errorf("docs/ARCHITECTURE.md: %v", err)
+	} else if !declares(parse(t, m[1]), m[2], m[3]) {
+		t.Errorf("docs/ARCHITECTURE.md: %s does not declare %s", m[1], strings.TrimPrefix(m[2]+"."+m[3], "."))
 	}
 }
 
