@@ -143,8 +143,8 @@ func New(engine Running, s *store.Store, tokens *access.Tokens, options Options)
 	root.With(a.requireRole(access.Viewer)).Get(options.Base+"/metrics", a.handlers.Metrics().ServeHTTP)
 	if people := options.Login; people != nil {
 		root.Get(options.Base+login.StartPath, people.Start)
-		root.Get(options.Base+login.CallbackPath, people.Callback)
-		root.Post(options.Base+login.EndPath, people.End)
+		root.Get(options.Base+login.CallbackPath, a.recordLogin(people.Callback))
+		root.Post(options.Base+login.EndPath, a.recordLogout(people.End))
 	}
 	root.Route(options.Base+prefix, a.routes)
 	return a, nil

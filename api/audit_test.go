@@ -2,10 +2,14 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/login"
 )
 
 // change is an operation that changes something, with an example.
@@ -265,4 +270,60 @@ func TestAuditPages(t *testing.T) {
 	w.expect(t, http.StatusBadRequest, http.MethodGet, prefix+"/audit?from=2&to=1", nil)
 	w.expect(t, http.StatusForbidden, http.MethodGet, prefix+"/audit", nil,
 		"Authorization", "Bearer "+w.secrets(t)[access.Operator])
+}
+
+// Log-ins and log-outs are recorded with the person, and log-ins that fail are counted. If they can't be recorded,
+// nobody gets a session, but people can still end theirs.
+func TestLoginsAreAudited(t *testing.T) {
+	w := newLoginHarness(t)
+	ann := w.person(t, "ops")
+	w.ask(t, ann, http.MethodPost, prefix+"/views", "Origin", w.site)
+	w.ask(t, ann, http.MethodPost, login.EndPath, "Origin", w.site)
+	w.ask(t, ann, http.MethodPost, login.EndPath, "Origin", w.site) // changes nothing
+	w.ask(t, http.DefaultClient, http.MethodGet, login.CallbackPath+"?state=x&code=y")
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.provider.QueueUser(w.user("strangers"))
+	stranger := &http.Client{Jar: jar}
+	if status, _ := w.ask(t, stranger, http.MethodGet, login.StartPath); status != http.StatusForbidden {
+		t.Errorf("without a role: %d", status)
+	}
+	w.options.Audit.Flush()
+	secret := w.secrets(t)[access.Admin]
+	items, _ := w.audited(t, "", "Authorization", "Bearer "+secret)
+	var got []string
+	for _, e := range items {
+		who := strings.Join([]string{e.Who, e.Subject, e.Role, e.Via}, " ")
+		got = append(got, fmt.Sprint(e.Operation, " by ", who, ": ", e.Status, " ", e.Count))
+	}
+	slices.Sort(got)
+	want := []string{
+		"login by    : 400 1",
+		"login by ann@example.com 1  login: 403 1",
+		"login by ann@example.com 1 operator login: 303 0",
+		"logout by ann@example.com 1 operator login: 200 0",
+		"saveView by ann@example.com 1 operator login: 201 0",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	ann = w.person(t, "ops")
+	dir := filepath.Join(w.dir, audit.DirName)
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w.provider.QueueUser(w.user("ops"))
+	if status, _ := w.ask(t, stranger, http.MethodGet, login.StartPath); status != http.StatusServiceUnavailable {
+		t.Errorf("log-in that can't be recorded: %d", status)
+	}
+	if status, _ := w.ask(t, stranger, http.MethodGet, prefix+"/plan"); status != http.StatusUnauthorized {
+		t.Errorf("reading after that: %d", status)
+	}
+	w.ask(t, ann, http.MethodPost, login.EndPath, "Origin", w.site)
+	if status, _ := w.ask(t, ann, http.MethodGet, prefix+"/plan"); status != http.StatusUnauthorized {
+		t.Errorf("reading after a log-out: %d", status)
+	}
 }

@@ -225,7 +225,7 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			who, err := a.identify(r)
 			if e := attempt(r); e != nil {
-				e.Who, e.Role, e.Subject, e.Via = who.Name, string(who.Role), who.Subject, who.Via
+				setCaller(e, who)
 			}
 			if err == nil && !who.Role.Allows(needed) {
 				err = refusal.New(refusal.Forbidden,

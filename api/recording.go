@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -42,7 +43,7 @@ func (a *API) countAttempts(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		e := &audit.Entry{Operation: op.OperationID, From: host(r.RemoteAddr), ForwardedFor: forwardedFor(r.Header)}
+		e := newEntry(op.OperationID, r)
 		answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(answer, r.WithContext(context.WithValue(r.Context(), attemptKey{}, e)))
 		refused := answer.status == http.StatusUnauthorized || answer.status == http.StatusForbidden
@@ -51,6 +52,16 @@ func (a *API) countAttempts(next http.Handler) http.Handler {
 			a.options.Audit.Count(*e)
 		}
 	})
+}
+
+// newEntry returns the audit entry of a request for an operation, without its caller.
+func newEntry(operation string, r *http.Request) *audit.Entry {
+	return &audit.Entry{Operation: operation, From: host(r.RemoteAddr), ForwardedFor: forwardedFor(r.Header)}
+}
+
+// setCaller sets the fields of e that describe the caller.
+func setCaller(e *audit.Entry, who access.Principal) {
+	e.Who, e.Role, e.Subject, e.Via = who.Name, string(who.Role), who.Subject, who.Via
 }
 
 // requested returns the contract's operation for a request that hasn't been routed yet, or nil if there is none.
@@ -94,6 +105,48 @@ func (a *API) record(next http.Handler) http.Handler {
 		defer func() { a.options.Audit.Finish(e.ID, answer.status, "") }()
 		next.ServeHTTP(answer, r)
 	})
+}
+
+// recordLogin records log-ins, and counts those that fail. A person is logged in only if the entry can be written.
+func (a *API) recordLogin(logIn func(http.ResponseWriter, *http.Request) access.Principal) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer := &bufferedResponse{header: w.Header().Clone()}
+		e := newEntry("login", r)
+		setCaller(e, logIn(answer, r))
+		if answer.status >= http.StatusBadRequest {
+			e.Status = answer.status
+			a.options.Audit.Count(*e)
+		} else {
+			id, err := a.options.Audit.Start(*e)
+			if err != nil {
+				a.fail(w, r, notRecorded(err)) // without the cookie
+				return
+			}
+			a.options.Audit.Finish(id, answer.status, "")
+		}
+		maps.Copy(w.Header(), answer.header)
+		w.WriteHeader(answer.status)
+		_, _ = w.Write(answer.body.Bytes()) // fails if the client has left
+	}
+}
+
+// recordLogout records log-outs of people who are logged in. They succeed even if the entry can't be written.
+func (a *API) recordLogout(logOut http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, err := a.options.Login.Person(r)
+		if err != nil {
+			logOut(w, r)
+			return
+		}
+		e := newEntry("logout", r)
+		setCaller(e, who)
+		id, _ := a.options.Audit.Start(*e) // logs its error
+		answer := &bufferedResponse{header: w.Header()}
+		logOut(answer, r)
+		a.options.Audit.Finish(id, answer.status, "")
+		w.WriteHeader(answer.status)
+		_, _ = w.Write(answer.body.Bytes()) // fails if the client has left
+	}
 }
 
 // notRecorded returns the refusal of a change whose audit entry can't be written because of err.

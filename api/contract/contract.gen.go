@@ -1122,7 +1122,7 @@ type AuditEntry struct {
 	// On IDs in the path, separated by slashes.
 	On string `json:"on,omitempty"`
 
-	// Operation An `operationId` of this document, `createToken`, `revokeToken` or `reload`; `(other)`: several.
+	// Operation An `operationId` of this document, `createToken`, `revokeToken`, `login`, `logout` or `reload`; `(other)`: several.
 	Operation string `json:"operation"`
 	Role      string `json:"role,omitempty"`
 
@@ -1132,7 +1132,7 @@ type AuditEntry struct {
 	// Subject Identifies a person at the identity provider.
 	Subject string `json:"subject,omitempty"`
 
-	// Via What proves who the caller is, such as `token` or `local`; `command`: an account of the machine; `signal`, `file`: a reload.
+	// Via What proves who the caller is, such as `token`, `login`, `jwt` or `local`; `command`: an account of the machine; `signal`, `file`: a reload.
 	Via string `json:"via,omitempty"`
 
 	// Who Name of the caller; empty: unknown, because the request had no valid token.

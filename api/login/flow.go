@@ -15,6 +15,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -57,50 +58,52 @@ func (s *Service) pathOf(to string) string {
 	return to
 }
 
-// Callback receives a browser from the provider, and begins the session.
-func (s *Service) Callback(w http.ResponseWriter, r *http.Request) {
+// Callback receives a browser from the provider, and begins the session. It returns the person whom the provider named,
+// also if this person has no role and so gets no session. If it named none, the Principal is the zero value.
+func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Principal {
 	var x attempt
 	query := r.URL.Query()
 	known := s.read(r, attemptCookie, &x)
 	if !known || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(x.State)) != 1 {
 		s.answer(w, s.foreign())
-		return
+		return access.Principal{}
 	}
 	s.remove(w, attemptCookie) // an attempt has only one end
 	if reason := query.Get("error"); reason != "" {
 		s.answer(w, s.refused(reason, query.Get("error_description")))
-		return
+		return access.Principal{}
 	}
 	who, failed := s.exchange(r.Context(), query.Get("code"), &x)
 	if failed != nil {
 		s.answer(w, failed)
-		return
+		return s.principal(who)
 	}
 	if err := s.write(w, sessionCookie, who); err != nil {
 		s.answer(w, s.broken(r.Context(), err))
-		return
+		return s.principal(who)
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	// The path follows our own origin, so whatever it contains, it can't lead to another site.
 	http.Redirect(w, r, s.origin+x.To, http.StatusSeeOther)
+	return s.principal(who)
 }
 
 // exchange redeems a code of the provider for the session of the person who logged in, or the page that says why there
-// is none.
-func (s *Service) exchange(ctx context.Context, code string, x *attempt) (*session, *page) {
+// is none. A person without a role has a session without a value.
+func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who session, failed *page) {
 	p, err := s.discover(ctx)
 	if err != nil {
-		return nil, s.unreachable()
+		return who, s.unreachable()
 	}
 	ctx = oidc.ClientContext(ctx, s.client)
 	token, err := p.oauth.Exchange(ctx, code, oauth2.VerifierOption(x.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		s.options.Log.WarnContext(ctx, "the identity provider refused the code of a log-in", slog.Any("error", err))
-		return nil, s.refused(refused.ErrorCode, refused.ErrorDescription)
+		return who, s.refused(refused.ErrorCode, refused.ErrorDescription)
 	}
 	if err != nil {
 		s.options.Log.WarnContext(ctx, "a log-in failed", slog.Any("error", err))
-		return nil, s.unreachable()
+		return who, s.unreachable()
 	}
 	text, _ := token.Extra("id_token").(string)
 	id, err := p.verify(ctx, text, s.options.ClientID)
@@ -108,19 +111,20 @@ func (s *Service) exchange(ctx context.Context, code string, x *attempt) (*sessi
 		err = errors.New("the nonce of the ID token is not that of the attempt")
 	}
 	if err != nil {
-		return nil, s.broken(ctx, err)
+		return who, s.broken(ctx, err)
 	}
 	all, err := s.claims(ctx, p, token, id)
 	if err != nil {
-		return nil, s.broken(ctx, err)
+		return who, s.broken(ctx, err)
 	}
 	role, value := s.options.Roles.of(all)
+	who = session{Subject: id.Subject, Name: all.name(), Value: value}
 	if role == "" {
-		return nil, s.withoutRole(all)
+		return who, s.withoutRole(all)
 	}
 	s.options.Log.InfoContext(ctx, "a person has logged in",
 		slog.String("name", all.name()), slog.String("subject", id.Subject), slog.String("role", string(role)))
-	return &session{Subject: id.Subject, Name: all.name(), Value: value}, nil
+	return who, nil
 }
 
 // claims returns the claims of an ID token. If they lack the one for roles, it adds those that the provider tells only

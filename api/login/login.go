@@ -221,11 +221,21 @@ func (s *Service) Person(r *http.Request) (access.Principal, error) {
 	if !s.read(r, sessionCookie, &x) {
 		return access.Principal{}, s.unauthenticated("you are not logged in", false)
 	}
-	role := s.options.Roles.from([]string{x.Value}) // the configuration may have changed since
-	if role == "" {
+	who := s.principal(x)
+	if who.Role == "" {
 		return access.Principal{}, s.unauthenticated("your role has changed: log in again", false)
 	}
-	return access.Principal{Name: x.Name, Role: role, Subject: x.Subject, Via: access.ViaLogin}, nil
+	return who, nil
+}
+
+// principal returns the person of a session, or the zero value if there is none. The person has no role if the
+// configuration has changed since.
+func (s *Service) principal(x session) access.Principal {
+	if x.Subject == "" {
+		return access.Principal{}
+	}
+	role := s.options.Roles.from([]string{x.Value})
+	return access.Principal{Name: x.Name, Role: role, Subject: x.Subject, Via: access.ViaLogin}
 }
 
 // unauthenticated returns the refusal for a caller who isn't known. invalid tells whether there is a token.

@@ -1262,13 +1262,13 @@ export interface components {
             role?: string;
             /** @description Identifies a person at the identity provider. */
             subject?: string;
-            /** @description What proves who the caller is, such as `token` or `local`; `command`: an account of the machine; `signal`, `file`: a reload. */
+            /** @description What proves who the caller is, such as `token`, `login`, `jwt` or `local`; `command`: an account of the machine; `signal`, `file`: a reload. */
             via?: string;
             /** @description Address of the client or of the proxy before it. */
             from?: string;
             /** @description Address of the client, as the proxy says. Anyone can say so. */
             forwarded_for?: string;
-            /** @description An `operationId` of this document, `createToken`, `revokeToken` or `reload`; `(other)`: several. */
+            /** @description An `operationId` of this document, `createToken`, `revokeToken`, `login`, `logout` or `reload`; `(other)`: several. */
             operation: string;
             /** @description IDs in the path, separated by slashes. */
             on?: string;
