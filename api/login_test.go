@@ -121,6 +121,31 @@ func TestNobodyIsLocalWithLogIn(t *testing.T) {
 	}
 }
 
+// Callers learn who they are.
+func TestMe(t *testing.T) {
+	w := newLoginHarness(t)
+	secret, _, err := w.tokens.Create(access.Admin, "ops", time.Now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]struct {
+		client *http.Client
+		token  string
+	}{
+		`{"name":"ann@example.com","role":"viewer","subject":"1","via":"login"}`: {w.person(t, "staff"), ""},
+		`{"name":"ops","role":"admin","via":"token"}`:                            {http.DefaultClient, secret},
+	} {
+		_, got := w.ask(t, c.client, http.MethodGet, prefix+"/me", "Authorization", "Bearer "+c.token)
+		if got != want+"\n" {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	local := newHarness(t).get(t, prefix+"/me")
+	if got := local.Body.String(); got != `{"name":"local","role":"admin","via":"local"}`+"\n" {
+		t.Errorf("without log-in: %s", got)
+	}
+}
+
 // The role of a person decides what the session allows, and only our own pages can use it for changes.
 func TestSessions(t *testing.T) {
 	w := newLoginHarness(t)

@@ -38,6 +38,51 @@ func (e AgentState) Valid() bool {
 	}
 }
 
+// Defines values for CallerRole.
+const (
+	CallerRoleAdmin    CallerRole = "admin"
+	CallerRoleOperator CallerRole = "operator"
+	CallerRoleViewer   CallerRole = "viewer"
+)
+
+// Valid indicates whether the value is a known member of the CallerRole enum.
+func (e CallerRole) Valid() bool {
+	switch e {
+	case CallerRoleAdmin:
+		return true
+	case CallerRoleOperator:
+		return true
+	case CallerRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CallerVia.
+const (
+	CallerViaJwt   CallerVia = "jwt"
+	CallerViaLocal CallerVia = "local"
+	CallerViaLogin CallerVia = "login"
+	CallerViaToken CallerVia = "token"
+)
+
+// Valid indicates whether the value is a known member of the CallerVia enum.
+func (e CallerVia) Valid() bool {
+	switch e {
+	case CallerViaJwt:
+		return true
+	case CallerViaLocal:
+		return true
+	case CallerViaLogin:
+		return true
+	case CallerViaToken:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EvidenceKind.
 const (
 	EvidenceKindBaseline EvidenceKind = "baseline"
@@ -1194,6 +1239,33 @@ type BurnRate struct {
 	WindowNs int64 `json:"window_ns"`
 }
 
+// Caller defines model for Caller.
+type Caller struct {
+	// Name Name in comments, logs and messages.
+	Name string     `json:"name"`
+	Role CallerRole `json:"role"`
+
+	// Subject Identity at the identity provider. Missing for tokens and local callers.
+	Subject *string `json:"subject,omitempty"`
+
+	// Via What proves who the caller is:
+	// * `token`: a token of `sibyl token create`.
+	// * `local`: the connection, which comes from the same machine.
+	// * `login`: the session of a person who logged in.
+	// * `jwt`: a token of the identity provider.
+	Via CallerVia `json:"via"`
+}
+
+// CallerRole defines model for Caller.Role.
+type CallerRole string
+
+// CallerVia What proves who the caller is:
+// * `token`: a token of `sibyl token create`.
+// * `local`: the connection, which comes from the same machine.
+// * `login`: the session of a person who logged in.
+// * `jwt`: a token of the identity provider.
+type CallerVia string
+
 // ChangedCalls Other calls than before that a service makes, though it is neither slower nor fails, as a new version may. Absent: none, or since more than ten minutes, after which they are usual.
 type ChangedCalls struct {
 	// Per100Requests Calls with another flow per 100 requests of all services.
@@ -1608,8 +1680,11 @@ type Error struct {
 
 	// Instance Identifies this response in the log.
 	Instance string `json:"instance"`
-	Status   int    `json:"status"`
-	Title    string `json:"title"`
+
+	// Login Address at which people log in, if that helps and is possible. `to` is the path to return to.
+	Login  *string `json:"login,omitempty"`
+	Status int     `json:"status"`
+	Title  string  `json:"title"`
 
 	// Type about:blank: the title is sufficient.
 	Type string `json:"type"`
@@ -4281,6 +4356,9 @@ type ServerInterface interface {
 	// GetInvestigation Get the investigation of a problem or an incident with its evidence
 	// (GET /investigations/{subject})
 	GetInvestigation(w http.ResponseWriter, r *http.Request, subject string)
+	// GetMe Tell callers who they are
+	// (GET /me)
+	GetMe(w http.ResponseWriter, r *http.Request)
 	// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
 	// (GET /objectives)
 	ListObjectives(w http.ResponseWriter, r *http.Request)
@@ -4524,6 +4602,12 @@ func (_ Unimplemented) ListInvestigations(w http.ResponseWriter, r *http.Request
 // GetInvestigation Get the investigation of a problem or an incident with its evidence
 // (GET /investigations/{subject})
 func (_ Unimplemented) GetInvestigation(w http.ResponseWriter, r *http.Request, subject string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetMe Tell callers who they are
+// (GET /me)
+func (_ Unimplemented) GetMe(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6096,6 +6180,20 @@ func (siw *ServerInterfaceWrapper) GetInvestigation(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// GetMe operation middleware
+func (siw *ServerInterfaceWrapper) GetMe(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetMe(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListObjectives operation middleware
 func (siw *ServerInterfaceWrapper) ListObjectives(w http.ResponseWriter, r *http.Request) {
 
@@ -7628,6 +7726,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/audit", wrapper.ListAudit)
 	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/me", wrapper.GetMe)
+	})
 
 	return r
 }
@@ -8654,6 +8755,44 @@ type GetInvestigationdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetInvestigationdefaultApplicationProblemPlusJSONResponse) VisitGetInvestigationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMeRequestObject struct {
+}
+
+type GetMeResponseObject interface {
+	VisitGetMeResponse(w http.ResponseWriter) error
+}
+
+type GetMe200JSONResponse Caller
+
+func (response GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetMedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetMedefaultApplicationProblemPlusJSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9801,6 +9940,9 @@ type StrictServerInterface interface {
 	// GetInvestigation Get the investigation of a problem or an incident with its evidence
 	// (GET /investigations/{subject})
 	GetInvestigation(ctx context.Context, request GetInvestigationRequestObject) (GetInvestigationResponseObject, error)
+	// GetMe Tell callers who they are
+	// (GET /me)
+	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
 	// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
 	// (GET /objectives)
 	ListObjectives(ctx context.Context, request ListObjectivesRequestObject) (ListObjectivesResponseObject, error)
@@ -10627,6 +10769,30 @@ func (sh *strictHandler) GetInvestigation(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetInvestigationResponseObject); ok {
 		if err := validResponse.VisitGetInvestigationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetMe operation middleware
+func (sh *strictHandler) GetMe(w http.ResponseWriter, r *http.Request) {
+	var request GetMeRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetMe(ctx, request.(GetMeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetMe")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetMeResponseObject); ok {
+		if err := validResponse.VisitGetMeResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

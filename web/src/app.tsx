@@ -2,7 +2,7 @@
 import { QueryClientProvider } from "@tanstack/react-query";
 import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
-import { base, client, storeToken, requireLogin, token, unauthorized } from "./api/client.ts";
+import { base, client, logOut, token, unauthorized } from "./api/client.ts";
 import { connect, disconnect, pauseHidden } from "./api/events.ts";
 import { queryClient, useConnection, useIncidents, useResource } from "./api/queries.ts";
 import { coarseDuration, stateLabel } from "./logic/format.ts";
@@ -15,7 +15,7 @@ import { Menu } from "./components/menu.tsx";
 import { Navigation } from "./components/navigation.tsx";
 import { SavedViews } from "./components/saved-views.tsx";
 import { Empty, Loading } from "./components/async-state.tsx";
-import { Toast } from "./components/toast.tsx";
+import { Toast, showToast } from "./components/toast.tsx";
 import { Tooltip } from "./components/tooltip.tsx";
 import { kindLabels, definitions } from "./components/badges.tsx";
 import {
@@ -272,6 +272,8 @@ function LiveIndicator({ of: { live, since, ever } }: { of: SteadyConnection }) 
 function Preferences({ help }: { help: () => void }) {
   const [theme, setTheme] = useTheme();
   const [zone, setZone] = useZone();
+  const { value: me } = useResource("me", (signal) => client.GET("/me", { signal }));
+  const leave = () => void logOut().catch(() => showToast("Sibyl did not answer: you are still logged in."));
   const themed = (value: Theme, text: string) => ({ text, checked: theme === value, act: () => setTheme(value) });
   return (
     <Menu
@@ -286,7 +288,9 @@ function Preferences({ help }: { help: () => void }) {
         { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
         null,
         { text: "Keyboard shortcuts and terms", act: help },
-        ...(token() ? [{ text: "Log out", act: () => (storeToken("", false), requireLogin()) }] : []),
+        ...(token() || me?.via === "login"
+          ? [{ text: me ? `Log out ${me.name} (${me.role})` : "Log out", act: leave }]
+          : []),
       ]}
     />
   );

@@ -64,8 +64,26 @@ client.use(authorize);
 // unauthorized receives an event whenever the API rejects the token.
 export const unauthorized = new EventTarget();
 
-// requireLogin makes the page ask for a token.
+// requireLogin makes the page ask people to log in, or for a token.
 export const requireLogin = () => void unauthorized.dispatchEvent(new Event("unauthorized"));
+
+// loginAddress returns the address at which people log in and return to this page; empty: they need a token.
+export async function loginAddress() {
+  const { error } = await client.GET("/me");
+  const to = location.pathname + location.search + location.hash;
+  return error?.login ? `${error.login}?${new URLSearchParams({ to })}` : "";
+}
+
+// logOut forgets the token or, without one, ends the session.
+export async function logOut() {
+  if (token()) {
+    storeToken("", false);
+    return requireLogin();
+  }
+  const answer = await fetch(`${base}/logout`, { method: "POST" });
+  if (!answer.ok) throw new Error(`Status ${answer.status}`);
+  location.assign(((await answer.json()) as { url: string }).url);
+}
 
 // Answer is the result of a call with openapi-fetch.
 export type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;

@@ -970,6 +970,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tell callers who they are */
+        get: operations["getMe"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/openapi.yaml": {
         parameters: {
             query?: never;
@@ -1002,6 +1019,25 @@ export interface components {
             hint?: string;
             /** @description Identifies this response in the log. */
             instance: string;
+            /** @description Address at which people log in, if that helps and is possible. `to` is the path to return to. */
+            login?: string;
+        };
+        Caller: {
+            /** @description Name in comments, logs and messages. */
+            name: string;
+            /** @enum {string} */
+            role: "viewer" | "operator" | "admin";
+            /**
+             * @description What proves who the caller is:
+             *     * `token`: a token of `sibyl token create`.
+             *     * `local`: the connection, which comes from the same machine.
+             *     * `login`: the session of a person who logged in.
+             *     * `jwt`: a token of the identity provider.
+             * @enum {string}
+             */
+            via: "token" | "local" | "login" | "jwt";
+            /** @description Identity at the identity provider. Missing for tokens and local callers. */
+            subject?: string;
         };
         ID: string;
         /** @description RFC 3339, or nanoseconds since 1970. */
@@ -5133,6 +5169,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getMe: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The caller of this request. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Caller"];
                 };
             };
             default: components["responses"]["Failure"];

@@ -1,12 +1,16 @@
-import { type FormEvent, useState } from "react";
-import { ApiError, unwrap, client, storeToken, token } from "../api/client.ts";
+import { type FormEvent, useEffect, useState } from "react";
+import { ApiError, unwrap, client, loginAddress, storeToken, token } from "../api/client.ts";
 import { useTitle } from "../components/basics.tsx";
 
-// LogIn asks for a token and tries it.
+// LogIn sends people to the identity provider if there is one, or asks for a token and tries it.
 export function LogIn({ enter }: { enter: () => void }) {
   useTitle("Log in");
   const [secret, setSecret] = useState("");
   const [stay, setStay] = useState(false);
+  const [address, setAddress] = useState("");
+  useEffect(() => {
+    loginAddress().then(setAddress, () => {}); // without an answer, a token can still be tried
+  }, []);
   const [wrong, setWrong] = useState(
     token() ? "Your token is no longer valid: it is unknown, was revoked, or has expired." : "",
   );
@@ -28,10 +32,21 @@ export function LogIn({ enter }: { enter: () => void }) {
     <main className="login">
       <form onSubmit={(event) => void submit(event)}>
         <h1>Sibyl</h1>
-        <p>
-          This service requires a token. Its operator can create one with{" "}
-          <code>sibyl token create --role viewer --name you</code>.
-        </p>
+        {address ? (
+          <>
+            <p>
+              <button type="button" className="primary" onClick={() => location.assign(address)}>
+                Log in
+              </button>
+            </p>
+            <p>Or use a token:</p>
+          </>
+        ) : (
+          <p>
+            This service requires a token. Its operator can create one with{" "}
+            <code>sibyl token create --role viewer --name you</code>.
+          </p>
+        )}
         <label>
           Token
           <input
@@ -53,8 +68,8 @@ export function LogIn({ enter }: { enter: () => void }) {
             {wrong}
           </p>
         )}
-        <button type="submit" className="primary">
-          Log in
+        <button type="submit" className={address ? "" : "primary"}>
+          {address ? "Use the token" : "Log in"}
         </button>
       </form>
     </main>
