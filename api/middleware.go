@@ -147,7 +147,7 @@ func Local(r *http.Request, hosts ...string) error {
 }
 
 // forwarded reports whether a proxy forwarded r. It recognizes proxies that describe the client in the header, and
-// those that speak HTTP/1.0, the default of nginx before 1.29.7 and of no current client.
+// proxies that speak HTTP/1.0, the default of nginx before 1.29.7 and of no current client.
 func forwarded(r *http.Request) bool {
 	for name := range r.Header {
 		switch {
@@ -164,8 +164,8 @@ func FromPage(r *http.Request) bool {
 }
 
 // ForeignPage reports whether r is a POST of a page that a browser on this machine got from another site, possibly one
-// whose name was resolved to this machine (DNS rebinding). It is false for requests from other machines and for those
-// of programs, which may know this machine by any name.
+// whose name was resolved to this machine (DNS rebinding). It is false for requests from other machines, and for
+// requests of programs, which may know this machine by any name.
 func ForeignPage(r *http.Request) bool {
 	return FromPage(r) && loopback(r.RemoteAddr) && !forwarded(r) && (!ownHost(r.Host) || SameSite(r) != nil)
 }
@@ -299,8 +299,8 @@ func (a *API) sameSite(r *http.Request, who access.Principal) error {
 // reads reports whether a request changes nothing.
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// SameSite refuses changes made by pages of other sites. Such pages have no token, but on the loopback interface there
-// may be no token to have.
+// SameSite refuses changes made by pages of other sites. Such pages have no token, but on the loopback interface none
+// may be required.
 func SameSite(r *http.Request) error {
 	if reads(r) {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 // Limits on a [Builder].
 const (
-	// DefaultLimit is the default maximum number of nodes in a tree: 100 000 tracepoints with two contexts each.
+	// DefaultLimit is the default maximum number of nodes in a tree: 100,000 tracepoints with two contexts each.
 	DefaultLimit = 200_000
 	// MaxAge is the time after which a context is forgotten, counted from the last request that executed it.
 	MaxAge = 7 * 24 * time.Hour

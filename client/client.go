@@ -205,7 +205,7 @@ func (c *Client) noProblem(ctx context.Context, name string, open *contract.Prob
 		"there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
 }
 
-// withPrefix returns the distinct IDs in list that start with prefix. It returns none if prefix is shorter than
+// withPrefix returns the distinct IDs in list that start with prefix. It returns nil if prefix is shorter than
 // minPrefix.
 func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
 	for i := range list.Items {

@@ -32,9 +32,9 @@ func (s *agents) remove(a *agent, now time.Time) {
 	}
 }
 
-// dispensable returns the agent to remove so that there is room for one of the token principal: the agent that has been
-// silent for longest among the agents of the token that has the most. Agents with one token thus can't keep out agents
-// with another. It returns nil if one more agent would give principal as many.
+// dispensable returns the agent to remove to make room for an agent of the token principal. It takes one from the token
+// with the most agents, the one that has been silent for longest, so that the agents of one token can't keep out
+// others. It returns nil if principal itself would then have the most.
 func (s *agents) dispensable(principal string) *agent {
 	most := 0
 	for _, n := range s.perPrincipal {

@@ -41,8 +41,8 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	return nil
 }
 
-// count returns how many of outcomes are about tracepoints of plan that are applied, and about ones that couldn't be
-// enabled. It ignores others, because agents also report tracepoints of earlier plans.
+// count returns how many tracepoints of plan are applied according to outcomes, and how many couldn't be enabled. It
+// ignores other tracepoints, because agents also report tracepoints of earlier plans.
 func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	for i := range outcomes {
 		o := &outcomes[i]

@@ -78,7 +78,7 @@ const (
 	Missed  IncidentKind = "objective" // requests violate an objective, and no service stands out
 )
 
-// KindOf returns the kind of x, which depends on the evidence in its sentence.
+// KindOf returns the kind of the evidence that the sentence about x names.
 func KindOf(x *engine.Incident) IncidentKind {
 	if isUnknown(x) {
 		if len(x.Objectives) > 0 {

@@ -53,8 +53,8 @@ func (r *Searches) placeOf(x *incident.Incident, place Place, now trace.Nanos, s
 }
 
 // lostAt returns the share of the added latency of all suspects of x that lies at the place located by v, or 0 if it's
-// unknown. It has to convert v's shares, because they are relative to less: to the added latency of the first suspect,
-// to the slowdown of one request type, or to the variance of its durations.
+// unknown. It converts v's shares, which are relative to a part of that: the added latency of the first suspect, the
+// slowdown of one request type, or the variance of its durations.
 func (r *Searches) lostAt(x *incident.Incident, v *search.Investigation) float64 {
 	whole := compare.LostShare(x.Suspects)
 	p := r.Searched(v.Subject)

@@ -47,7 +47,7 @@ func levelsOf(s *compare.Suspect) levels {
 	}
 }
 
-// symptoms is a set of things that happen to requests.
+// symptoms is a set of ways in which requests suffer.
 type symptoms uint8
 
 const (
@@ -56,8 +56,8 @@ const (
 	stops
 )
 
-// symptomsOf returns the symptoms of s: the kinds of evidence whose level is above its threshold. If only the sum of
-// the parts of a score is, its largest part counts.
+// symptomsOf returns the symptoms of s: the kinds of evidence whose level is above its threshold. If only the score as
+// a whole is above its threshold, its largest part counts.
 func symptomsOf(s *compare.Suspect, above func(k kind, level float64) bool) (all symptoms) {
 	raised := false
 	for k, level := range levelsOf(s) {

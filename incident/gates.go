@@ -22,10 +22,10 @@ func DefaultGates() Gates {
 	return Gates{Growth: 0.1, Time: time.Millisecond, Lost: time.Millisecond, Failing: 0.05, Score: 0.02}
 }
 
-// small is the time per second of all requests below which an installation is small.
+// small is the total time of requests per second below which an installation counts as small.
 const small = 400 * time.Millisecond
 
-// lostPart returns the part of the time of all requests that is enough in a small installation in place of Lost.
+// lostPart returns the share of the time of all requests that replaces Lost in a small installation.
 func (g *Gates) lostPart() float64 { return float64(g.Lost) / float64(small) }
 
 // SetGates replaces the gates by g. The zero value stands for [DefaultGates], because settings of earlier versions have

@@ -71,7 +71,7 @@ func (b *baseline) review(now trace.Nanos, sites *compare.Comparer) {
 }
 
 // relearning is the time a service raises nothing after a person accepted its behaviour. Its scores are meaningless
-// until its history is long enough, and after that we learn them first.
+// until its history is long enough, and must be learned before they are judged.
 const relearning = leastHistory + 3*Window
 
 // relearn forgets what is usual for a service.
@@ -136,13 +136,13 @@ func (b *baseline) learnBefore(instant trace.Nanos) {
 	b.scales[fine].learnBefore(instant, Window)
 }
 
-// windowsBetween returns how many windows of the given length, without overlap, a window counts for if it ends at end,
-// and the next one at next. It is at most 1, because the service may not have run between them.
+// windowsBetween returns the weight of a window of the given length that ends at end if the next one ends at next:
+// overlapping windows count in part. It is at most 1, because the service may not have run in between.
 func windowsBetween(end, next trace.Nanos, length time.Duration) float64 {
 	return min(1, float64(next.Sub(end))/float64(length))
 }
 
-// learn takes the scores of a healthy window. windows is the number of windows without overlap that it counts for.
+// learn takes the scores of a healthy window. windows is its weight, see windowsBetween.
 func (b *baseline) learn(w *window, windows float64) {
 	b.healthy[0] += windows
 	b.requests[0] += windows * float64(w.requests)
@@ -160,7 +160,7 @@ func (b *baseline) learn(w *window, windows float64) {
 // incident, when we learn nothing.
 const leastInAge = float64(recordAge/Window) / 2
 
-// age starts a new age of records if the current one is old enough.
+// age starts a new age of records once the current one is old enough and has enough healthy windows.
 func (b *baseline) age(now trace.Nanos) {
 	if b.ageBegan == 0 {
 		b.ageBegan = now

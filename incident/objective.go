@@ -64,8 +64,8 @@ func (o *Objective) counted() counted { return counted{o.Entry, o.Below} }
 // SameRequests reports whether the same requests count against o and as.
 func (o *Objective) SameRequests(as *Objective) bool { return o.counted() == as.counted() }
 
-// alerts are pairs of windows that find objectives that burn, as in Google's SRE workbook, chapter 5. A rate of 1 would
-// use up the budget in 30 days. The long window shows that it matters, the short one that it still goes on. The first
+// alerts are pairs of windows to detect burning objectives, as in Google's SRE workbook, chapter 5. A rate of 1 would
+// use up the budget in 30 days. The long window shows that the loss matters, the short one that it goes on. The first
 // alert fires if 2 % of the budget of 30 days are spent in an hour, the second if 5 % are spent in six hours.
 var alerts = [...]struct {
 	long, short time.Duration
@@ -74,7 +74,7 @@ var alerts = [...]struct {
 
 // leastMissed is the minimum number of slow or failed requests in the long window of an alert. Fewer may be chance: if
 // requests just meet an objective, a window where ten misses would burn it at rate 6 has 10⁄6 misses on average. Ten or
-// more occur once in 80 000 windows.
+// more occur once in 80,000 windows.
 const leastMissed = 10
 
 // rateOf returns the burn rate that raises alert number alert for a budget. If the budget is a tenth, requests cannot

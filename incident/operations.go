@@ -167,8 +167,8 @@ type grownOperation struct {
 }
 
 // grown returns an operation of s whose growth in a window of scale `of` reaches share times the least growth that
-// raises an incident. If several operations do, it returns the first one of s.Operations, which is the one with the
-// highest score. All calls of s together come last, before rare operations.
+// raises an incident. If several do, it returns the one with the highest score. If none does, it tries all calls of s
+// together, then its rare operations.
 func (b *baseline) grown(now trace.Nanos, of int, s *compare.Suspect,
 	f *finding, share float64, sites *compare.Comparer,
 ) (g grownOperation) {
@@ -313,7 +313,7 @@ func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 // with such names are never known for long enough to be judged.
 const mostRecords = 1 << 16
 
-// learn takes the growth in a healthy window. windows is the number of windows without overlap that it counts for.
+// learn takes the growth in a healthy window. windows is its weight, see windowsBetween.
 func (x *scale) learn(w *grownWindow, windows float64) {
 	x.healthy[0] += windows
 	for _, g := range w.growth {
@@ -444,8 +444,8 @@ func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evid
 	return above
 }
 
-// leavesOut reports whether growth of service in f, a window of a slower scale, raises nothing: it is learned again, or
-// an incident that faster windows raised affects it.
+// leavesOut reports whether growth of service in f, a window of a slower scale, raises nothing, because the service is
+// being learned again or is affected by an incident that faster windows raised.
 func (t *Tracker) leavesOut(service trace.Symbol, f *finding) bool {
 	return t.baseline.isRelearned(service) ||
 		t.incidents.affects(service, f.window.From) && !t.incidents.raisedBy(service, f.every)

@@ -166,8 +166,8 @@ func (x *tracked) strongest() evidence {
 	return x.evidence
 }
 
-// explained reports whether victim is slow or fails because of cause. A service explains itself if its score is as
-// high. For different services:
+// explained reports whether victim is slow or fails because of cause. Evidence explains weaker evidence against the
+// same service. For different services:
 //
 //   - A service that emits no spans and its callers are charged with the same time.
 //   - A neighbour with a much lower score is a victim, unless it has enough evidence apart from the calls between the

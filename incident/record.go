@@ -11,9 +11,9 @@ import (
 const (
 	// keptPeaks is the number of peaks that are kept per kind, the highest ones.
 	keptPeaks = 6
-	// oddWindows is the part of the windows judged healthy that may not have been healthy. The same number of the
-	// highest peaks, but at most mostOdd, doesn't count for the tail. Thresholds stay above them nevertheless, or
-	// incidents would open again minutes after they close.
+	// oddWindows is the share of the windows judged healthy that may not have been. As many of the highest peaks, but
+	// at most mostOdd, are left out of the tail. Thresholds still exceed them, or incidents would open again minutes
+	// after they close.
 	oddWindows = 1. / 50
 	mostOdd    = 2
 	// leastMargin is the smallest ratio of a threshold to the highest peak.

@@ -130,7 +130,7 @@ type signs struct {
 // Status sets the status of the current span. The last call counts.
 func (b *Builder) Status(s Status) { b.signs.status = s }
 
-// Exception notes an exception event of the current span. The worst of several counts.
+// Exception notes an exception event of the current span. If there are several, the worst one counts.
 func (b *Builder) Exception(e Escape) { b.signs.exception = max(b.signs.exception, e) }
 
 // add interprets v as the value of signKeys[key]. Values without a meaning there have no effect.

@@ -173,7 +173,7 @@ func (e *Event) problemAlert() alert {
 	return a
 }
 
-// filled returns a map of those pairs of a key and a value whose value isn't empty.
+// filled returns a map from keys to values, without empty values. pairs alternates keys and values.
 func filled(pairs ...string) map[string]string {
 	m := make(map[string]string)
 	for i := 0; i < len(pairs); i += 2 {

@@ -232,10 +232,10 @@ func (t *table) barWidth() int {
 	return 0
 }
 
-// wholes names the quantities of which edges of problems have shares.
+// wholes names the quantities that the shares of edges refer to.
 var wholes = [...]string{detect.WholeSlowdown: "slowdown", detect.WholeVariance: "variance", detect.WholeMean: "mean"}
 
-// shareOf names the quantity of which the edges of p have shares.
+// shareOf names the quantity that the shares of p's edges refer to.
 func shareOf(p *detect.Problem) string { return wholes[p.Whole] }
 
 // hasIntervals reports whether the intervals of p's edges apply to their shares, because they are known only for shares
@@ -273,8 +273,7 @@ func (t *table) common(all []explain.CommonEdges) {
 // margin is the width of the label column.
 const margin = 13
 
-// labelled writes text next to label in the margin. It omits the label if i is above 0, where i is the index of the
-// text among those with the label.
+// labelled writes text, number i of the texts with the given label. Only the first one has the label in the margin.
 func (t *table) labelled(label string, i int, text describe.Sentence) {
 	if i > 0 {
 		label = ""
@@ -283,8 +282,8 @@ func (t *table) labelled(label string, i int, text describe.Sentence) {
 	t.printf("    %s%s", t.style.Paint(terminal.Dim, terminal.PadRight(label, margin-4)), body)
 }
 
-// because returns the explanations of p, with each variable only once per place, because a variable that explains the
-// duration may also explain edges.
+// because returns the explanations of p. It has each variable only once per place, although a variable that explains
+// the duration may also explain edges.
 func (n *names) because(p *detect.Problem) []describe.Sentence {
 	type variable struct {
 		name  string
@@ -423,7 +422,7 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	if bins := t.names.Bins(s); bins != "" {
 		name += "  " + bins
 	}
-	// shares from few requests are noise, up to 60 000 %
+	// shares from few requests are noise, up to 60,000 %
 	if order := byVariance(s.Edges); len(order) > 0 && s.CoVLow == s.CoVLow {
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
 			where = "  " + units.Percent(e.ShareVariance) + " " + t.names.Edge(e)

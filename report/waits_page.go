@@ -166,7 +166,7 @@ func (p *waitsPage) longest() g.Node {
 	)))))
 }
 
-// path returns frames, which are of a stack, as a list.
+// path returns the frames of a stack as a list.
 func path(frames []string) g.Node {
 	return h.Div(h.Class("path"), g.Map(frames, func(name string) g.Node { return span(clean(name)) }))
 }

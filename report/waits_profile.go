@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// noStack is the only frame of time for which no stack was sampled.
+// noStack stands in for the stack of time without a sampled stack.
 const noStack = "[no stack]"
 
 // WaitsPprof writes the time of each stack in r as a gzipped pprof profile, with the labels class, syscall and pid. The

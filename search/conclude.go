@@ -17,7 +17,7 @@ const (
 	explainEpochs  = 3   // calls of Next that wait for a variable to explain a located suspect
 )
 
-// conclude ends the search. If located, it locates the best suspect, unless this carries less than leastShare or is an
+// conclude ends the search. If located, it locates the best suspect, unless it carries less than leastShare or is an
 // operation without a known location inside. Two kinds of operations need no known location inside: calls of something
 // that emits no spans, and spans started by the application itself within an operation, because their author named the
 // place. Otherwise the search is exhausted, for the given reason if located is false.

@@ -61,8 +61,7 @@ func explained(giveUp func(error), dataDir, name string) func(error) {
 	return func(err error) { giveUp(explain(err, dataDir, name)) }
 }
 
-// asideSuffix is the suffix, followed by a number, of the names under which errors advise to move files in the data
-// directory away.
+// asideSuffix, followed by a number, is the suffix of the names that errors propose for files to be moved away.
 const asideSuffix = ".aside"
 
 // asideName returns an unused name next to path.

@@ -115,8 +115,8 @@ func (p position) Save(_ context.Context, through time.Time) error {
 	return p.store.Positions.Save(p.url, through)
 }
 
-// epoch publishes the results of the epoch e. The owner of the core calls it when the epoch has ended. The error is
-// that of [notify.Notifier.Enqueue].
+// epoch publishes the results of the epoch e. The owner of the core calls it when the epoch has ended. The error comes
+// from [notify.Notifier.Enqueue].
 func (o *outbound) epoch(core *engine.View, e live.Ended) error {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
 		entries, before := core.Searches.Entries(core.Groups), o.strategies.Rates()

@@ -103,7 +103,8 @@ func (r *Reader) measureBeside(p *critpath.Path) {
 // maxLost bounds the roots of a trace that we look for in the time of other roots.
 const maxLost = 64
 
-// leave takes the time of root number root, whose caller was lost, out of the own time of the shortest span around it.
+// leave subtracts the time of root number root, whose caller was lost, from the own time of the shortest span around
+// it.
 func (r *Reader) leave(p *critpath.Path, root int32) {
 	top, around := &p.Nodes[p.Roots[root].Node], int32(-1)
 	for i := range p.Nodes {
@@ -198,8 +199,8 @@ func (r *Reader) MeasureLocal(p *critpath.Path) {
 	}
 }
 
-// within reports whether a span is an INTERNAL one inside the work of its caller. A CLIENT span contains no work,
-// because its time is on the wire.
+// within reports whether a span is INTERNAL and inside the work of its caller. A CLIENT span contains no work, because
+// its time is on the wire.
 func within(s, caller *trace.Span) bool {
 	return s.Kind == trace.Internal && caller.Service == s.Service && caller.Kind != trace.Client
 }

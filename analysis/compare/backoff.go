@@ -11,8 +11,8 @@ const (
 	// longestBackoff is the longest time that a caller waits after a failed call, in usual durations of a request.
 	// People choose such waits with request durations in mind: a tenth of a second to some seconds.
 	longestBackoff = 10
-	// leastBegun is the part of the failed calls that the callee must show as failures, too. If it shows less, the
-	// caller causes them.
+	// leastBegun is the minimum share of the failed calls that the callee must show as failures, too. Below it, the
+	// caller is the cause.
 	leastBegun = 0.5
 )
 
@@ -91,7 +91,7 @@ func (l *ledger) failingSites() []int32 {
 	})
 }
 
-// failingAt returns the failed calls that the callee of site `number` shows when it answers that site, plus all calls
+// failingAt returns the failures that the callee of site `number` shows in its answers to that site, plus all calls
 // that it did not answer, per request.
 func (l *ledger) failingAt(number int32) float64 {
 	service, calls := l.callee[number].Service, 0.0

@@ -20,7 +20,7 @@ func newCalledOperations(x *siteIndex) calledOperations {
 	}
 }
 
-// at returns the calls of the operation of site `number`, which is s. It adds the operation if it is new.
+// at returns the calls of the operation of s, the site with the given number. It adds the operation if it is new.
 func (m *calledOperations) at(number int32, s *history.Site) *operationCalls {
 	c := &m.byNode[m.x.node[number]]
 	if *c == nil {

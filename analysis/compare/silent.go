@@ -158,7 +158,7 @@ func (x *silence) around(number int32) (before, now float64) {
 	return before, now
 }
 
-// leastGrown is the minimum ratio of the rate of the calls of a new operation to its earlier rate. It isn't infinite,
+// leastGrown is the minimum ratio of the call rate of a new operation to its earlier call rate. It isn't infinite,
 // because phones with wrong clocks send some calls that seem to come before the first one.
 const leastGrown = 10
 

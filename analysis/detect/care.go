@@ -7,9 +7,9 @@ import (
 
 // A change may be certain and yet too small for anybody to act on. These are the smallest changes that open a problem.
 const (
-	// leastTime is the share of the time of a request type that a change must cost at least.
+	// leastTime is the minimum share of the time of a request type that a change must cost.
 	leastTime = 0.01
-	// leastFailed is the share of the failures of all requests that a change must add at least.
+	// leastFailed is the minimum share of the failures of all requests that a change must add.
 	leastFailed = 0.01
 	// leastRatio is the ratio to the expectation that a change must exceed.
 	leastRatio = 1.1

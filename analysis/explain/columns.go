@@ -370,7 +370,7 @@ func (s *study) columnsOf(r *rawColumn) []column {
 	return out
 }
 
-// minCount returns the number of requests that a category must have at least.
+// minCount returns the minimum number of requests in a category.
 func (s *study) minCount() int { return max(3, len(s.requests)/64) }
 
 // numericColumn returns c with the numbers of r.

@@ -53,7 +53,7 @@ func (d *dictionary) forget() {
 	clear(d.shapes[:])
 }
 
-// isNew reports whether hash may be missing in the table, and caches it.
+// isNew reports whether hash may be missing from the table, and caches it.
 func (d *dictionary) isNew(hash uint64) bool {
 	slot := &d.known[hash%knownSlots]
 	if *slot == hash {

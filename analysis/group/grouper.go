@@ -16,7 +16,7 @@ type Options struct {
 	Edges       int // maximum per group; default 256
 	Sample      int // size of the uniform sample of requests of a window; default 32
 	LargeSample int // size of the sample of a group with a problem or close to one; default 256
-	Groups      int // maximum number of groups and request types; default 100 000
+	Groups      int // maximum number of groups and request types; default 100,000
 	Targets     int // maximum number of external targets of an operation; default 64
 }
 

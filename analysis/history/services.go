@@ -102,9 +102,8 @@ func (v *Services) Callers(services ...trace.Symbol) []trace.Symbol {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// resolve maps each service, by its number, to itself. But if a service emits no spans, and its name is the address of
-// a service that does, it is mapped to that one: cart.default.svc:7070 to cart. opaque marks the services without
-// spans.
+// resolve maps each service, by its number, to itself. But a service without spans whose name is the address of a
+// service with spans is mapped to the latter: cart.default.svc:7070 to cart. opaque marks the services without spans.
 func (v *Services) resolve(table *trace.Table) (service []int32, opaque []bool) {
 	service, opaque = make([]int32, len(v.names)), make([]bool, len(v.names))
 	emits := func(name trace.Symbol) bool { return v.sites[v.numbers[name]] > 0 }

@@ -2,8 +2,8 @@ package history
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// renaming is the time before the last call of a service when a successor with the same operations may already have
-// calls, because instances are replaced one by one.
+// renaming is the longest overlap between the calls of a service and of its successor, because instances are replaced
+// one by one.
 const renaming = 30 * SlicesPerMinute
 
 // leastTaken is the minimum part of the operations of a service, weighted by calls, that its successor must have.

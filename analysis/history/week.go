@@ -185,7 +185,7 @@ func (w *Week) habitAt(at Slice) float64 {
 	return max(0, octaves)
 }
 
-// middle returns the median of the high means of the hours, in ns. It must not be called without any.
+// middle returns the median of the high means of the hours, in ns. At least one must be known.
 func (w *Week) middle() float64 {
 	known := make([]coarseLevel, 0, len(w.highs))
 	for _, high := range w.highs {

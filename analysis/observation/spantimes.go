@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanOps is the maximum number of operations in a SpanTimes. Each takes 300 to 1 000 bytes, at most 3.5 KiB.
+// spanOps is the maximum number of operations in a SpanTimes. Each takes 300 to 1,000 bytes, at most 3.5 KiB.
 const spanOps = 8192
 
 // SpanTimes holds the durations of the spans of each step, on the critical path or not. It keeps the spanOps operations
@@ -157,7 +157,7 @@ type RecentSpans struct {
 	began, rotated  trace.Nanos // start of before and of current, or 0
 }
 
-// Healthy reports whether the spans of op in [from, to) count as usual.
+// Healthy reports whether op was healthy in [from, to), so that its spans then count as usual.
 type Healthy func(op trace.Op, from, to trace.Nanos) bool
 
 // Rotate ends an epoch at time now. Spans that are no longer the latest become usual if they are healthy. It drops the

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxCount is the exclusive upper limit on the number of durations in a Moments. Below it no sum overflows (2^34 ·
-// (2^47)² = 2^128). A group with 100 000 requests per second reaches it after two days.
+// (2^47)² = 2^128). A group with 100,000 requests per second reaches it after two days.
 const MaxCount = 1 << 34
 
 // Moments are the exact first two moments of a set of durations in nanoseconds. The zero value is the empty set. Adding

@@ -14,7 +14,7 @@ import (
 // sketchAccuracy is the maximum relative error of quantiles.
 const sketchAccuracy = 0.01
 
-// bins maps durations to numbers of bins and back. It is immutable. Durations in [1, MaxNanos) have about 1 650 bins,
+// bins maps durations to numbers of bins and back. It is immutable. Durations in [1, MaxNanos) have about 1,650 bins,
 // so the memory of a sketch is bounded without collapsing bins.
 var bins = must(mapping.NewCubicallyInterpolatedMapping(sketchAccuracy))
 

@@ -20,8 +20,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
-// KeyFile is the name of the file with the key that seals cookies, in the data directory. Who removes it ends all
-// sessions at the next start. A backup doesn't contain it.
+// KeyFile is the name of the file with the key that seals cookies, in the data directory. Removing it ends all sessions
+// at the next start. A backup doesn't contain it.
 const KeyFile = "session.key"
 
 const keySize = 32 // bytes, for AES-256
@@ -60,7 +60,7 @@ var (
 	sessionCookie = kind{"session", 8 * time.Hour}
 )
 
-// attempt is the contents of the cookie of a person who is at the provider to log in.
+// attempt is the contents of the cookie of a person who is logging in at the provider.
 type attempt struct {
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
@@ -81,8 +81,8 @@ type sealed struct {
 	Value   json.RawMessage `json:"value"`
 }
 
-// suffixOf returns the end of the names of cookies, which differs between services on the same host: cookies aren't
-// separated by port, and those of this package not by path.
+// suffixOf returns the end of the names of cookies, which differs between services on the same host, because browsers
+// don't separate cookies by port, and all cookies of this package have the same path.
 func suffixOf(address string) string {
 	hash := sha256.Sum256([]byte(address))
 	return "-" + hex.EncodeToString(hash[:4])

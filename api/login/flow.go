@@ -49,7 +49,7 @@ func (s *Service) Start(w http.ResponseWriter, r *http.Request) {
 // maxPath is the maximum length of the path of a page, because browsers limit cookies to 4096 bytes.
 const maxPath = 1024
 
-// pathOf returns the path `to` if it is one of this UI, and otherwise that of the first page.
+// pathOf returns `to` if it is the path of a page of this UI, and otherwise the path of the first page.
 func (s *Service) pathOf(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || len(to) > maxPath || !strings.HasPrefix(to, s.base+"/") {
@@ -88,8 +88,8 @@ func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Princi
 	return s.principal(who)
 }
 
-// exchange redeems a code of the provider for the session of the person who logged in, or the page that says why there
-// is none. A person without a role has a session without a value.
+// exchange redeems a code of the provider for the session of the person who logged in, or for the page that explains
+// the failure. A person without a role has a session without a value.
 func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who session, failed *page) {
 	p, err := s.discover(ctx)
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who se
 	return who, nil
 }
 
-// claims returns the claims of an ID token. If they lack the one for roles, it adds those that the provider tells only
-// when asked, as some do to keep tokens small.
+// claims returns the claims of an ID token. If the claim for roles is missing, it also asks the provider, because some
+// providers keep tokens small.
 func (s *Service) claims(ctx context.Context, p *provider, token *oauth2.Token, id *oidc.IDToken) (claims, error) {
 	all := make(claims)
 	if err := id.Claims(&all); err != nil {
@@ -147,8 +147,7 @@ func (s *Service) claims(ctx context.Context, p *provider, token *oauth2.Token, 
 	return all, more.Claims(&all)
 }
 
-// End ends a session. It answers a page of the UI with the address to go to, at which the person also logs out from the
-// provider if that is possible.
+// End ends a session. It answers the UI with the next address: the provider's log-out page if it has one.
 func (s *Service) End(w http.ResponseWriter, r *http.Request) {
 	if !s.OwnPage(r) {
 		err := refusal.New(refusal.Forbidden, "only pages of this site can log out", "")
@@ -164,8 +163,8 @@ func (s *Service) End(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // fails only if the client has disconnected
 }
 
-// farewell returns the address at which a person logs out from the provider and returns to the UI. If there is no such
-// address, it is that of the UI.
+// farewell returns the address at which a person logs out from the provider and returns to the UI. Without such an
+// address, it returns the address of the UI.
 func (s *Service) farewell(ctx context.Context) string {
 	home := s.options.URL + "/"
 	p, err := s.discover(ctx)

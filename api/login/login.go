@@ -152,8 +152,8 @@ func (s *Service) find(ctx context.Context) (*provider, error) {
 	}, nil
 }
 
-// sparing is a transport that makes at most one request per providerInterval. It fetches the provider's keys, which
-// anybody can cause with a token that names an unknown key.
+// sparing is a transport that makes at most one request per providerInterval. It fetches the provider's keys. Anybody
+// can cause that, with a token that names an unknown key.
 type sparing struct {
 	clock func() time.Time
 	mu    sync.Mutex
@@ -186,7 +186,7 @@ func (p *provider) verify(ctx context.Context, token, audience string) (*oidc.ID
 	return id, err
 }
 
-// IsJWT reports whether a bearer token has the form of those that providers issue. Sibyl's own tokens have no dots.
+// IsJWT reports whether a bearer token has the form of a JWT, as providers issue them. Sibyl's own tokens have no dots.
 func IsJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
 // Program returns the caller who sent a token of the provider, or a refusal.
@@ -251,7 +251,8 @@ func (s *Service) unauthenticated(detail string, invalid bool) error {
 }
 
 // OwnPage reports whether a page of the UI sent r, a request that changes something. Browsers name the origin of the
-// page in each of them. They add the session's cookie to those of other pages on the same host, too.
+// page in each such request. The session's cookie proves nothing, because browsers also add it to requests of other
+// pages on the same host.
 func (s *Service) OwnPage(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return r.Header.Get("Origin") == s.origin && (site == "" || site == "same-origin")

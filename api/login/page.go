@@ -60,7 +60,7 @@ func (s *Service) unreachable() *page {
 	}
 }
 
-// foreign is the page for a browser that comes back from the provider but has no attempt that fits.
+// foreign is the page for a browser that comes back from the provider without a matching attempt to log in.
 func (s *Service) foreign() *page {
 	return &page{
 		status: http.StatusBadRequest,

@@ -75,8 +75,8 @@ func (r *Roles) values(c claims) []string {
 // maxName is the maximum length in characters of the name of a person or a program.
 const maxName = 100
 
-// name returns the name under which others know the person or the program. It prefers what the provider has checked to
-// what people can choose freely.
+// name returns the name under which others know the person or the program. It prefers names that the provider has
+// verified to names that people can choose.
 func (c claims) name() string {
 	keys := []string{"email", "preferred_username", "name", "sub"}
 	if verified, ok := c["email_verified"]; ok && verified != true && verified != "true" {

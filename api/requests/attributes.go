@@ -108,8 +108,8 @@ func attributeDifferences(names *describe.Names, found []explain.Frequency) []co
 // wholeOfSide limits the number of requests per side that are compared in all attributes.
 const wholeOfSide = 64
 
-// addUnlisted adds attributes to a comparison that it lacks because the setting keys doesn't list them. They come from
-// the requests that are kept with all attributes. It then keeps the first shownAttributes.
+// addUnlisted adds to a comparison the attributes that the setting keys doesn't list. They come from the requests that
+// are kept with all attributes. It then keeps the first shownAttributes.
 func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests sides, options critpath.Options) error {
 	known := make(map[string]bool)
 	for i := range c.Items {

@@ -355,7 +355,7 @@ func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
 	return (longer - n/100) / math.Sqrt(n/100)
 }
 
-// worse returns the figures that are clearly worse now than usual. It returns none if usual is nil or there are too few
+// worse returns the figures that are clearly worse now than usual. It returns nil if usual is nil or there are too few
 // calls to judge. tail is the result of [serviceTable.tail].
 func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFigure {
 	all := []contract.ServiceFigure{}

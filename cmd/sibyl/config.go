@@ -97,8 +97,8 @@ func noFile(c *cobra.Command, args []string) error {
 		args[0], c.CommandPath())
 }
 
-// printConfigErrors prints the errors in err if it is [config.Errors], one per line, and returns an error with their
-// number. It returns other errors unchanged.
+// printConfigErrors prints err, one error per line, if it is [config.Errors], and returns an error with their number.
+// It returns other errors unchanged.
 func (p *process) printConfigErrors(err error) error {
 	all, ok := errors.AsType[config.Errors](err)
 	if !ok {

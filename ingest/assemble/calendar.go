@@ -39,7 +39,7 @@ const (
 
 // Recorded returns the first start and the last end of the traces whose clocks may be right. Both are zero without
 // traces. A clock is considered wrong if it is more than a year from the median trace, or if its traces are few and
-// farther from the others than those last.
+// their distance from the others is longer than the time that the others cover.
 func (c Calendar) Recorded() (from, to trace.Nanos) {
 	days := slices.Sorted(maps.Keys(c))
 	if len(days) == 0 {
@@ -81,7 +81,7 @@ func near(days []int, index int) bool {
 	return after[0]-before[len(before)-1] <= max(apartDays, lasts)
 }
 
-// traces returns the number of traces on those of the given days for which far returns false.
+// traces returns the number of traces on the given days, except days for which far returns true.
 func (c Calendar) traces(days []int, far func(int) bool) (n int) {
 	for _, number := range days {
 		if !far(number) {

@@ -263,8 +263,8 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 }
 
 // Since returns the number of the first record with the number `from` or higher that arrived at or after at, or the
-// number of the next new record if there is none. The number may be that of a missing record just before. The times of
-// records must be ascending.
+// number of the next new record if there is none. The number may belong to a missing record just before it. The times
+// of records must be ascending.
 func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	low, high := from, j.next.Load()
 	for low < high { // records before low are older, high isn't

@@ -59,7 +59,7 @@ type Notices struct {
 	cut     []string // errors of files that ended early
 }
 
-// NewNotices returns notices of a program that go to w, usually its standard error.
+// NewNotices returns Notices that print to w, usually the standard error of the program.
 func NewNotices(program string, w io.Writer) *Notices { return &Notices{program: program, out: w} }
 
 // Broken reports a record that could not be read.

@@ -14,8 +14,8 @@ import (
 
 // Replace replaces the file at path with data. After a crash the file is the old or the new one, and the new one if
 // Replace has returned nil. If it returns an error, the file is still the old one, unless the disk failed at the very
-// end. Only the owner can read the file. If root writes it, the owner is that of the directory, because a service that
-// doesn't run as root must be able to read it.
+// end. Only the owner can read the file. A file that root writes belongs to the owner of the directory, because a
+// service that doesn't run as root must be able to read it.
 func Replace(path string, data []byte) error {
 	dir := filepath.Dir(path)
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o600))

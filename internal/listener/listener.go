@@ -94,7 +94,7 @@ func OpenGRPC(ctx context.Context, c Config, newServer func(...grpc.ServerOption
 	return l, nil
 }
 
-// open opens the address of c, without a server. It returns nil if c has no address.
+// open opens the address of c. The caller adds the server. It returns nil if c has no address.
 func open(ctx context.Context, c Config) (*Listener, error) {
 	if c.Address == "" {
 		return nil, nil

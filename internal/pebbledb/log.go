@@ -109,7 +109,7 @@ func (fs logFS) OpenDir(name string) (vfs.File, error) {
 	return neededFile{f, fs}, nil
 }
 
-// checked returns err if it is nil. Otherwise, it gives up.
+// checked returns nil if err is nil. Otherwise it gives up and does not return.
 func (fs logFS) checked(err error) error {
 	if err != nil {
 		fs.giveUp(err)

@@ -67,7 +67,7 @@ var (
 	ErrDamaged = errors.New("it is damaged")
 )
 
-// Exists reports whether dir contains a database, complete or not. It is empty if a crash interrupted Open.
+// Exists reports whether dir contains a database, complete or not. If dir is empty, a crash has interrupted Open.
 func Exists(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && (len(entries) == 0 || slices.ContainsFunc(entries, func(e fs.DirEntry) bool {

@@ -331,7 +331,7 @@ func (f *Fetcher) find(ctx context.Context, service string, w window) error {
 	return f.forward(ctx, traces)
 }
 
-// forward forwards those of traces that belong to the current window and were not forwarded before.
+// forward forwards traces, except traces of other windows and traces that were forwarded before.
 func (f *Fetcher) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	pending := ptrace.NewTraces()
 	n, spans := int64(0), 0

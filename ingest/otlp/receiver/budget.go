@@ -172,8 +172,7 @@ func pieceFor(n int64) int64 {
 	return 1 << min(maxPieceBits, max(minPieceBits, bits.Len64(uint64(max(n, 1)-1))))
 }
 
-// alloc returns an empty piece with the given capacity, which must be one that pieceFor returns. Its memory isn't
-// cleared.
+// alloc returns an empty piece with the given capacity, which must be a result of pieceFor. Its memory isn't cleared.
 func (m *memory) alloc(size int64) *[]byte {
 	if b, ok := m[bits.TrailingZeros64(uint64(size))-minPieceBits].Get().(*[]byte); ok {
 		return b
