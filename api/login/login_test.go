@@ -43,6 +43,7 @@ type world struct {
 	ahead    time.Duration                       // of the service's clock
 	alter    func(header, claims map[string]any) // changes the ID tokens of log-ins; may be nil
 	keys     atomic.Int64                        // requests for the provider's keys
+	down     atomic.Bool                         // the provider closes connections without an answer
 	log      bytes.Buffer
 }
 
@@ -57,7 +58,14 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	if err := w.provider.AddMiddleware(w.intercept); err != nil {
 		t.Fatal(err)
 	}
-	w.start(listen(t, "127.0.0.1:0"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.provider.Start(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.provider.Server.Close() })
 	mux := http.NewServeMux()
 	w.site = httptest.NewServer(mux)
 	t.Cleanup(w.site.Close)
@@ -91,25 +99,6 @@ func testRoles(claim string) Roles {
 	return Roles{Claim: claim, Admin: []string{"root"}, Operator: []string{"ops"}, Viewer: []string{"staff"}}
 }
 
-func listen(t *testing.T, address string) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// start starts the provider.
-func (w *world) start(l net.Listener) {
-	w.t.Helper()
-	if err := w.provider.Start(l, nil); err != nil {
-		w.t.Fatal(err)
-	}
-	server := w.provider.Server
-	w.t.Cleanup(func() { _ = server.Close() })
-}
-
 // restart replaces the service with a new one, which has the same data directory.
 func (w *world) restart() {
 	w.t.Helper()
@@ -122,6 +111,9 @@ func (w *world) restart() {
 // intercept counts requests for the provider's keys, and replaces its ID tokens as w.alter says.
 func (w *world) intercept(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) {
+		if w.down.Load() {
+			panic(http.ErrAbortHandler)
+		}
 		if r.URL.Path == mockoidc.JWKSEndpoint {
 			w.keys.Add(1)
 		}
@@ -573,8 +565,7 @@ func TestKeyRotation(t *testing.T) {
 // While the provider is down, log-in says so; it works once the provider answers.
 func TestProviderDown(t *testing.T) {
 	w := newWorld(t)
-	address := w.provider.Server.Addr
-	_ = w.provider.Shutdown()
+	w.down.Store(true)
 	w.Discover(context.Background())
 	if !strings.Contains(w.log.String(), "people cannot log in") {
 		t.Errorf("log: %s", w.log.String())
@@ -587,17 +578,15 @@ func TestProviderDown(t *testing.T) {
 	if _, err := w.Program(context.Background(), w.token(nil)); !errors.Is(err, refusal.Overloaded) {
 		t.Errorf("program: %v", err)
 	}
-	w.provider.Server = nil
-	w.start(listen(t, address))
+	w.down.Store(false)
 	w.ahead = providerInterval
 	w.person("staff")
 	at := b.back()
-	_ = w.provider.Shutdown()
+	w.down.Store(true)
 	if status, _, _ := b.get(at); status != http.StatusServiceUnavailable || b.loggedIn() {
 		t.Errorf("provider down at the end of a log-in: %d", status)
 	}
-	w.provider.Server = nil
-	w.start(listen(t, address))
+	w.down.Store(false)
 	w.person("staff")
 	if b.get(w.site.URL + StartPath); !b.loggedIn() {
 		t.Error("not logged in")
