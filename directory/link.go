@@ -137,7 +137,7 @@ func newLink(kind *linkKind, name, template string) (Link, error) {
 	if err != nil || other.Host != u.Host || other.User.String() != u.User.String() {
 		return Link{}, fmt.Errorf("link %s: the host cannot depend on the %s", name, kind.target)
 	}
-	return Link{name: clean(name), template: template, kind: kind}, nil
+	return Link{name: trace.Clean(name), template: template, kind: kind}, nil
 }
 
 // nearest returns the placeholder that is most similar to name, which is mistyped.
@@ -167,13 +167,7 @@ func count(t trace.Nanos, unit time.Duration) string {
 }
 
 // escape escapes all characters with a meaning in a path, a query or a fragment.
-func escape(s string) string { return escapeAll(clean(s)) }
+func escape(s string) string { return escapeAll(trace.Clean(s)) }
 
 // escapeAll is like escape, but doesn't shorten its argument, whose values must already be clean.
 func escapeAll(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
-
-// clean returns s, which may come from a trace, printable and bounded.
-func clean(s string) string { return trace.Printable(s, maxText) }
-
-// maxText is the maximum length of a name or a value in a link, in runes.
-const maxText = 300

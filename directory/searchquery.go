@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Queries of searches for traces, in the languages of tracing backends. Values come from people and from traces, so
@@ -76,7 +78,7 @@ func (r *Request) traceQL() string {
 
 // quote returns s as a string literal in TraceQL.
 func quote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(clean(s)) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(trace.Clean(s)) + `"`
 }
 
 // attributeName returns the name of an attribute in TraceQL, quoted if it contains other characters than letters,
@@ -98,20 +100,20 @@ func (r *Request) honeycomb() string {
 	filters := []filter{}
 	add := func(column, op string, value any) { filters = append(filters, filter{column, op, value}) }
 	if r.Service != "" {
-		add("service.name", "=", clean(r.Service))
+		add("service.name", "=", trace.Clean(r.Service))
 	}
 	if r.Operation != "" {
-		add("name", "=", clean(r.Operation))
+		add("name", "=", trace.Clean(r.Operation))
 	}
 	if r.Failed {
 		add("error", "=", true)
 	}
 	for _, a := range r.Attributes {
 		if a[1] == "" {
-			add(clean(a[0]), "exists", nil)
+			add(trace.Clean(a[0]), "exists", nil)
 			continue
 		}
-		add(clean(a[0]), "=", clean(a[1]))
+		add(trace.Clean(a[0]), "=", trace.Clean(a[1]))
 	}
 	if r.Longer > 0 {
 		add("root.duration_ms", ">=", float64(r.Longer)/float64(time.Millisecond))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Limits on a call, whatever the endpoint does.
@@ -130,7 +131,7 @@ func (c *caller) call(ctx context.Context, m *store.Message) (*Answer, error) {
 	_ = w.Body.Close() // the rest of the body isn't needed
 	now := c.clock()
 	return &Answer{
-		Status: w.StatusCode, Text: clean(string(text[:min(len(text), shownAnswer)])),
+		Status: w.StatusCode, Text: trace.Clean(string(text[:min(len(text), shownAnswer)])),
 		After: retryAfter(w.Header.Get("Retry-After"), now), Took: now.Sub(start),
 	}, nil
 }

@@ -187,7 +187,6 @@ const (
 	maxPicks        = 200
 	maxMissing      = 20
 	maxContext      = 64   // operations of a context; the last are kept
-	maxText         = 300  // runes of a name or a text
 	maxSentenceText = 1500 // runes of a sentence, which contains several names
 )
 
@@ -195,7 +194,7 @@ const (
 // and plan, so an event that is made again has the same ID.
 func NewEvent(f *Facts) *Event {
 	n := namer{f.Names}
-	e := &Event{Type: f.Type, At: moment(f.At), Source: clean(f.Source)}
+	e := &Event{Type: f.Type, At: moment(f.At), Source: trace.Clean(f.Source)}
 	if f.aboutProblem() {
 		e.subject, e.resolved = f.subject(), f.closed()
 		e.Data.Problem = n.problem(f)
@@ -278,11 +277,11 @@ func NewTest(at trace.Nanos, source string) *Event {
 // namer translates identities into names that are printable and bounded.
 type namer struct{ names *describe.Names }
 
-func (n namer) op(op trace.Op) string { return clean(n.names.Op(op)) }
+func (n namer) op(op trace.Op) string { return trace.Clean(n.names.Op(op)) }
 
 func (n namer) context(c trace.Context) []string { return boundContext(n.names.Context(c)) }
 
-func (n namer) text(s trace.Symbol) string { return clean(n.names.Table.Text(s)) }
+func (n namer) text(s trace.Symbol) string { return trace.Clean(n.names.Table.Text(s)) }
 
 func (n namer) problem(f *Facts) *Problem {
 	v := f.Investigation
@@ -327,7 +326,7 @@ func boundTarget(t *describe.Target) *describe.Target {
 	if t == nil {
 		return nil
 	}
-	return &describe.Target{Service: clean(t.Service), Operation: clean(t.Operation), External: t.External}
+	return &describe.Target{Service: trace.Clean(t.Service), Operation: trace.Clean(t.Operation), External: t.External}
 }
 
 // boundContext returns the last maxContext operations of path, after making path printable and bounded in place.
@@ -341,13 +340,13 @@ func boundContext(path []string) []string {
 
 func cleanAll(texts ...*string) {
 	for _, s := range texts {
-		*s = clean(*s)
+		*s = trace.Clean(*s)
 	}
 }
 
 func (n namer) decision(d *search.Decision) *Decision {
 	out := &Decision{
-		Plan: d.Plan, Strategy: d.Strategy, Reason: clean(d.Reason),
+		Plan: d.Plan, Strategy: d.Strategy, Reason: trace.Clean(d.Reason),
 		Tree:    Tree{d.Tree.Version, d.Tree.Nodes, d.Tree.Tracepoints},
 		Matches: []Match{}, On: []Pick{}, Off: []Excluded{}, Rejected: []Excluded{}, Missing: []string{},
 		Estimate: usage(d.Estimate), Budget: Usage{d.Budget.Tracepoints, describe.Number(d.Budget.Bytes), describe.Number(d.Budget.CPU)},
@@ -361,7 +360,7 @@ func (n namer) decision(d *search.Decision) *Decision {
 	out.Suspects = n.suspects(d.Suspects)
 	for i := range d.Picks[:min(len(d.Picks), maxPicks)] {
 		k := &d.Picks[i]
-		out.On = append(out.On, Pick{n.text(k.Tracepoint), n.context(k.Context), describe.Number(k.Score), clean(k.Reason), usage(k.Cost)})
+		out.On = append(out.On, Pick{n.text(k.Tracepoint), n.context(k.Context), describe.Number(k.Score), trace.Clean(k.Reason), usage(k.Cost)})
 	}
 	for _, x := range d.Off[:min(len(d.Off), maxPicks)] {
 		out.Off = append(out.Off, Excluded{n.text(x.Tracepoint), x.Reason})
@@ -403,9 +402,6 @@ func (n namer) match(m *search.Matched) Match {
 func usage(u search.Usage) Usage {
 	return Usage{u.Tracepoints, describe.Number(u.Bytes), describe.Number(u.CPU)}
 }
-
-// clean returns s, which may come from a trace, printable and bounded.
-func clean(s string) string { return trace.Printable(s, maxText) }
 
 // moment is a time that is encoded in JSON as RFC 3339.
 type moment trace.Nanos

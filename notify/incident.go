@@ -68,7 +68,7 @@ type Note struct {
 
 // NewNote returns a note that the person by wrote, with its texts printable and bounded.
 func NewNote(by string, at time.Time, text string) *Note {
-	return &Note{clean(by), moment(at.UnixNano()), trace.Printable(text, maxSentenceText)}
+	return &Note{trace.Clean(by), moment(at.UnixNano()), trace.Printable(text, maxSentenceText)}
 }
 
 // Search is the investigation of an incident, or the investigation of a problem that had already located the
@@ -165,7 +165,7 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	e := &Event{
 		Type:      f.Type,
 		At:        moment(f.At),
-		Source:    clean(f.Source),
+		Source:    trace.Clean(f.Source),
 		subject:   search.OfIncident(x.ID),
 		resolved:  !x.IsOpen(),
 		muted:     f.Muted,
@@ -239,8 +239,8 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 	for i := range x.Objectives[:min(len(x.Objectives), maxObjectives)] {
 		m := &x.Objectives[i]
 		d.Objectives = append(d.Objectives, Objective{
-			Name:     clean(cmp.Or(m.Name, m.Entry)),
-			Entry:    clean(m.Entry),
+			Name:     trace.Clean(cmp.Or(m.Name, m.Entry)),
+			Entry:    trace.Clean(m.Entry),
 			Kind:     m.Kind(),
 			BelowNS:  m.Below.Nanoseconds(),
 			Percent:  m.Percentile,
@@ -254,7 +254,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		t := &x.Types[i]
 		d.RequestTypes = append(d.RequestTypes, AffectedType{
 			ID:          t.RequestType.String(),
-			Name:        clean(told.Affected[i]),
+			Name:        trace.Clean(told.Affected[i]),
 			Requests:    t.Requests,
 			MeanNS:      describe.Number(t.Mean),
 			UsualNS:     describe.Number(t.Usual),
@@ -274,7 +274,7 @@ func (n namer) search(v *search.Investigation) *Search {
 	if v == nil {
 		return nil
 	}
-	return &Search{v.Status.String(), clean(v.Reason), len(v.Requested), n.suspects(v.Suspects[:min(len(v.Suspects), maxCulprits)])}
+	return &Search{v.Status.String(), trace.Clean(v.Reason), len(v.Requested), n.suspects(v.Suspects[:min(len(v.Suspects), maxCulprits)])}
 }
 
 // acceptAction is the name of the link to the dialog that accepts an incident.
@@ -295,7 +295,7 @@ func actionsAt(page string) []directory.URL {
 
 func culprit(s *describe.Suspect, f *IncidentFacts) Culprit {
 	x := Culprit{
-		Service:    clean(s.Service),
+		Service:    trace.Clean(s.Service),
 		Owner:      f.Directory.Owner(s.Service),
 		EmitsSpans: s.EmitsSpans,
 		Score:      s.Score,
@@ -309,7 +309,7 @@ func culprit(s *describe.Suspect, f *IncidentFacts) Culprit {
 		o.Target = boundTarget(o.Target)
 	}
 	for _, i := range s.Instances[:min(len(s.Instances), maxInstances)] {
-		x.Instances = append(x.Instances, Instance{clean(i.Key), clean(i.Value), i.Part})
+		x.Instances = append(x.Instances, Instance{trace.Clean(i.Key), trace.Clean(i.Value), i.Part})
 	}
 	x.Links = f.Directory.ServiceLinks(f.linkTarget(&x))
 	return x
@@ -362,26 +362,26 @@ func (x *Incident) figures() []figure {
 		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
 	}
 	add("severity", "Severity", x.Severity)
-	add("severity_reason", "Why", trace.Printable(x.Reason, maxText))
+	add("severity_reason", "Why", trace.Clean(x.Reason))
 	add("impact", "Lost", units.Loss(float64(x.Impact.Lost), float64(x.Impact.Failed)))
 	add("located_at", "Located at", x.place())
-	add("owner", "Owner", trace.Printable(x.Owner.String(), maxText))
-	add("suspects", "Suspects", trace.Printable(strings.Join(suspects, ", "), maxText))
+	add("owner", "Owner", trace.Clean(x.Owner.String()))
+	add("suspects", "Suspects", trace.Clean(strings.Join(suspects, ", ")))
 	if x.Affected > 0 {
 		add("request_types", "Request types", strconv.Itoa(x.Affected))
-		add("most_affected", "Most affected", trace.Printable(x.RequestTypes[0].change(), maxText))
+		add("most_affected", "Most affected", trace.Clean(x.RequestTypes[0].change()))
 	}
 	for _, d := range x.Deploys {
 		deploys = append(deploys, d.Service+" "+d.Version+" after "+d.Before)
 	}
-	add("deploys", "Deploys", trace.Printable(strings.Join(deploys, ", "), maxText))
+	add("deploys", "Deploys", trace.Clean(strings.Join(deploys, ", ")))
 	for _, t := range x.Traces {
 		traces = append(traces, t.ID)
 	}
-	add("traces", "Sample traces", trace.Printable(strings.Join(traces, " "), maxText))
+	add("traces", "Sample traces", trace.Clean(strings.Join(traces, " ")))
 	add("began", "Began", x.Onset.time().Format(beganLayout))
 	add("lasted", "Lasted", x.lasted())
-	add("next", "Next step", trace.Printable(x.Next, maxText))
+	add("next", "Next step", trace.Clean(x.Next))
 	return list
 }
 

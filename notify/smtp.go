@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // mailTimeout is the time limit of one delivery. It is generous because servers may delay each of several answers on
@@ -150,7 +151,7 @@ func (s *mailer) envelope(c *smtp.Client) (refused string, err error) {
 	var reasons []string
 	for _, to := range s.to.To {
 		if err := c.Rcpt(to.Address); err != nil {
-			reasons = append(reasons, to.Address+": "+clean(err.Error()))
+			reasons = append(reasons, to.Address+": "+trace.Clean(err.Error()))
 		}
 	}
 	refused = strings.Join(reasons, "; ")

@@ -22,3 +22,9 @@ func Printable(s string, most int) string {
 	}
 	return b.String()
 }
+
+// Clean returns s printable and bounded, as a name, a value or a short text in messages and links.
+func Clean(s string) string { return Printable(s, maxText) }
+
+// maxText is the maximum number of runes of a clean text.
+const maxText = 300
