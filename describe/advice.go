@@ -138,7 +138,8 @@ func (x *advice) after() Sentence {
 	case incident.ByPerson:
 		return nothing.And(Say(", so it may go on."))
 	case incident.Moved:
-		return Say("Nothing to do if %s was to take over: it answers these requests now.", x.names.service(last.Service))
+		return Say("Nothing to do if %s was to take over: it answers these requests now.",
+			x.names.service(last.Service))
 	case incident.NoTraces:
 		return x.untilKnown("Check that the application still runs and sends traces: " +
 			"none arrived when the incident closed, so nobody knows whether the fault is gone.")

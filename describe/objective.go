@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// MissedObjective describes the violated objective x in a sentence without a full stop. If over is set, it says "within an hour"
-// instead of "in the last hour".
+// MissedObjective describes the violated objective x in a sentence without a full stop. If over is set, it says "within
+// an hour" instead of "in the last hour".
 func MissedObjective(n *Names, x *incident.Missed, over bool) Sentence {
 	failed := "failed"
 	if x.Below > 0 {

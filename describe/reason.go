@@ -38,8 +38,8 @@ func Located(n *Names, place trace.Op, share float64, why engine.Reason) (s Sent
 	return s
 }
 
-// waiter returns the name of the function that waits, or of the place if the function is unknown. If the place is itself
-// the wait, it returns the name of its service.
+// waiter returns the name of the function that waits, or of the place if the function is unknown. If the place is
+// itself the wait, it returns the name of its service.
 func waiter(n *Names, place trace.Op, why *engine.Reason) Phrase {
 	if why.Function != 0 {
 		return n.op(why.Function)

@@ -23,7 +23,12 @@ func TestReason(t *testing.T) {
 		text, next string
 	}{
 		{audit, engine.Reason{}, "orders audit.append carries 90 % of the added latency", ""},
-		{audit, engine.Reason{Computes: true}, "orders audit.append carries 90 % of the added latency: it computes, or waits inside its own process (the kernel sees no wait)", ""},
+		{
+			audit,
+			engine.Reason{Computes: true},
+			"orders audit.append carries 90 % of the added latency: it computes, or waits inside its own process (the kernel sees no wait)",
+			"",
+		},
 		{sync, engine.Reason{}, "90 % of the added latency is waiting for the disk (fsync) in orders", ""},
 		{
 			sync,
@@ -61,7 +66,8 @@ func TestReason(t *testing.T) {
 		}
 		unknown := c.why
 		unknown.Share = 0
-		if got := Located(n, c.place, 0, unknown).And(waitRemedy(n, c.place, &unknown)).String(); strings.Contains(got, "%") || strings.Contains(got, "all of") || got == "" {
+		got := Located(n, c.place, 0, unknown).And(waitRemedy(n, c.place, &unknown)).String()
+		if strings.Contains(got, "%") || strings.Contains(got, "all of") || got == "" {
 			t.Errorf("%q has a share, which is unknown", got)
 		}
 		if c.next == "" {

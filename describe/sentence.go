@@ -34,11 +34,12 @@ const (
 
 // Evidence refers to the data behind a phrase. The zero value refers to nothing.
 type Evidence struct {
-	Kind        EvidenceKind
-	Edge        trace.Edge // of kind [EdgeEvidence]: one of the problem's edges; 0 is the remainder
-	Operation   trace.Op   // of kind [LocationEvidence]
-	Explanation int        // of kind [VariableEvidence], and [CallFlowEvidence] if Explained: index into the problem's explanations
-	Explained   bool       // Explanation is set
+	Kind      EvidenceKind
+	Edge      trace.Edge // of kind [EdgeEvidence]: one of the problem's edges; 0 is the remainder
+	Operation trace.Op   // of kind [LocationEvidence]
+	// of kind [VariableEvidence], and [CallFlowEvidence] if Explained: index into the problem's explanations
+	Explanation int
+	Explained   bool // Explanation is set
 }
 
 // EvidenceKind is a kind of evidence, as named in the API.
@@ -46,12 +47,13 @@ type EvidenceKind string
 
 // The kinds of evidence.
 const (
-	LatencyEvidence  EvidenceKind = "latency"   // the durations of the requests: mean, percentiles, CoV
-	BaselineEvidence EvidenceKind = "baseline"  // the expected duration, from the history of the requests
-	SizeEvidence     EvidenceKind = "size"      // the durations at equal size
-	EdgeEvidence     EvidenceKind = "edge"      // one edge of the critical path
-	LocationEvidence EvidenceKind = "location"  // the operation that the investigation located
-	VariableEvidence EvidenceKind = "variable"  // an explanation: an attribute, such as a host or a version, a count, errors
+	LatencyEvidence  EvidenceKind = "latency"  // the durations of the requests: mean, percentiles, CoV
+	BaselineEvidence EvidenceKind = "baseline" // the expected duration, from the history of the requests
+	SizeEvidence     EvidenceKind = "size"     // the durations at equal size
+	EdgeEvidence     EvidenceKind = "edge"     // one edge of the critical path
+	LocationEvidence EvidenceKind = "location" // the operation that the investigation located
+	// an explanation: an attribute, such as a host or a version, a count, errors
+	VariableEvidence EvidenceKind = "variable"
 	CallFlowEvidence EvidenceKind = "call_flow" // the paths that the requests take
 )
 
@@ -154,8 +156,8 @@ func (s Sentence) String() string {
 	return b.String()
 }
 
-// Parts returns s without emphasis, with adjacent phrases of the same kind and evidence joined if they are words or numbers.
-// The parts concatenate to the text of s. No part is empty.
+// Parts returns s without emphasis, with adjacent phrases of the same kind and evidence joined if they are words or
+// numbers. The parts concatenate to the text of s. No part is empty.
 func (s Sentence) Parts() Sentence {
 	var parts Sentence
 	for _, p := range s {

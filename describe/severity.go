@@ -14,8 +14,8 @@ func severity(n *Names, x *engine.Incident) Sentence {
 	if m := g.Objective; m != nil {
 		objective := Name(n.Clean(cmp.Or(m.Name, m.Entry))).quiet()
 		if m.Fast() {
-			return Say("Requests miss the objective %s so fast that its error budget of 30 days is spent within two: "+is,
-				objective)
+			const fast = "Requests miss the objective %s so fast that its error budget of 30 days is spent within two: "
+			return Say(fast+is, objective)
 		}
 		return Say("Requests miss the objective %s: "+is, objective)
 	}

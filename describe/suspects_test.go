@@ -34,22 +34,43 @@ func TestComparison(t *testing.T) {
 		},
 		{
 			"time on the way",
-			Comparison{Types: 3, Slower: 1, Suspects: suspects{{Service: bank, Score: 0.4, In: 0.4, From: shop}}, Usual: []float64{0.1}},
+			Comparison{
+				Types:    3,
+				Slower:   1,
+				Suspects: suspects{{Service: bank, Score: 0.4, In: 0.4, From: shop}},
+				Usual:    []float64{0.1},
+			},
 			"1 request type is slower since 02:41; all of the added latency is time between shop and bank, outside of the spans of both.",
 		},
 		{
 			"failures on the way",
-			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.1, Unanswered: 0.1, From: shop}}, Usual: []float64{0.01}},
+			Comparison{
+				Types:    3,
+				Suspects: suspects{{Service: bank, Score: 0.1, Unanswered: 0.1, From: shop}},
+				Usual:    []float64{0.01},
+			},
 			"No request type is clearly slower since 02:41, but 10 more calls per 100 requests fail between shop and bank, which answers the others.",
 		},
 		{
 			"own time, usual scores",
-			Comparison{Types: 3, Slower: 1, Suspects: suspects{{Service: bank, Score: 0.4, Own: 0.4}}, Usual: []float64{0.9, 0.1, 0.3, 0.2}},
+			Comparison{
+				Types:    3,
+				Slower:   1,
+				Suspects: suspects{{Service: bank, Score: 0.4, Own: 0.4}},
+				Usual:    []float64{0.9, 0.1, 0.3, 0.2},
+			},
 			"1 request type is slower since 02:41; all of the added latency is time in bank.",
 		},
 		{
 			"errors and time in, to and from",
-			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.62, Own: 0.2, Rest: 0.1, Out: 0.2, Errors: 0.12}}},
+			Comparison{Types: 3, Suspects: suspects{{
+				Service: bank,
+				Score:   0.62,
+				Own:     0.2,
+				Rest:    0.1,
+				Out:     0.2,
+				Errors:  0.12,
+			}}},
 			"No request type is clearly slower since 02:41, but all of the added latency is time in, to and from bank (in it 40 %, to it 20 %, " +
 				"from it 40 %); errors begin in bank, 12 more per 100 requests. This may be chance: the baseline is too short to tell how much " +
 				"such scores vary.",
@@ -70,14 +91,24 @@ func TestComparison(t *testing.T) {
 		},
 		{
 			"shape and unanswered calls",
-			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.06, Unanswered: 0.05, Shape: 0.01, Own: 1e-5}}, Usual: []float64{0.01, 0.07, 0.08}},
+			Comparison{Types: 3, Suspects: suspects{{
+				Service:    bank,
+				Score:      0.06,
+				Unanswered: 0.05,
+				Shape:      0.01,
+				Own:        1e-5,
+			}}, Usual: []float64{0.01, 0.07, 0.08}},
 			"No request type is clearly slower since 02:41, but bank does not answer 5.0 more calls per 100 requests; bank makes other calls " +
 				"than in the baseline, 1.0 times per 100 requests. This may be chance: half of the baseline scores as much.",
 		},
 		{
 			"added calls",
 			Comparison{Types: 3, Slower: 1, Suspects: suspects{{
-				Service: shop, Score: 3, Own: 0.5, Added: 1.5, Shape: 1,
+				Service: shop,
+				Score:   3,
+				Own:     0.5,
+				Added:   1.5,
+				Shape:   1,
 				AddedCalls: []compare.AddedCall{{
 					Op:     s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
 					Before: 2, Now: 41, Nanos: 232e6,
@@ -129,24 +160,45 @@ func TestIncident(t *testing.T) {
 		want     string
 	}{
 		{
-			[]compare.Suspect{{Service: bank, Score: 0.36, In: 0.23, Out: 0.1, Errors: 0.03}, {Service: shop, Score: 0.05, Own: 0.05}},
+			[]compare.Suspect{{
+				Service: bank,
+				Score:   0.36,
+				In:      0.23,
+				Out:     0.1,
+				Errors:  0.03,
+			}, {Service: shop, Score: 0.05, Own: 0.05}},
 			0.3,
 			"All requests take 38 % longer on average since 02:41; 87 % of the added latency is time to and from bank (to it 61 %, from it 26 %); errors begin in bank, 3.0 more per 100 requests.",
 		},
 		{
-			[]compare.Suspect{{Service: bank, Score: 0.24, Errors: 0.12, Unanswered: 0.08, Own: 0.04}},
+			[]compare.Suspect{{
+				Service:    bank,
+				Score:      0.24,
+				Errors:     0.12,
+				Unanswered: 0.08,
+				Own:        0.04,
+			}},
 			0.06,
 			"More requests fail since 02:41: all of the added latency is time in bank; errors begin in bank, 12 more per 100 requests; bank does not " +
 				"answer 8.0 more calls per 100 requests.",
 		},
 		{
-			[]compare.Suspect{{Service: bank, Score: 0.24, Errors: 0.08, Unanswered: 0.12, Own: 0.04}},
+			[]compare.Suspect{{
+				Service:    bank,
+				Score:      0.24,
+				Errors:     0.08,
+				Unanswered: 0.12,
+				Own:        0.04,
+			}},
 			-0.1,
 			"More calls get no answer since 02:41: errors begin in bank, 8.0 more per 100 requests; bank does not answer 12 more calls per 100 requests.",
 		},
 		{
 			[]compare.Suspect{{
-				Service: shop, Score: 1.3, Added: 0.3, Shape: 1,
+				Service: shop,
+				Score:   1.3,
+				Added:   0.3,
+				Shape:   1,
 				AddedCalls: []compare.AddedCall{{
 					Op:     s.table.Op(bank, s.table.Symbol("GET /rates"), trace.Server),
 					Before: 1, Now: 2.5, Nanos: 30e6,
@@ -203,13 +255,25 @@ func TestIncident(t *testing.T) {
 func TestIncidentThatIsOver(t *testing.T) {
 	s := newShop()
 	n, bank := s.names(), s.table.Symbol("bank")
-	for want, x := range map[string]compare.Suspect{
-		"All requests took 30 % longer on average between 02:41 and 02:50; all of the added latency is time in bank.": {Service: bank, Score: 0.3, Own: 0.3},
-		"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.":               {Service: bank, Score: 0.12, Errors: 0.12},
-		"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.":       {Service: bank, Score: 0.12, Unanswered: 0.12},
+	for _, c := range []struct {
+		x    compare.Suspect
+		want string
+	}{
+		{
+			compare.Suspect{Service: bank, Score: 0.3, Own: 0.3},
+			"All requests took 30 % longer on average between 02:41 and 02:50; all of the added latency is time in bank.",
+		},
+		{
+			compare.Suspect{Service: bank, Score: 0.12, Errors: 0.12},
+			"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.",
+		},
+		{
+			compare.Suspect{Service: bank, Score: 0.12, Unanswered: 0.12},
+			"More calls got no answer between 02:41 and 02:50: bank did not answer 12 more calls per 100 requests.",
+		},
 	} {
-		if got := n.sentenceOf(closed(incidentOf(0, x))); got != want {
-			t.Errorf("got:\n%s\nwant:\n%s", got, want)
+		if got := n.sentenceOf(closed(incidentOf(0, c.x))); got != c.want {
+			t.Errorf("got:\n%s\nwant:\n%s", got, c.want)
 		}
 	}
 }
@@ -228,7 +292,11 @@ func TestIncidentOfUnlikeTypes(t *testing.T) {
 		want   string
 	}{
 		{"no type", nil, "All requests take 39 % longer on average since 02:41"},
-		{"alike", types{slower(shopB, 100, 140, 100), slower(shopA, 100, 130, 100)}, "Requests of shop A and shop B take 35 % longer since 02:41"},
+		{
+			"alike",
+			types{slower(shopB, 100, 140, 100), slower(shopA, 100, 130, 100)},
+			"Requests of shop A and shop B take 35 % longer since 02:41",
+		},
 		{
 			"one carries most",
 			types{slower(shopB, 100, 82, 80), slower(shopA, 100, 2080, 80), slower(shopC, 900, 79, 80)},
@@ -290,19 +358,48 @@ func TestSuspect(t *testing.T) {
 	s := newShop()
 	query := s.table.Op(s.table.Symbol("payment"), s.table.Symbol("SELECT"), trace.Client)
 	got := NewSuspect(s.names(), &compare.Suspect{
-		Service: s.table.Symbol("db"), Opaque: true, Score: 0.5, Own: 0.1, In: 0.2, Rest: 0.2,
+		Service:    s.table.Symbol("db"),
+		Opaque:     true,
+		Score:      0.5,
+		Own:        0.1,
+		In:         0.2,
+		Rest:       0.2,
 		Operations: []compare.SuspectOperation{{Op: query, Score: 0.4}, {Op: s.charge, Score: 0.1}},
-		AddedCalls: []compare.AddedCall{{Op: query, Caller: s.charge, Before: 1, Now: 3, Nanos: 2e6}},
+		AddedCalls: []compare.AddedCall{{
+			Op:     query,
+			Caller: s.charge,
+			Before: 1,
+			Now:    3,
+			Nanos:  2e6,
+		}},
 	})
 	want := Suspect{
-		Service: "db", Score: 0.5, Parts: SuspectParts{Own: 0.1, In: 0.2, Rest: 0.2},
+		Service: "db",
+		Score:   0.5,
+		Parts:   SuspectParts{Own: 0.1, In: 0.2, Rest: 0.2},
 		Operations: []SuspectOperation{
-			{Op: query, Service: "payment", Operation: "SELECT", Kind: "client", Score: 0.4},
-			{Op: s.charge, Service: "payment", Operation: "POST", Kind: "client", Target: &Target{Service: "bank", Operation: "POST /charge"}, Score: 0.1},
+			{
+				Op:        query,
+				Service:   "payment",
+				Operation: "SELECT",
+				Kind:      "client",
+				Score:     0.4,
+			},
+			{
+				Op:        s.charge,
+				Service:   "payment",
+				Operation: "POST",
+				Kind:      "client",
+				Target:    &Target{Service: "bank", Operation: "POST /charge"},
+				Score:     0.1,
+			},
 		},
 		AddedCalls: []AddedCall{{
 			Name:   s.names().Op(query),
-			Caller: s.names().Op(s.charge), Before: 1, Now: 3, Added: 2e6,
+			Caller: s.names().Op(s.charge),
+			Before: 1,
+			Now:    3,
+			Added:  2e6,
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -315,12 +412,14 @@ func TestUnnamedService(t *testing.T) {
 	s := newShop()
 	n := s.names()
 	of := []compare.Suspect{{Service: s.table.Symbol(""), Score: 0.4, Own: 0.4}}
-	const want = "All requests take 40 % longer on average since 02:41; all of the added latency is time in (unnamed service)."
+	const want = "All requests take 40 % longer on average since 02:41; all of the added latency is time in " +
+		"(unnamed service)."
 	if got := n.sentenceOf(incidentOf(0, of...)); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := Advice(n, incidentOf(0, of...), nil, nil).String(), "Look at the slow traces through (unnamed service)."; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	const advice = "Look at the slow traces through (unnamed service)."
+	if got := Advice(n, incidentOf(0, of...), nil, nil).String(); got != advice {
+		t.Errorf("got %q, want %q", got, advice)
 	}
 }
 
@@ -335,46 +434,99 @@ func TestOperationSentence(t *testing.T) {
 		x.Service, x.Operations = s.table.Symbol(service), []compare.SuspectOperation{o}
 		return incidentOf(0, x)
 	}
-	slow := compare.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Excess: 8.1e6, Usual: 3.9e6}
+	slow := compare.SuspectOperation{
+		Op:     stock,
+		Score:  0.004,
+		Calls:  40,
+		Excess: 8.1e6,
+		Usual:  3.9e6,
+	}
 	crept := of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow)
 	crept.Weeks = 1
 	month := *crept
 	month.Weeks = 4
 	orders := s.table.Op(s.table.Symbol("orders"), s.table.Symbol("orders"), trace.External)
 	late := of("billing", compare.Suspect{Score: 383, Own: 383},
-		compare.SuspectOperation{Op: orders, Queue: true, Score: 383, Calls: 40, Excess: 29.98e9, Usual: 20e6})
+		compare.SuspectOperation{
+			Op:     orders,
+			Queue:  true,
+			Score:  383,
+			Calls:  40,
+			Excess: 29.98e9,
+			Usual:  20e6,
+		})
 	over, weekly := closed(late), *late
 	weekly.Weeks = 1
-	for want, x := range map[string]struct {
+	for _, c := range []struct {
 		of   *engine.Incident
 		kind IncidentKind
+		want string
 	}{
-		"Messages wait 30 s in orders since 02:41, usually 20 ms, until billing takes them.":              {late, Slow},
-		"Messages waited 30 s in orders between 02:41 and 02:50, usually 20 ms, until billing took them.": {over, Slow},
-		"Messages wait 30 s in orders since 02:41, 20 ms a week ago, until billing takes them.":           {&weekly, Crept},
-		"Messages wait longer in orders since 02:41 until billing takes them.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
-			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.2}), Slow},
-		"All requests take 30 % longer on average since 02:41; all of the added latency is time in billing.": {of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
-			compare.SuspectOperation{Op: orders, Queue: true, Score: 0.1}), Slow},
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":               {of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":           {crept, Crept},
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.":          {&month, Crept},
-		"All requests take 40 % longer on average since 02:41; all of the added latency is time in store.": {of("store", compare.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
-		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": {of("db", compare.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
-			compare.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}), Slow},
-		"15 % of the calls of store GET /stock fail since 02:41.": {of("store", compare.Suspect{Score: 0.004, Errors: 0.004},
-			compare.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Failed: 6}), Failing},
-		"store GET /stock gets no requests since 02:41; 12.5/s came steadily before.": {of("store", compare.Suspect{Score: 0.3, Silent: 0.3},
-			compare.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40, Stopped: 12.5}), Silent},
-		"store GET /stock gets no requests since 02:41; they came steadily before.": {of("store", compare.Suspect{Score: 0.3, Silent: 0.3},
-			compare.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}), Silent},
+		{late, Slow, "Messages wait 30 s in orders since 02:41, usually 20 ms, until billing takes them."},
+		{
+			over, Slow,
+			"Messages waited 30 s in orders between 02:41 and 02:50, usually 20 ms, until billing took them.",
+		},
+		{&weekly, Crept, "Messages wait 30 s in orders since 02:41, 20 ms a week ago, until billing takes them."},
+		{
+			of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
+				compare.SuspectOperation{Op: orders, Queue: true, Score: 0.2}), Slow,
+			"Messages wait longer in orders since 02:41 until billing takes them.",
+		},
+		{
+			of("billing", compare.Suspect{Score: 0.3, Own: 0.3},
+				compare.SuspectOperation{Op: orders, Queue: true, Score: 0.1}), Slow,
+			"All requests take 30 % longer on average since 02:41; all of the added latency is time in billing.",
+		},
+		{
+			of("store", compare.Suspect{Score: 0.004, Own: 0.004}, slow), Slow,
+			"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.",
+		},
+		{crept, Crept, "store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago."},
+		{&month, Crept, "store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago."},
+		{
+			of("store", compare.Suspect{Score: 0.4, Own: 0.4}, slow), Slow,
+			"All requests take 40 % longer on average since 02:41; all of the added latency is time in store.",
+		},
+		{
+			of("db", compare.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
+				compare.SuspectOperation{
+					Op:     query,
+					Score:  0.004,
+					Calls:  40,
+					Excess: 1e6,
+					Usual:  2e6,
+				}), Slow,
+			"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.",
+		},
+		{
+			of("store", compare.Suspect{Score: 0.004, Errors: 0.004},
+				compare.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Failed: 6}), Failing,
+			"15 % of the calls of store GET /stock fail since 02:41.",
+		},
+		{
+			of("store", compare.Suspect{Score: 0.3, Silent: 0.3},
+				compare.SuspectOperation{
+					Op:      stock,
+					Score:   0.3,
+					Calls:   40,
+					Failed:  40,
+					Stopped: 12.5,
+				}), Silent,
+			"store GET /stock gets no requests since 02:41; 12.5/s came steadily before.",
+		},
+		{
+			of("store", compare.Suspect{Score: 0.3, Silent: 0.3},
+				compare.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}), Silent,
+			"store GET /stock gets no requests since 02:41; they came steadily before.",
+		},
 	} {
-		got := NewIncident(n, x.of, beginning.Add(10*time.Minute))
-		if got.Kind != x.kind {
-			t.Errorf("%s: kind %s, want %s", want, got.Kind, x.kind)
+		got := NewIncident(n, c.of, beginning.Add(10*time.Minute))
+		if got.Kind != c.kind {
+			t.Errorf("%s: kind %s, want %s", c.want, got.Kind, c.kind)
 		}
-		if got := got.Sentence.String(); got != want {
-			t.Errorf("got %q, want %q", got, want)
+		if got := got.Sentence.String(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
 }
@@ -383,7 +535,13 @@ func TestOperationSentence(t *testing.T) {
 func TestUnequalSentence(t *testing.T) {
 	s := newShop()
 	u := compare.UnequalInstance{
-		Service: s.table.Symbol("cart"), Key: s.table.Symbol("k8s.pod.name"), Value: s.table.Symbol("cart-1"), Siblings: 5, Calls: 100, Nanos: 50e6, Usual: 10e6,
+		Service:  s.table.Symbol("cart"),
+		Key:      s.table.Symbol("k8s.pod.name"),
+		Value:    s.table.Symbol("cart-1"),
+		Siblings: 5,
+		Calls:    100,
+		Nanos:    50e6,
+		Usual:    10e6,
 	}
 	failing := u
 	failing.Nanos, failing.Failed, failing.UsualFailed = 10e6, 0.3, 0.01
@@ -410,7 +568,8 @@ func TestSizeOfIncident(t *testing.T) {
 		t.Errorf("size %+v, ratio %g", size, size.Ratio())
 	}
 	const want = "Requests of shop A take 3.2 times as long since 02:41; "
-	if got := d.Sentence.String(); d.Kind != Slow || !strings.HasPrefix(got, want) || !strings.Contains(got, "other calls") {
+	if got := d.Sentence.String(); d.Kind != Slow || !strings.HasPrefix(got, want) ||
+		!strings.Contains(got, "other calls") {
 		t.Errorf("%s: %q, want %q first", d.Kind, got, want)
 	}
 	x.Types = nil

@@ -78,11 +78,18 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 	}
 	if e.Mail != nil {
 		m, err := newMailer(e, dialer)
-		return &caller{endpoint: *e, format: f, client: &http.Client{}, mail: m, clock: clock}, err
+		return &caller{
+			endpoint: *e,
+			format:   f,
+			client:   &http.Client{},
+			mail:     m,
+			clock:    clock,
+		}, err
 	}
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("webhook %s: its URL does not begin with http:// or https://", e.Name) // without the URL, which may be a secret
+		// without the URL, which may be a secret
+		return nil, fmt.Errorf("webhook %s: its URL does not begin with http:// or https://", e.Name)
 	}
 	if path := strings.TrimSuffix(u.Path, "/"); f.path != "" && !strings.HasSuffix(path, f.path) {
 		u.Path, u.RawPath = path+f.path, ""
@@ -103,7 +110,13 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 		Timeout:       callTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &caller{endpoint: *e, format: f, url: u.String(), client: client, clock: clock}, nil
+	return &caller{
+		endpoint: *e,
+		format:   f,
+		url:      u.String(),
+		client:   client,
+		clock:    clock,
+	}, nil
 }
 
 // close closes idle connections.

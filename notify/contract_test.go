@@ -60,7 +60,14 @@ func satisfies(t testing.TB, contract string, body []byte) {
 func message(e *Event, format string) (*store.Message, bool) {
 	f := formats[format]
 	body := f.render(e)
-	return &store.Message{ID: e.ID, Event: string(e.Type), Format: format, Subject: e.subject, At: trace.Nanos(e.At), Body: body}, body != nil
+	return &store.Message{
+		ID:      e.ID,
+		Event:   string(e.Type),
+		Format:  format,
+		Subject: e.subject,
+		At:      trace.Nanos(e.At),
+		Body:    body,
+	}, body != nil
 }
 
 // called is a call as a receiver sees it.
@@ -73,7 +80,13 @@ type called struct {
 func calls(t *testing.T, format string, list ...*Event) map[Type]called {
 	t.Helper()
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
-	c, err := newCaller(&Endpoint{Name: "a", URL: r.URL, Format: format, Token: testToken, AllowPrivate: true}, time.Now)
+	c, err := newCaller(&Endpoint{
+		Name:         "a",
+		URL:          r.URL,
+		Format:       format,
+		Token:        testToken,
+		AllowPrivate: true,
+	}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +126,15 @@ func TestPagerDuty(t *testing.T) {
 		actions[typ], keys[typ] = event.Action, event.Key
 	}
 	want := map[Type]string{
-		IncidentOpened: "trigger", IncidentLocated: "trigger", IncidentAcknowledged: "acknowledge", IncidentClosed: "resolve",
-		ProblemOpened: "trigger", ProblemLocated: "trigger", ProblemExplained: "trigger", ProblemClosed: "resolve", Test: "trigger",
+		IncidentOpened:       "trigger",
+		IncidentLocated:      "trigger",
+		IncidentAcknowledged: "acknowledge",
+		IncidentClosed:       "resolve",
+		ProblemOpened:        "trigger",
+		ProblemLocated:       "trigger",
+		ProblemExplained:     "trigger",
+		ProblemClosed:        "resolve",
+		Test:                 "trigger",
 	}
 	if diff := cmp.Diff(want, actions); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -135,7 +155,14 @@ func TestOpsgenie(t *testing.T) {
 		t.Fatal(err, created)
 	}
 	for typ, path := range map[Type]string{
-		IncidentOpened: "", IncidentLocated: "/notes", IncidentAcknowledged: "/acknowledge", IncidentSteady: "/notes", IncidentClosed: "/close", ProblemOpened: "", ProblemClosed: "/close", Test: "",
+		IncidentOpened:       "",
+		IncidentLocated:      "/notes",
+		IncidentAcknowledged: "/acknowledge",
+		IncidentSteady:       "/notes",
+		IncidentClosed:       "/close",
+		ProblemOpened:        "",
+		ProblemClosed:        "/close",
+		Test:                 "",
 	} {
 		c, contract, want := all[typ], "opsgenie-create", "/v2/alerts"
 		if path != "" {
@@ -143,7 +170,8 @@ func TestOpsgenie(t *testing.T) {
 			want += "/" + alertKey(typ, eventsByType()[typ].subject) + path + "?identifierType=alias"
 		}
 		satisfies(t, contract, c.body)
-		if c.path != want || c.authorization != "GenieKey "+testToken || typ == IncidentClosed && !strings.Contains(c.path, created.Alias) {
+		if c.path != want || c.authorization != "GenieKey "+testToken ||
+			typ == IncidentClosed && !strings.Contains(c.path, created.Alias) {
 			t.Errorf("%s: %s, want %s; %s", typ, c.path, want, c.authorization)
 		}
 	}
@@ -211,7 +239,8 @@ func checkReceivers(t *testing.T, e *Event) {
 // A webhook needs a token if its format uses one.
 func TestTokenIsRequired(t *testing.T) {
 	for _, format := range []string{"pagerduty", "opsgenie"} {
-		if _, err := newCaller(&Endpoint{Name: "a", URL: "https://a.example", Format: format}, time.Now); err == nil || !NeedsToken(format) {
+		if _, err := newCaller(&Endpoint{Name: "a", URL: "https://a.example", Format: format}, time.Now); err == nil ||
+			!NeedsToken(format) {
 			t.Errorf("%s is accepted without a token", format)
 		}
 	}
@@ -223,15 +252,35 @@ func TestAcknowledgementReachesPagerDuty(t *testing.T) {
 	dir := t.TempDir()
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	endpoints := []Endpoint{
-		{Name: "pager", URL: r.URL, Format: "pagerduty", Token: testToken, Events: []Type{IncidentOpened, IncidentClosed}, AllowPrivate: true},
-		{Name: "chat", URL: r.URL + "/chat", Format: "slack", Events: []Type{IncidentOpened, IncidentClosed}, AllowPrivate: true},
+		{
+			Name:         "pager",
+			URL:          r.URL,
+			Format:       "pagerduty",
+			Token:        testToken,
+			Events:       []Type{IncidentOpened, IncidentClosed},
+			AllowPrivate: true,
+		},
+		{
+			Name:         "chat",
+			URL:          r.URL + "/chat",
+			Format:       "slack",
+			Events:       []Type{IncidentOpened, IncidentClosed},
+			AllowPrivate: true,
+		},
 	}
 	opening, closing := sampleIncident(IncidentOpened, "shop", "x"), sampleIncident(IncidentClosed, "shop", "x")
 	var note *Note
 	epoch := func(at trace.Nanos, f *IncidentFacts) []*Event {
 		return Events(&Epoch{
-			At: at, Names: f.Names, Incidents: []engine.Incident{*f.Incident}, Directory: f.Directory, Muted: func(uint64) bool { return false }, Acknowledged: func(uint64) *Note { return note },
-			Investigation: func(search.Subject) *search.Investigation { return nil }, IncidentTraces: func(*engine.Incident) []Trace { return nil }, IncidentURL: func(uint64) string { return "" },
+			At:             at,
+			Names:          f.Names,
+			Incidents:      []engine.Incident{*f.Incident},
+			Directory:      f.Directory,
+			Muted:          func(uint64) bool { return false },
+			Acknowledged:   func(uint64) *Note { return note },
+			Investigation:  func(search.Subject) *search.Investigation { return nil },
+			IncidentTraces: func(*engine.Incident) []Trace { return nil },
+			IncidentURL:    func(uint64) string { return "" },
 		})
 	}
 	produce := func(n *Notifier) {
@@ -293,7 +342,8 @@ func TestProposal(t *testing.T) {
 	f := sampleIncident(IncidentSteady, "shop", "POST /checkout")
 	e := NewIncidentEvent(f)
 	for name, sent := range map[string]bool{
-		"sibyl": true, "cloudevents": true, "slack": true, "teams": true, "email": true, "grafana-annotation": true, "opsgenie": true, "pagerduty": false, "alertmanager": false,
+		"sibyl": true, "cloudevents": true, "slack": true, "teams": true, "email": true,
+		"grafana-annotation": true, "opsgenie": true, "pagerduty": false, "alertmanager": false,
 	} {
 		body := string(rendered(e, name))
 		if (body != "") != sent {
@@ -302,7 +352,8 @@ func TestProposal(t *testing.T) {
 		if sent && !strings.Contains(body, "/incidents/0000000000000abc?dialog=accept") {
 			t.Errorf("%s has no link to the dialog: %s", name, body)
 		}
-		if sent && name != "sibyl" && name != "cloudevents" && strings.Count(body, "normal now") > 2 { // e-mails have two parts, messages to Slack two texts
+		// e-mails have two parts, messages to Slack two texts
+		if sent && name != "sibyl" && name != "cloudevents" && strings.Count(body, "normal now") > 2 {
 			t.Errorf("%s proposes more than once: %s", name, body)
 		}
 	}

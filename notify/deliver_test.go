@@ -45,7 +45,11 @@ func openOutbox(t *testing.T, dir string) (*store.Outbox, func()) {
 
 func openOutboxOn(t *testing.T, disk *pebbledb.Disk, dir string) (*store.Outbox, func()) {
 	t.Helper()
-	s, err := store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	s, err := store.Open(store.Options{
+		Dir:  filepath.Join(dir, "store"),
+		Disk: disk,
+		Log:  slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,13 +264,15 @@ func TestDelivers(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, q.Header.Get(name), want.Get(name))
 		}
 	}
-	if q.Method != http.MethodPost || q.Header.Get("Content-Type") != "application/json" || !json.Valid([]byte(q.Header.Get("Body"))) {
+	if q.Method != http.MethodPost || q.Header.Get("Content-Type") != "application/json" ||
+		!json.Valid([]byte(q.Header.Get("Body"))) {
 		t.Errorf("%s %v", q.Method, q.Header)
 	}
 	if path := manager.next(t).URL.Path; path != "/prefix/api/v2/alerts" {
 		t.Errorf("Alertmanager was called at %s, want /prefix/api/v2/alerts", path)
 	}
-	if c := settled(t, n, "a", func(c Count) bool { return c.Delivered > 0 }); c != (Count{Delivered: 1, Last: c.Last}) || c.Last == 0 {
+	if c := settled(t, n, "a", func(c Count) bool { return c.Delivered > 0 }); c !=
+		(Count{Delivered: 1, Last: c.Last}) || c.Last == 0 {
 		t.Errorf("%+v", c)
 	}
 	settled(t, n, "b", func(c Count) bool { return c.Delivered == 1 })
@@ -309,7 +315,8 @@ func TestTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.client.Timeout = 50 * time.Millisecond
-	if _, err := c.call(t.Context(), &store.Message{ID: "id"}); err == nil || strings.Contains(err.Error(), "127.0.0.1") {
+	if _, err := c.call(t.Context(), &store.Message{ID: "id"}); err == nil ||
+		strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("%v", err)
 	}
 }
@@ -343,10 +350,12 @@ func TestBadAnswers(t *testing.T) {
 		"unknown": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(799) }, 799, "799"},
 	} {
 		r := httptest.NewServer(c.answer)
-		answer, err := Try(t.Context(), &Endpoint{Name: "a", URL: r.URL + "/geheim", Format: "slack", AllowPrivate: true}, "", time.Now)
+		answer, err := Try(t.Context(),
+			&Endpoint{Name: "a", URL: r.URL + "/geheim", Format: "slack", AllowPrivate: true}, "", time.Now)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if err := answer.Err(); answer.Status != c.status || err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1000 {
+		} else if err := answer.Err(); answer.Status != c.status || err == nil ||
+			!strings.Contains(err.Error(), c.want) || len(err.Error()) > 1000 {
 			t.Errorf("%s: %d, %v", name, answer.Status, err)
 		}
 		r.Close()
@@ -359,8 +368,12 @@ func TestBadAnswers(t *testing.T) {
 func TestPrivateAddresses(t *testing.T) {
 	r := newReceiver(t, fine)
 	_, port, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), ":")
-	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254", "[fd00:ec2::254]", "[fe80::1]", "10.0.0.1", "2130706433"} {
-		_, err := Try(t.Context(), &Endpoint{Name: "a", URL: "http://" + host + ":" + port + "/geheim", Format: "sibyl"}, "", time.Now)
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254",
+		"[fd00:ec2::254]", "[fe80::1]", "10.0.0.1", "2130706433",
+	} {
+		_, err := Try(t.Context(),
+			&Endpoint{Name: "a", URL: "http://" + host + ":" + port + "/geheim", Format: "sibyl"}, "", time.Now)
 		if !errors.Is(err, ErrForbiddenAddress) && host != "2130706433" { // some resolvers fail to resolve this one
 			t.Errorf("%s: %v", host, err)
 		}
@@ -376,8 +389,10 @@ func TestPrivateAddresses(t *testing.T) {
 func TestPublic(t *testing.T) {
 	for address, want := range map[string]bool{
 		"8.8.8.8": true, "2606:4700::1111": true, "64:ff9b::808:808": true, "172.32.0.1": true, "100.63.0.1": true,
-		"127.9.9.9": false, "172.16.0.1": false, "192.168.1.1": false, "100.100.100.200": false, "192.0.0.192": false, "224.0.0.1": false,
-		"255.255.255.255": false, "::": false, "fe80::1%eth0": false, "fc00::1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b::7f00:1": false,
+		"127.9.9.9": false, "172.16.0.1": false, "192.168.1.1": false,
+		"100.100.100.200": false, "192.0.0.192": false, "224.0.0.1": false,
+		"255.255.255.255": false, "::": false, "fe80::1%eth0": false,
+		"fc00::1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b::7f00:1": false,
 		"::ffff:10.0.0.1": false, "::7f00:1": false, "2002:7f00:1::": false, "ff02::1": false,
 	} {
 		if got := isPublic(netip.MustParseAddr(address)); got != want {
@@ -442,7 +457,9 @@ func scripted(t *testing.T, answer func(name, id string, nth int) (int, string),
 }
 
 // startScripted starts the notifier for [scripted], with its outbox in dir. It runs until stop is called.
-func startScripted(t *testing.T, dir string, answer func(name, id string, nth int) (int, string)) (n *Notifier, s *script, stop func()) {
+func startScripted(
+	t *testing.T, dir string, answer func(name, id string, nth int) (int, string),
+) (n *Notifier, s *script, stop func()) {
 	t.Helper()
 	outbox, closeStore := openOutbox(t, dir)
 	s = &script{answer: answer, nth: make(map[string]int)}
@@ -461,7 +478,10 @@ func startScripted(t *testing.T, dir string, answer func(name, id string, nth in
 	}
 }
 
-var scriptedEndpoints = []Endpoint{{Name: "a", URL: "http://a", Format: "sibyl"}, {Name: "b", URL: "http://b", Format: "sibyl"}}
+var scriptedEndpoints = []Endpoint{
+	{Name: "a", URL: "http://a", Format: "sibyl"},
+	{Name: "b", URL: "http://b", Format: "sibyl"},
+}
 
 // setAnswer replaces the function that answers calls.
 func (s *script) setAnswer(f func(name, id string, nth int) (int, string)) {
@@ -536,7 +556,10 @@ func TestRetriesForADay(t *testing.T) {
 // succeeds.
 func TestFailureIsLogged(t *testing.T) {
 	var log strings.Builder
-	n := &Notifier{options: Options{Clock: time.Now, Log: slog.New(slog.NewTextHandler(&log, nil))}, counts: map[string]*Count{"a": {}}}
+	n := &Notifier{
+		options: Options{Clock: time.Now, Log: slog.New(slog.NewTextHandler(&log, nil))},
+		counts:  map[string]*Count{"a": {}},
+	}
 	outbox, closeStore := openOutbox(t, t.TempDir())
 	defer closeStore()
 	n.options.Outbox = outbox
@@ -588,7 +611,10 @@ func TestSurvivesKill(t *testing.T) {
 		stop()
 	})
 	slices.Sort(first)
-	want := []string{"a " + one.ID + " 0", "a " + other.ID + " 200", "b " + one.ID + " 200", "b " + other.ID + " 200", "b " + two.ID + " 200"}
+	want := []string{
+		"a " + one.ID + " 0", "a " + other.ID + " 200", "b " + one.ID + " 200", "b " + other.ID + " 200",
+		"b " + two.ID + " 200",
+	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Error(diff)
@@ -618,7 +644,10 @@ func TestHonoursRetryAfter(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	for failures, bound := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: 80 * time.Second, 10: 2560 * time.Second, 11: time.Hour, 10_000: time.Hour} {
+	for failures, bound := range map[int]time.Duration{
+		1: 5 * time.Second, 2: 10 * time.Second, 5: 80 * time.Second,
+		10: 2560 * time.Second, 11: time.Hour, 10_000: time.Hour,
+	} {
 		var longest time.Duration
 		for range 6000 {
 			longest = max(longest, delay(failures))
@@ -731,7 +760,11 @@ func TestReload(t *testing.T) {
 	if _, err := New(Options{}, []Endpoint{scriptedEndpoints[0], scriptedEndpoints[0]}); err == nil {
 		t.Error("New accepted two webhooks with one name")
 	}
-	for _, e := range []Endpoint{{Name: "x", URL: "http://a", Format: "sms"}, {Name: "x", URL: "geheim://a", Format: "sibyl"}, {Name: "x", URL: "http://", Format: "slack"}} {
+	for _, e := range []Endpoint{
+		{Name: "x", URL: "http://a", Format: "sms"},
+		{Name: "x", URL: "geheim://a", Format: "sibyl"},
+		{Name: "x", URL: "http://", Format: "slack"},
+	} {
 		if _, err := New(Options{}, []Endpoint{e}); err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%+v: %v", e, err)
 		}
@@ -743,7 +776,13 @@ func TestWebhooks(t *testing.T) {
 	outbox, closed := openOutbox(t, t.TempDir())
 	defer closed()
 	n, err := New(Options{Outbox: outbox}, []Endpoint{
-		{Name: "chat", URL: "https://user:pass@hooks.example/services/T0/secret?key=1", Format: "slack", Events: []Type{Test}, Key: []byte("k")},
+		{
+			Name:   "chat",
+			URL:    "https://user:pass@hooks.example/services/T0/secret?key=1",
+			Format: "slack",
+			Events: []Type{Test},
+			Key:    []byte("k"),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -751,7 +790,14 @@ func TestWebhooks(t *testing.T) {
 	if _, err := outbox.Put(1, []store.Message{{ID: "1", Endpoint: "chat"}, {ID: "2", Endpoint: "other"}}); err != nil {
 		t.Fatal(err)
 	}
-	want := []Webhook{{Name: "chat", Format: "slack", Origin: "https://hooks.example", Events: []Type{Test}, Signed: true, Waiting: 1}}
+	want := []Webhook{{
+		Name:    "chat",
+		Format:  "slack",
+		Origin:  "https://hooks.example",
+		Events:  []Type{Test},
+		Signed:  true,
+		Waiting: 1,
+	}}
 	if diff := cmp.Diff(want, n.Webhooks()); diff != "" {
 		t.Error(diff)
 	}
@@ -809,7 +855,8 @@ func TestMutedIncident(t *testing.T) {
 	outbox, closeStore := openOutbox(t, t.TempDir())
 	defer closeStore()
 	n, err := New(Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler)}, []Endpoint{
-		{Name: "chat", URL: "http://chat.example", Format: "slack"}, {Name: "alerts", URL: "http://alerts.example", Format: "alertmanager"},
+		{Name: "chat", URL: "http://chat.example", Format: "slack"},
+		{Name: "alerts", URL: "http://alerts.example", Format: "alertmanager"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -827,7 +874,8 @@ func TestMutedIncident(t *testing.T) {
 		chat, _ := outbox.Count("chat")
 		alerts, _ := outbox.Count("alerts")
 		if chat != step.chat || alerts != step.alerts {
-			t.Errorf("%s, muted %t: %d messages to the chat and %d alerts, want %d and %d", step.event, step.muted, chat, alerts, step.chat, step.alerts)
+			t.Errorf("%s, muted %t: %d messages to the chat and %d alerts, want %d and %d",
+				step.event, step.muted, chat, alerts, step.chat, step.alerts)
 		}
 	}
 }

@@ -57,7 +57,13 @@ func (e *Epoch) event(c *Change) *Event {
 	if x := e.incident(id); about && x != nil {
 		return e.incidentEvent(c.Type, x, c.Decision)
 	}
-	f := &Facts{Type: c.Type, At: e.At, Source: e.Source, Decision: c.Decision, Names: e.Names}
+	f := &Facts{
+		Type:     c.Type,
+		At:       e.At,
+		Source:   e.Source,
+		Decision: c.Decision,
+		Names:    e.Names,
+	}
 	if c.Subject.Kind == search.ProblemSubject {
 		e.about(f, c.Subject.ID)
 	}
@@ -136,8 +142,19 @@ func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *E
 		note = e.Acknowledged(x.ID)
 	}
 	return NewIncidentEvent(&IncidentFacts{
-		Type: t, At: e.At, Source: e.Source, Incident: x, Investigation: e.Investigation(search.OfIncident(x.ID)), Decision: d, Deploys: e.Deploys, Names: e.Names,
-		Traces: e.IncidentTraces(x), Directory: e.Directory, URL: e.IncidentURL(x.ID), Muted: e.Muted(x.ID), Acknowledged: note,
+		Type:          t,
+		At:            e.At,
+		Source:        e.Source,
+		Incident:      x,
+		Investigation: e.Investigation(search.OfIncident(x.ID)),
+		Decision:      d,
+		Deploys:       e.Deploys,
+		Names:         e.Names,
+		Traces:        e.IncidentTraces(x),
+		Directory:     e.Directory,
+		URL:           e.IncidentURL(x.ID),
+		Muted:         e.Muted(x.ID),
+		Acknowledged:  note,
 	})
 }
 
@@ -152,7 +169,13 @@ func (e *Epoch) about(f *Facts, problem analysis.Hash) {
 	}
 	if f.Problem == nil && f.Investigation == nil { // both ended
 		d := &f.Decision.Group
-		f.Investigation = &search.Investigation{Subject: search.OfProblem(problem), RequestType: d.RequestType, Group: d.Group, Status: f.Decision.To, Opened: e.At}
+		f.Investigation = &search.Investigation{
+			Subject:     search.OfProblem(problem),
+			RequestType: d.RequestType,
+			Group:       d.Group,
+			Status:      f.Decision.To,
+			Opened:      e.At,
+		}
 	}
 	if e.Traces != nil && f.Problem != nil {
 		f.Traces = e.Traces(f.Problem)

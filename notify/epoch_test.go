@@ -17,13 +17,22 @@ import (
 
 func TestEvents(t *testing.T) {
 	f := sample(Decided, "shop", "POST /checkout")
-	closing := search.Decision{Subject: search.OfProblem(analysis.Hash{Lo: 5}), From: search.Located, To: search.Gone, Reason: "its problem or incident has closed"}
+	closing := search.Decision{
+		Subject: search.OfProblem(analysis.Hash{Lo: 5}),
+		From:    search.Located,
+		To:      search.Gone,
+		Reason:  "its problem or incident has closed",
+	}
 	e := &Epoch{
-		At: opened, Source: "here", Investigation: (&search.State{Investigations: []search.Investigation{*f.Investigation}}).Investigation,
-		Decisions: []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}}, Names: f.Names,
-		Before: []detect.Problem{{ID: analysis.Hash{Lo: 6}, RequestType: f.Problem.RequestType}}, Problems: []detect.Problem{*f.Problem, {ID: analysis.Hash{Lo: 8}}},
-		Traces: func(p *detect.Problem) []Trace { return []Trace{{ID: p.ID.String()}} },
-		URL:    func(problem analysis.Hash) string { return "/" + problem.String() },
+		At:            opened,
+		Source:        "here",
+		Investigation: (&search.State{Investigations: []search.Investigation{*f.Investigation}}).Investigation,
+		Decisions:     []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}},
+		Names:         f.Names,
+		Before:        []detect.Problem{{ID: analysis.Hash{Lo: 6}, RequestType: f.Problem.RequestType}},
+		Problems:      []detect.Problem{*f.Problem, {ID: analysis.Hash{Lo: 8}}},
+		Traces:        func(p *detect.Problem) []Trace { return []Trace{{ID: p.ID.String()}} },
+		URL:           func(problem analysis.Hash) string { return "/" + problem.String() },
 	}
 	var got []string
 	list := Events(e)
@@ -32,7 +41,8 @@ func TestEvents(t *testing.T) {
 		if p := x.Data.Problem; p != nil {
 			about, traces, status = p.URL, len(p.Traces), p.Status
 		}
-		got = append(got, fmt.Sprintf("%s %s %s, %d traces, decision %t", x.Type, about, status, traces, x.Data.Decision != nil))
+		got = append(got,
+			fmt.Sprintf("%s %s %s, %d traces, decision %t", x.Type, about, status, traces, x.Data.Decision != nil))
 	}
 	want := []string{
 		"problem.opened /00000000000000070000000000000009 investigating, 1 traces, decision false",
@@ -85,9 +95,15 @@ func TestIncidentEvents(t *testing.T) {
 			f.Incident.Enter(*step.enter)
 		}
 		for _, e := range Events(&Epoch{
-			At: at(step.now), Source: "here", Names: f.Names, Incidents: []engine.Incident{*f.Incident}, Deploys: f.Deploys,
-			Investigation: func(search.Subject) *search.Investigation { return nil }, Muted: func(uint64) bool { return step.now == 8 },
-			IncidentTraces: func(*engine.Incident) []Trace { return f.Traces }, IncidentURL: func(uint64) string { return "/page" },
+			At:             at(step.now),
+			Source:         "here",
+			Names:          f.Names,
+			Incidents:      []engine.Incident{*f.Incident},
+			Deploys:        f.Deploys,
+			Investigation:  func(search.Subject) *search.Investigation { return nil },
+			Muted:          func(uint64) bool { return step.now == 8 },
+			IncidentTraces: func(*engine.Incident) []Trace { return f.Traces },
+			IncidentURL:    func(uint64) string { return "/page" },
 		}) {
 			if seen[e.ID]++; seen[e.ID] == 1 {
 				got = append(got, fmt.Sprintf("%d %s %s, muted %t", step.now, e.Type, e.Data.Incident.State, e.muted))
@@ -95,7 +111,8 @@ func TestIncidentEvents(t *testing.T) {
 		}
 	}
 	want := []string{
-		"0 incident.opened open, muted false", "2 incident.closed closed, muted false", "4 incident.opened open, muted false",
+		"0 incident.opened open, muted false", "2 incident.closed closed, muted false",
+		"4 incident.opened open, muted false",
 		"6 incident.steady open, muted false", "8 incident.closed closed, muted true",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -107,11 +124,20 @@ func TestIncidentEvents(t *testing.T) {
 func TestTakenProblem(t *testing.T) {
 	f := sample(Decided, "shop", "POST /checkout")
 	f.Investigation.Status = search.Gone
-	taken := search.Decision{Subject: search.OfProblem(f.Problem.ID), From: search.Investigating, To: search.Gone, Reason: "its incident is investigated instead"}
+	taken := search.Decision{
+		Subject: search.OfProblem(f.Problem.ID),
+		From:    search.Investigating,
+		To:      search.Gone,
+		Reason:  "its incident is investigated instead",
+	}
 	open := []detect.Problem{*f.Problem}
 	list := Events(&Epoch{
-		At: opened, Investigation: (&search.State{Investigations: []search.Investigation{*f.Investigation}}).Investigation, Decisions: []search.Decision{taken},
-		Before: open, Problems: open, Names: f.Names,
+		At:            opened,
+		Investigation: (&search.State{Investigations: []search.Investigation{*f.Investigation}}).Investigation,
+		Decisions:     []search.Decision{taken},
+		Before:        open,
+		Problems:      open,
+		Names:         f.Names,
 	})
 	if len(list) != 1 || list[0].Type != Decided || list[0].resolved || list[0].Data.Problem.Status != "none" {
 		t.Errorf("%d events, the first %+v", len(list), list[0])
@@ -130,11 +156,13 @@ func TestIncidentSearchEvents(t *testing.T) {
 		Decisions: []search.Decision{
 			{Subject: id, From: search.Investigating, To: search.Located, Plan: 4},
 			{Subject: id, From: search.Located, To: search.Gone, Plan: 5},
-			{Subject: search.OfIncident(99), From: search.Located, To: search.Gone, Plan: 5}, // its incident is forgotten
+			// its incident is forgotten
+			{Subject: search.OfIncident(99), From: search.Located, To: search.Gone, Plan: 5},
 		},
 		Investigation:  func(search.Subject) *search.Investigation { return f.Investigation },
 		Muted:          func(uint64) bool { return muted },
-		IncidentTraces: func(*engine.Incident) []Trace { return nil }, IncidentURL: func(uint64) string { return "" },
+		IncidentTraces: func(*engine.Incident) []Trace { return nil },
+		IncidentURL:    func(uint64) string { return "" },
 	}
 	var got []string
 	for _, e := range Events(epoch) {
@@ -142,7 +170,8 @@ func TestIncidentSearchEvents(t *testing.T) {
 		if x := e.Data.Incident; x != nil {
 			about = x.ID + " at " + x.place()
 		}
-		got = append(got, fmt.Sprintf("%s %s, resolved %t, problem %t", e.Type, about, e.resolved, e.Data.Problem != nil))
+		got = append(got,
+			fmt.Sprintf("%s %s, resolved %t, problem %t", e.Type, about, e.resolved, e.Data.Problem != nil))
 	}
 	want := []string{
 		"decision 0000000000000abc at payment/charge, resolved false, problem false",

@@ -266,7 +266,10 @@ func (e *Event) setID(plan int64) {
 // NewTest returns a test event, which looks like an event about a problem.
 func NewTest(at trace.Nanos, source string) *Event {
 	e := NewEvent(&Facts{
-		Type: Test, At: at, Source: source, Names: describe.New(&trace.Table{}, describe.Verbatim),
+		Type:          Test,
+		At:            at,
+		Source:        source,
+		Names:         describe.New(&trace.Table{}, describe.Verbatim),
 		Investigation: &search.Investigation{Subject: search.OfProblem(analysis.Hash{Lo: 1}), Opened: at},
 	})
 	p := e.Data.Problem
@@ -290,7 +293,8 @@ func (n namer) problem(f *Facts) *Problem {
 	if f.Problem == nil {
 		p.Problem = describe.IdentifyProblem(n.names, v.Subject.ID, v.RequestType, v.Group, v.Entry)
 	} else {
-		p.Problem, p.Findings = describe.NewProblem(n.names, f.Problem, v.Answer(), v.AnswerShare()), describe.NewFindings(n.names, f.Problem)
+		p.Problem, p.Findings = describe.NewProblem(n.names, f.Problem, v.Answer(), v.AnswerShare()),
+			describe.NewFindings(n.names, f.Problem)
 	}
 	p.bound()
 	p.Traces = append(p.Traces, f.Traces[:min(len(f.Traces), maxTraces)]...)
@@ -346,10 +350,17 @@ func cleanAll(texts ...*string) {
 
 func (n namer) decision(d *search.Decision) *Decision {
 	out := &Decision{
-		Plan: d.Plan, Strategy: d.Strategy, Reason: trace.Clean(d.Reason),
-		Tree:    Tree{d.Tree.Version, d.Tree.Nodes, d.Tree.Tracepoints},
-		Matches: []Match{}, On: []Pick{}, Off: []Excluded{}, Rejected: []Excluded{}, Missing: []string{},
-		Estimate: usage(d.Estimate), Budget: Usage{d.Budget.Tracepoints, describe.Number(d.Budget.Bytes), describe.Number(d.Budget.CPU)},
+		Plan:     d.Plan,
+		Strategy: d.Strategy,
+		Reason:   trace.Clean(d.Reason),
+		Tree:     Tree{d.Tree.Version, d.Tree.Nodes, d.Tree.Tracepoints},
+		Matches:  []Match{},
+		On:       []Pick{},
+		Off:      []Excluded{},
+		Rejected: []Excluded{},
+		Missing:  []string{},
+		Estimate: usage(d.Estimate),
+		Budget:   Usage{d.Budget.Tracepoints, describe.Number(d.Budget.Bytes), describe.Number(d.Budget.CPU)},
 	}
 	if !d.Subject.IsZero() {
 		out.From, out.To = d.From.String(), d.To.String()
@@ -360,7 +371,10 @@ func (n namer) decision(d *search.Decision) *Decision {
 	out.Suspects = n.suspects(d.Suspects)
 	for i := range d.Picks[:min(len(d.Picks), maxPicks)] {
 		k := &d.Picks[i]
-		out.On = append(out.On, Pick{n.text(k.Tracepoint), n.context(k.Context), describe.Number(k.Score), trace.Clean(k.Reason), usage(k.Cost)})
+		out.On = append(out.On, Pick{
+			n.text(k.Tracepoint), n.context(k.Context), describe.Number(k.Score),
+			trace.Clean(k.Reason), usage(k.Cost),
+		})
 	}
 	for _, x := range d.Off[:min(len(d.Off), maxPicks)] {
 		out.Off = append(out.Off, Excluded{n.text(x.Tracepoint), x.Reason})
@@ -372,7 +386,9 @@ func (n namer) decision(d *search.Decision) *Decision {
 		out.Missing = append(out.Missing, n.op(op))
 	}
 	if o := d.Overhead; o.Requests > 0 {
-		out.Overhead = &OverheadOf{o.Requests, describe.Number(o.Nanos), describe.Number(o.Low), describe.Number(o.High)}
+		out.Overhead = &OverheadOf{
+			o.Requests, describe.Number(o.Nanos), describe.Number(o.Low), describe.Number(o.High),
+		}
 	}
 	return out
 }
@@ -382,14 +398,21 @@ func (n namer) suspects(list []search.Suspect) []Suspect {
 	for i := range list {
 		s := &list[i]
 		all = append(all, Suspect{
-			n.text(s.Tracepoint), n.context(s.Context), describe.Number(s.Share), describe.Number(s.Low), describe.Number(s.High), s.Requests, s.Open,
+			n.text(s.Tracepoint), n.context(s.Context), describe.Number(s.Share), describe.Number(s.Low),
+			describe.Number(s.High), s.Requests, s.Open,
 		})
 	}
 	return all
 }
 
 func (n namer) match(m *search.Matched) Match {
-	out := Match{Context: n.context(m.Context), Score: describe.Number(m.Score), Distance: m.Distance, Nodes: [][]string{}, RunnersUp: []RunnerUp{}}
+	out := Match{
+		Context:   n.context(m.Context),
+		Score:     describe.Number(m.Score),
+		Distance:  m.Distance,
+		Nodes:     [][]string{},
+		RunnersUp: []RunnerUp{},
+	}
 	for _, c := range m.Nodes[:min(len(m.Nodes), maxNodes)] {
 		out.Nodes = append(out.Nodes, n.context(c))
 	}

@@ -45,9 +45,24 @@ var formats = map[string]format{
 	"grafana-annotation": {contentType: jsonType, path: "/api/annotations", body: annotation},
 	"slack":              {contentType: jsonType, body: slackMessage},
 	"teams":              {contentType: jsonType, body: teams},
-	"pagerduty":          {contentType: jsonType, path: "/v2/enqueue", keepsState: true, acknowledges: true, body: pagerDuty, authorize: addRoutingKey},
-	"opsgenie":           {contentType: jsonType, path: "/v2/alerts", keepsState: true, acknowledges: true, body: opsgenie, target: opsgenieTarget, authorize: addGenieKey},
-	"email":              {contentType: "message/rfc822", body: mailOf},
+	"pagerduty": {
+		contentType:  jsonType,
+		path:         "/v2/enqueue",
+		keepsState:   true,
+		acknowledges: true,
+		body:         pagerDuty,
+		authorize:    addRoutingKey,
+	},
+	"opsgenie": {
+		contentType:  jsonType,
+		path:         "/v2/alerts",
+		keepsState:   true,
+		acknowledges: true,
+		body:         opsgenie,
+		target:       opsgenieTarget,
+		authorize:    addGenieKey,
+	},
+	"email": {contentType: "message/rfc822", body: mailOf},
 }
 
 // NeedsToken reports whether calls in the format called name need a token.
@@ -86,7 +101,10 @@ func cloudEvent(e *Event) any {
 		Time        moment `json:"time"`
 		ContentType string `json:"datacontenttype"`
 		Data        *Data  `json:"data"`
-	}{"1.0", e.ID, escapeSource(e.Source), "com.github.sibyl-trace." + string(e.Type), subject, e.At, "application/json", &e.Data}
+	}{
+		"1.0", e.ID, escapeSource(e.Source), "com.github.sibyl-trace." + string(e.Type), subject, e.At,
+		"application/json", &e.Data,
+	}
 }
 
 // escapeSource returns s as a URI reference, which CloudEvents requires not to be empty.
@@ -157,8 +175,10 @@ func annotationName(link string) string {
 func (e *Event) problemAlert() alert {
 	p := e.Data.Problem
 	a := alert{
-		Labels:       filled("alertname", "SibylProblem", "problem", p.ID, "service", p.Service, "operation", p.Operation),
-		Annotations:  filled("summary", cmp.Or(p.Diagnosis, e.sentence()), "request_type", p.RequestType, "status", p.Status, "kind", p.Kind),
+		Labels: filled("alertname", "SibylProblem", "problem", p.ID,
+			"service", p.Service, "operation", p.Operation),
+		Annotations: filled("summary", cmp.Or(p.Diagnosis, e.sentence()), "request_type", p.RequestType,
+			"status", p.Status, "kind", p.Kind),
 		StartsAt:     p.Opened,
 		EndsAt:       moment(e.At.time().Add(alertLife).UnixNano()),
 		GeneratorURL: p.URL,
@@ -315,9 +335,17 @@ func slackLink(u directory.URL) string {
 }
 
 var titles = map[Type]string{
-	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentAcknowledged: "Incident acknowledged", IncidentSteady: "Incident steady for a day", IncidentClosed: "Incident closed",
-	ProblemOpened: "Problem opened", ProblemLocated: "Problem located", ProblemExplained: "Problem explained",
-	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
+	IncidentOpened:       "Incident opened",
+	IncidentLocated:      "Incident located",
+	IncidentAcknowledged: "Incident acknowledged",
+	IncidentSteady:       "Incident steady for a day",
+	IncidentClosed:       "Incident closed",
+	ProblemOpened:        "Problem opened",
+	ProblemLocated:       "Problem located",
+	ProblemExplained:     "Problem explained",
+	ProblemClosed:        "Problem closed",
+	Decided:              "Decision",
+	Test:                 "Test",
 }
 
 // title names the event. If the event opens an incident, the severity comes first.

@@ -45,35 +45,113 @@ func sample(t Type, service, operation string) *Facts {
 	at := table.Child(root, pay)
 	tracepoint := table.Symbol("payment/charge")
 	v := &search.Investigation{
-		Subject: search.OfProblem(analysis.Hash{Hi: 7, Lo: 9}), RequestType: analysis.Hash{Lo: 3}, Group: analysis.Hash{Lo: 4}, Entry: entry,
-		Status: search.Investigating, Opened: opened,
+		Subject:     search.OfProblem(analysis.Hash{Hi: 7, Lo: 9}),
+		RequestType: analysis.Hash{Lo: 3},
+		Group:       analysis.Hash{Lo: 4},
+		Entry:       entry,
+		Status:      search.Investigating,
+		Opened:      opened,
 	}
 	p := &detect.Problem{
-		ID: v.Subject.ID, Kind: detect.KindVariable, Onset: detect.Changed, Whole: detect.WholeVariance, Level: group.LevelGroup, Group: v.Group, RequestType: v.RequestType,
-		Entry: entry, Requests: 500, Rate: 8.5, Mean: 120 * time.Millisecond, P50: 40 * time.Millisecond, P99: 1420 * time.Millisecond, CoV: 1.4, CoVLow: 1.2, CoVHigh: 1.6, Impact: 3.2e8,
+		ID:          v.Subject.ID,
+		Kind:        detect.KindVariable,
+		Onset:       detect.Changed,
+		Whole:       detect.WholeVariance,
+		Level:       group.LevelGroup,
+		Group:       v.Group,
+		RequestType: v.RequestType,
+		Entry:       entry,
+		Requests:    500,
+		Rate:        8.5,
+		Mean:        120 * time.Millisecond,
+		P50:         40 * time.Millisecond,
+		P99:         1420 * time.Millisecond,
+		CoV:         1.4,
+		CoVLow:      1.2,
+		CoVHigh:     1.6,
+		Impact:      3.2e8,
 		Edges: []group.EdgeShare{
 			{
-				Edge: trace.EdgeOf(at, 0, 0), Context: at, Mean: 9e7, ShareMean: 0.75, ShareVariance: 0.83,
-				ShareLow: 0.79, ShareHigh: 0.87, TailLift: 6e8, Excess: math.NaN(), ExcessLow: math.NaN(), ExcessHigh: math.NaN(), Score: 0.83,
+				Edge:          trace.EdgeOf(at, 0, 0),
+				Context:       at,
+				Mean:          9e7,
+				ShareMean:     0.75,
+				ShareVariance: 0.83,
+				ShareLow:      0.79,
+				ShareHigh:     0.87,
+				TailLift:      6e8,
+				Excess:        math.NaN(),
+				ExcessLow:     math.NaN(),
+				ExcessHigh:    math.NaN(),
+				Score:         0.83,
 			},
 			{Mean: 1e6, ShareMean: 0.25, ShareVariance: 0.17, Score: 0.17},
 		},
-		Explanations: []detect.Explanation{{Variable: "bank.route", Value: "fallback", Where: at, Effect: 0.7, Low: 0.6, High: 0.8, PValue: 0.001, Remains: 0.2}},
+		Explanations: []detect.Explanation{{
+			Variable: "bank.route",
+			Value:    "fallback",
+			Where:    at,
+			Effect:   0.7,
+			Low:      0.6,
+			High:     0.8,
+			PValue:   0.001,
+			Remains:  0.2,
+		}},
 	}
 	d := &search.Decision{
-		At: opened, Plan: 12, Subject: v.Subject, Strategy: "adaptive", From: search.Opened, To: search.Investigating,
-		Reason: "searching the largest unexplained part", Tree: search.TreeEvidence{Version: 5, Nodes: 40, Tracepoints: 30},
-		Matches:  []search.Matched{{Context: at, Score: 0.83, Nodes: []trace.Context{at}, RunnersUp: []search.RunnerUp{{Context: root, Distance: 1}}}},
-		Suspects: []search.Suspect{{Op: pay, Context: at, Share: 0.83, Low: 0.79, High: 0.87, Requests: 500, Open: 4}},
-		Picks:    []search.Pick{{Tracepoint: tracepoint, Context: at, Score: 0.4, Reason: "largest share of the problem", Cost: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}}},
-		Off:      []search.Off{{Tracepoint: tracepoint, Reason: search.WhyRefuted}}, Rejected: []search.Rejected{{Tracepoint: tracepoint, Reason: search.WhyBudget}},
-		Missing: []trace.Op{pay}, Estimate: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}, Budget: search.Budget{Tracepoints: 100},
+		At:       opened,
+		Plan:     12,
+		Subject:  v.Subject,
+		Strategy: "adaptive",
+		From:     search.Opened,
+		To:       search.Investigating,
+		Reason:   "searching the largest unexplained part",
+		Tree:     search.TreeEvidence{Version: 5, Nodes: 40, Tracepoints: 30},
+		Matches: []search.Matched{{
+			Context:   at,
+			Score:     0.83,
+			Nodes:     []trace.Context{at},
+			RunnersUp: []search.RunnerUp{{Context: root, Distance: 1}},
+		}},
+		Suspects: []search.Suspect{{
+			Op:       pay,
+			Context:  at,
+			Share:    0.83,
+			Low:      0.79,
+			High:     0.87,
+			Requests: 500,
+			Open:     4,
+		}},
+		Picks: []search.Pick{{
+			Tracepoint: tracepoint,
+			Context:    at,
+			Score:      0.4,
+			Reason:     "largest share of the problem",
+			Cost:       search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01},
+		}},
+		Off:      []search.Off{{Tracepoint: tracepoint, Reason: search.WhyRefuted}},
+		Rejected: []search.Rejected{{Tracepoint: tracepoint, Reason: search.WhyBudget}},
+		Missing:  []trace.Op{pay},
+		Estimate: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01},
+		Budget:   search.Budget{Tracepoints: 100},
 		Overhead: search.Overhead{Requests: 100, Nanos: 900, Low: -100, High: 1900},
 	}
 	f := &Facts{
-		Type: t, At: opened.Add(30 * time.Second), Source: "https://sibyl.example", Investigation: v, Problem: p, Names: describe.New(table, describe.Verbatim),
-		URL:    "https://sibyl.example/problems/" + v.Subject.String(),
-		Traces: []Trace{{ID: "186ada6fd6ba3a0461a26db26d92c674", DurationNS: 1_630_000_000, Links: []directory.URL{{Name: "Jaeger", URL: "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674"}}}},
+		Type:          t,
+		At:            opened.Add(30 * time.Second),
+		Source:        "https://sibyl.example",
+		Investigation: v,
+		Problem:       p,
+		Names:         describe.New(table, describe.Verbatim),
+		URL:           "https://sibyl.example/problems/" + v.Subject.String(),
+		Traces: []Trace{{
+			ID:         "186ada6fd6ba3a0461a26db26d92c674",
+			DurationNS: 1_630_000_000,
+			Links: []directory.URL{{
+				Name: "Jaeger",
+				URL:  "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674",
+			}},
+		}},
 	}
 	switch t {
 	case Decided:
@@ -95,8 +173,11 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	other := table.Symbol("bank")
 	x := &engine.Incident{
 		Incident: incident.Incident{
-			ID: 0xabc, Onset: opened, History: []incident.Transition{{At: opened.Add(3 * time.Minute)}},
-			Alerted: suspect, Requests: 800,
+			ID:       0xabc,
+			Onset:    opened,
+			History:  []incident.Transition{{At: opened.Add(3 * time.Minute)}},
+			Alerted:  suspect,
+			Requests: 800,
 			Suspects: []compare.Suspect{
 				{
 					Service:    suspect,
@@ -106,14 +187,24 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 					Operations: []compare.SuspectOperation{{Op: p.Problem.Entry, Score: 0.86}},
 					Instances: []compare.InstancePart{{
 						Key:   table.Symbol("k8s.pod.name"),
-						Value: table.Symbol("payment-7"), Calls: 90, Part: 0.97, Of: 12,
+						Value: table.Symbol("payment-7"),
+						Calls: 90,
+						Part:  0.97,
+						Of:    12,
 					}},
 				},
 				{Service: table.Symbol(service), Score: 0.02, Own: 0.02},
 				{Service: other, Score: 0.001, Own: 0.001},
 			},
 		},
-		Types: []engine.AffectedType{{RequestType: p.Problem.RequestType, Requests: 400, Mean: 1.2e8, Usual: 4e7, Failed: 0.02, UsualFailed: 0.001}},
+		Types: []engine.AffectedType{{
+			RequestType: p.Problem.RequestType,
+			Requests:    400,
+			Mean:        1.2e8,
+			Usual:       4e7,
+			Failed:      0.02,
+			UsualFailed: 0.001,
+		}},
 	}
 	p.Names.SetName(p.Problem.RequestType, service+" "+operation)
 	f := &IncidentFacts{
@@ -126,8 +217,18 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 		URL:       "https://sibyl.example/incidents/0000000000000abc",
 		Directory: sampleDirectory(),
 		Deploys: []engine.Deploy{
-			{At: opened.Add(-time.Hour), Service: suspect, Version: table.Symbol("1.8.1"), Before: table.Symbol("1.8.0")},
-			{At: opened.Add(-time.Minute), Service: suspect, Version: table.Symbol("1.8.2"), Before: table.Symbol("1.8.1")},
+			{
+				At:      opened.Add(-time.Hour),
+				Service: suspect,
+				Version: table.Symbol("1.8.1"),
+				Before:  table.Symbol("1.8.0"),
+			},
+			{
+				At:      opened.Add(-time.Minute),
+				Service: suspect,
+				Version: table.Symbol("1.8.2"),
+				Before:  table.Symbol("1.8.1"),
+			},
 		},
 	}
 	if t == IncidentAcknowledged {
@@ -171,7 +272,8 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 
 // sampleDirectory returns owners of the sample's services, and links to pages about them.
 func sampleDirectory() directory.Directory {
-	logs, err := directory.NewServiceLink("Logs", "https://logs.example/?service={service}&instance={instance}&from={start_ms}&to={end_ms}")
+	logs, err := directory.NewServiceLink("Logs",
+		"https://logs.example/?service={service}&instance={instance}&from={start_ms}&to={end_ms}")
 	if err != nil {
 		panic(err)
 	}
@@ -199,8 +301,14 @@ func events() []*Event {
 	}
 	table := &trace.Table{}
 	budget := &Facts{
-		Type: Decided, At: opened, Names: describe.New(table, describe.Verbatim),
-		Decision: &search.Decision{Plan: 13, Reason: search.WhyBudget, Off: []search.Off{{Tracepoint: table.Symbol("shop/cart"), Reason: search.WhyBudget}}},
+		Type:  Decided,
+		At:    opened,
+		Names: describe.New(table, describe.Verbatim),
+		Decision: &search.Decision{
+			Plan:   13,
+			Reason: search.WhyBudget,
+			Off:    []search.Off{{Tracepoint: table.Symbol("shop/cart"), Reason: search.WhyBudget}},
+		},
 	}
 	return append(list, NewEvent(budget), NewTest(opened, "https://sibyl.example"))
 }
@@ -266,7 +374,8 @@ func TestChanges(t *testing.T) {
 	incident := search.Decision{Subject: search.OfIncident(9), From: search.Investigating, To: search.Located}
 	var got []string
 	for _, c := range Changes(problems(1, 2, 3, 4), problems(5, 2, 1, 6), []search.Decision{
-		decision(1, search.Investigating, search.Located), decision(2, search.Located, search.Explained), decision(2, search.Explained, search.Gone),
+		decision(1, search.Investigating, search.Located), decision(2, search.Located, search.Explained),
+		decision(2, search.Explained, search.Gone),
 		decision(7, search.Located, search.Located), decision(8, search.Investigating, search.Exhausted),
 		{},
 		incident,
@@ -274,8 +383,10 @@ func TestChanges(t *testing.T) {
 		got = append(got, fmt.Sprint(c.Subject.ID.Lo, " ", c.Type))
 	}
 	want := []string{
-		"5 problem.opened", "6 problem.opened", "1 decision", "1 problem.located", "2 decision", "2 problem.explained", "2 decision",
-		"7 decision", "8 decision", "0 decision", "9 decision", "9 incident.located", "3 problem.closed", "4 problem.closed",
+		"5 problem.opened", "6 problem.opened", "1 decision", "1 problem.located", "2 decision", "2 problem.explained",
+		"2 decision",
+		"7 decision", "8 decision", "0 decision", "9 decision", "9 incident.located", "3 problem.closed",
+		"4 problem.closed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -315,7 +426,8 @@ func TestAlertLabels(t *testing.T) {
 	}
 }
 
-var allowedLink = regexp.MustCompile(`^(https://(jaeger|sibyl|logs|wiki)\.example/|!date\^[0-9]+\^[{][a-z_{} ]+[}]\|[-0-9: ]+ UTC>)`)
+var allowedLink = regexp.MustCompile(
+	`^(https://(jaeger|sibyl|logs|wiki)\.example/|!date\^[0-9]+\^[{][a-z_{} ]+[}]\|[-0-9: ]+ UTC>)`)
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
@@ -323,7 +435,8 @@ var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 func FuzzFormats(f *testing.F) {
 	f.Add("shop", "POST /checkout", "says <!channel> & more")
 	f.Add("", "\x00\xff\u202e", strings.Repeat("<", 5000))
-	f.Add(strings.Repeat("é", 250), "\xff", strings.Repeat("<", 400)) // a link that exceeds the limit of Slack when escaped
+	// a link that exceeds the limit of Slack when escaped
+	f.Add(strings.Repeat("é", 250), "\xff", strings.Repeat("<", 400))
 	f.Add("a|b>", "</a><script>", "\"}]")
 	f.Fuzz(func(t *testing.T, service, operation, text string) {
 		facts := sample(Decided, service, operation)
@@ -421,7 +534,8 @@ func checkAlerts(t *testing.T, e *Event) {
 func TestSentenceOfDecision(t *testing.T) {
 	on, off := []Pick{{Tracepoint: "a"}}, []Excluded{{Tracepoint: "b"}}
 	for want, d := range map[string]*Decision{
-		"1 switched on: a": {On: on}, "1 switched off: b": {Off: off}, "1 switched on: a; 1 switched off: b; the budget shrank": {On: on, Off: off, Reason: "the budget shrank"},
+		"1 switched on: a": {On: on}, "1 switched off: b": {Off: off},
+		"1 switched on: a; 1 switched off: b; the budget shrank": {On: on, Off: off, Reason: "the budget shrank"},
 	} {
 		if got := d.sentence(); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -433,8 +547,9 @@ func TestSentenceOfDecision(t *testing.T) {
 func TestZones(t *testing.T) {
 	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
 	wanted := map[string]string{
-		"open":   "since <!date^1789999980^{time}|14:13 UTC>; ",
-		"closed": "between <!date^1789999980^{date_short_pretty} {time}|2026-09-21 14:13 UTC> and <!date^1790086560^{date_short_pretty} {time}|2026-09-22 14:16 UTC>; ",
+		"open": "since <!date^1789999980^{time}|14:13 UTC>; ",
+		"closed": "between <!date^1789999980^{date_short_pretty} {time}|2026-09-21 14:13 UTC> and " +
+			"<!date^1790086560^{date_short_pretty} {time}|2026-09-22 14:16 UTC>; ",
 	}
 	for _, what := range []string{"open", "closed"} { // in this order
 		want := wanted[what]
@@ -445,7 +560,8 @@ func TestZones(t *testing.T) {
 		}
 		e := NewIncidentEvent(f)
 		body := string(rendered(e, "slack"))
-		if strings.Count(body, want) != 2 || !strings.Contains(body, "<!date^1790000000^{date_short_pretty} {time_secs}|2026-09-21 14:13:20 UTC>") {
+		if strings.Count(body, want) != 2 ||
+			!strings.Contains(body, "<!date^1790000000^{date_short_pretty} {time_secs}|2026-09-21 14:13:20 UTC>") {
 			t.Errorf("%s: want %q twice in %s", what, want, body)
 		}
 		if strings.Count(e.sentence(), "UTC") != 1 {

@@ -274,7 +274,10 @@ func (n namer) search(v *search.Investigation) *Search {
 	if v == nil {
 		return nil
 	}
-	return &Search{v.Status.String(), trace.Clean(v.Reason), len(v.Requested), n.suspects(v.Suspects[:min(len(v.Suspects), maxCulprits)])}
+	return &Search{
+		v.Status.String(), trace.Clean(v.Reason), len(v.Requested),
+		n.suspects(v.Suspects[:min(len(v.Suspects), maxCulprits)]),
+	}
 }
 
 // acceptAction is the name of the link to the dialog that accepts an incident.
@@ -340,7 +343,8 @@ func (x *Incident) lasted() string {
 
 // place returns the place that the investigation located, or "" if it located none.
 func (x *Incident) place() string {
-	if s := x.Search; s != nil && len(s.Suspects) > 0 && (s.Status == search.Located.String() || s.Status == search.Explained.String()) {
+	if s := x.Search; s != nil && len(s.Suspects) > 0 &&
+		(s.Status == search.Located.String() || s.Status == search.Explained.String()) {
 		return s.Suspects[0].place()
 	}
 	return ""
@@ -388,7 +392,8 @@ func (x *Incident) figures() []figure {
 // change describes how a request type changed: its failures or its duration, whichever costs more.
 func (t *AffectedType) change() string {
 	if (t.Failed-t.UsualFailed)*t.UsualNS > t.MeanNS-t.UsualNS {
-		return t.Name + ": " + units.Percent(float64(t.Failed)) + " fail, usually " + units.Percent(float64(t.UsualFailed))
+		return t.Name + ": " + units.Percent(float64(t.Failed)) + " fail, usually " +
+			units.Percent(float64(t.UsualFailed))
 	}
 	return t.Name + ": " + units.Nanos(float64(t.MeanNS)) + ", usually " + units.Nanos(float64(t.UsualNS))
 }
@@ -397,7 +402,8 @@ func (t *AffectedType) change() string {
 func (e *Event) incidentAlert() alert {
 	x := e.Data.Incident
 	a := alert{
-		Labels:       filled("alertname", "SibylIncident", "incident", x.ID, "service", x.alerted, "severity", x.alertedAs),
+		Labels: filled("alertname", "SibylIncident", "incident", x.ID,
+			"service", x.alerted, "severity", x.alertedAs),
 		Annotations:  filled("summary", x.Sentence, "state", x.State),
 		StartsAt:     x.Opened,
 		EndsAt:       moment(e.At.time().Add(alertLife).UnixNano()),

@@ -183,7 +183,8 @@ func TestKilled(t *testing.T) {
 					continue
 				}
 				if rank[event.ID] <= last {
-					t.Fatalf("%s: %s of incident %d of %d arrived at place %d, the one before at %d", e.Name, event.Type, i, accepted, rank[event.ID], last)
+					t.Fatalf("%s: %s of incident %d of %d arrived at place %d, the one before at %d",
+						e.Name, event.Type, i, accepted, rank[event.ID], last)
 				}
 				last = rank[event.ID]
 				sent++

@@ -31,12 +31,13 @@ import (
 
 // Endpoint is a webhook, or a destination of e-mails.
 type Endpoint struct {
-	Name         string // unique; the outbox refers to it
-	URL          string // empty for e-mail, see Mail
-	Mail         *Mail  // of format email
-	Format       string // a key of formats
-	Key          []byte // signs calls; may be empty
-	Token        string // authorizes calls: a routing key of PagerDuty, a key of an integration of Opsgenie; empty in other formats
+	Name   string // unique; the outbox refers to it
+	URL    string // empty for e-mail, see Mail
+	Mail   *Mail  // of format email
+	Format string // a key of formats
+	Key    []byte // signs calls; may be empty
+	// authorizes calls: a routing key of PagerDuty, a key of an integration of Opsgenie; empty in other formats
+	Token        string
 	Events       []Type // subscribed types; all if empty
 	AllowPrivate bool   // permits addresses that are not public
 }
@@ -212,8 +213,13 @@ func (n *Notifier) store(e *Event) error {
 		}
 		if body := c.format.render(e); body != nil {
 			messages = append(messages, store.Message{
-				ID: e.ID, Endpoint: c.endpoint.Name, Event: string(e.Type), Format: c.endpoint.Format, Subject: e.subject,
-				At: trace.Nanos(e.At), Body: body,
+				ID:       e.ID,
+				Endpoint: c.endpoint.Name,
+				Event:    string(e.Type),
+				Format:   c.endpoint.Format,
+				Subject:  e.subject,
+				At:       trace.Nanos(e.At),
+				Body:     body,
 			})
 		}
 	}
@@ -268,7 +274,14 @@ func (n *Notifier) Webhooks() []Webhook {
 	all := make([]Webhook, len(callers))
 	for i, c := range callers {
 		e := &c.endpoint
-		all[i] = Webhook{Name: e.Name, Format: e.Format, Origin: e.origin(), Events: e.Events, Signed: e.Key != nil, Count: counts[e.Name]}
+		all[i] = Webhook{
+			Name:   e.Name,
+			Format: e.Format,
+			Origin: e.origin(),
+			Events: e.Events,
+			Signed: e.Key != nil,
+			Count:  counts[e.Name],
+		}
 		all[i].Waiting, all[i].Dead = n.options.Outbox.Count(e.Name)
 	}
 	return all
@@ -338,7 +351,13 @@ func (n *Notifier) start(ctx context.Context) (stop func()) {
 	var all sync.WaitGroup
 	stopped := make(chan struct{})
 	for _, c := range n.callers {
-		w := &worker{notifier: n, caller: c, woken: make(chan struct{}, 1), finished: make(chan struct{}, callsAtOnce), stopped: stopped}
+		w := &worker{
+			notifier: n,
+			caller:   c,
+			woken:    make(chan struct{}, 1),
+			finished: make(chan struct{}, callsAtOnce),
+			stopped:  stopped,
+		}
 		n.workers[c.endpoint.Name] = w
 		all.Go(func() { w.run(ctx) })
 	}
@@ -360,7 +379,8 @@ func (n *Notifier) sweep() {
 	}
 	n.mu.Unlock()
 	now := n.now()
-	expired, err := n.options.Outbox.Expire(now, now.Add(-giveUpAfter), func(endpoint string) bool { return known[endpoint] })
+	expired, err := n.options.Outbox.Expire(now, now.Add(-giveUpAfter),
+		func(endpoint string) bool { return known[endpoint] })
 	if err != nil {
 		n.options.Log.Error("webhooks: the outbox could not be cleaned up", slog.Any("error", err))
 	}
@@ -372,7 +392,12 @@ func (n *Notifier) sweep() {
 // delay returns a random wait after the given number of failures. Its upper bound doubles with each failure, from
 // firstDelay to maxDelay.
 func delay(failures int) time.Duration {
-	b := backoff.ExponentialBackOff{InitialInterval: firstDelay / 2, RandomizationFactor: 1, Multiplier: 2, MaxInterval: maxDelay / 2}
+	b := backoff.ExponentialBackOff{
+		InitialInterval:     firstDelay / 2,
+		RandomizationFactor: 1,
+		Multiplier:          2,
+		MaxInterval:         maxDelay / 2,
+	}
 	var wait time.Duration
 	for range min(failures, 20) { // enough to reach maxDelay
 		wait = b.NextBackOff()
@@ -388,7 +413,13 @@ func Try(ctx context.Context, e *Endpoint, source string, clock func() time.Time
 	}
 	defer c.close()
 	event := NewTest(trace.Nanos(clock().UnixNano()), source)
-	answer, err := c.call(ctx, &store.Message{ID: event.ID, Event: string(event.Type), Subject: event.subject, At: trace.Nanos(event.At), Body: c.format.render(event)})
+	answer, err := c.call(ctx, &store.Message{
+		ID:      event.ID,
+		Event:   string(event.Type),
+		Subject: event.subject,
+		At:      trace.Nanos(event.At),
+		Body:    c.format.render(event),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("call webhook %s: %w", e.Name, err)
 	}

@@ -93,12 +93,21 @@ type pagerDutyLink struct {
 	Text    string `json:"text"`
 }
 
-var pagerDutyActions = map[step]string{stepOpen: "trigger", stepUpdate: "trigger", stepAcknowledge: "acknowledge", stepClose: "resolve"}
+var pagerDutyActions = map[step]string{
+	stepOpen:        "trigger",
+	stepUpdate:      "trigger",
+	stepAcknowledge: "acknowledge",
+	stepClose:       "resolve",
+}
 
 // pagerDutySeverities and opsgeniePriorities translate the severities of incidents.
 var (
-	pagerDutySeverities = map[string]string{engine.Critical.String(): "critical", engine.Major.String(): "error", engine.Minor.String(): "warning"}
-	opsgeniePriorities  = map[string]string{engine.Critical.String(): "P1", engine.Major.String(): "P2", engine.Minor.String(): "P3"}
+	pagerDutySeverities = map[string]string{
+		engine.Critical.String(): "critical", engine.Major.String(): "error", engine.Minor.String(): "warning",
+	}
+	opsgeniePriorities = map[string]string{
+		engine.Critical.String(): "P1", engine.Major.String(): "P2", engine.Minor.String(): "P3",
+	}
 )
 
 // pagerDuty returns e for PagerDuty. A further trigger with the same key adds to the alert without notifying anybody.
@@ -116,8 +125,13 @@ func pagerDuty(e *Event) any {
 	kind, _, service, began := e.about()
 	event.Client, event.ClientURL = "Sibyl", e.page()
 	event.Payload = &pagerDutyPayload{
-		Summary: trace.Printable(cmp.Or(e.sentence(), string(e.Type)), maxSummary-1), Source: cmp.Or(service, "sibyl"), Severity: "warning", Timestamp: began,
-		Component: service, Class: kind, Details: make(map[string]string),
+		Summary:   trace.Printable(cmp.Or(e.sentence(), string(e.Type)), maxSummary-1),
+		Source:    cmp.Or(service, "sibyl"),
+		Severity:  "warning",
+		Timestamp: began,
+		Component: service,
+		Class:     kind,
+		Details:   make(map[string]string),
 	}
 	if x := e.Data.Incident; x != nil {
 		event.Payload.Severity, event.Payload.Timestamp = pagerDutySeverities[x.Severity], x.Onset
@@ -173,7 +187,10 @@ func opsgenie(e *Event) any {
 		return nil
 	case stepOpen:
 	case stepUpdate, stepNote, stepAcknowledge, stepClose:
-		change := opsgenieChange{Source: "Sibyl", Note: e.title() + ": " + trace.Printable(e.sentence(), maxSentenceText)}
+		change := opsgenieChange{
+			Source: "Sibyl",
+			Note:   e.title() + ": " + trace.Printable(e.sentence(), maxSentenceText),
+		}
 		if url := e.acceptURL(); e.Type == IncidentSteady && url != "" {
 			change.Note += " " + url
 		}
@@ -184,8 +201,14 @@ func opsgenie(e *Event) any {
 	}
 	kind, id, service, _ := e.about()
 	alert := opsgenieAlert{
-		Message: trace.Printable(cmp.Or(e.sentence(), string(e.Type)), maxMessage-1), Alias: alertKey(e.Type, e.subject), Description: shortenLines(e.text(), maxNoteText),
-		Tags: []string{"sibyl"}, Details: map[string]string{kind: id, "service": service}, Entity: trace.Printable(service, maxEntity-1), Source: "Sibyl", Priority: "P3",
+		Message:     trace.Printable(cmp.Or(e.sentence(), string(e.Type)), maxMessage-1),
+		Alias:       alertKey(e.Type, e.subject),
+		Description: shortenLines(e.text(), maxNoteText),
+		Tags:        []string{"sibyl"},
+		Details:     map[string]string{kind: id, "service": service},
+		Entity:      trace.Printable(service, maxEntity-1),
+		Source:      "Sibyl",
+		Priority:    "P3",
 	}
 	for _, f := range e.figures() {
 		alert.Details[f.key] = f.text
@@ -221,7 +244,11 @@ func opsgenieTarget(t Type, subject search.Subject, body []byte) (path, query st
 }
 
 // opsgenieVerbs holds the last element of the path for events that change more than the notes of an alert.
-var opsgenieVerbs = map[Type]string{IncidentAcknowledged: "acknowledge", IncidentClosed: "close", ProblemClosed: "close"}
+var opsgenieVerbs = map[Type]string{
+	IncidentAcknowledged: "acknowledge",
+	IncidentClosed:       "close",
+	ProblemClosed:        "close",
+}
 
 // addGenieKey adds the key of the Opsgenie integration to the header of a call.
 func addGenieKey(h http.Header, key string, body []byte) []byte {

@@ -16,10 +16,17 @@ func TestRoutes(t *testing.T) {
 	}
 	other := sampleIncident(IncidentOpened, "shop", "POST /checkout")
 	other.Incident.Alerted = other.Names.Table.Symbol("shop")
-	events["of another owner"], events["of a problem"] = NewIncidentEvent(other), NewEvent(sample(ProblemOpened, "shop", "x"))
-	for typ, want := range map[Type]bool{IncidentOpened: true, IncidentClosed: true, "of another owner": false, "of a problem": true} {
+	events["of another owner"], events["of a problem"] = NewIncidentEvent(other),
+		NewEvent(sample(ProblemOpened, "shop", "x"))
+	for typ, want := range map[Type]bool{
+		IncidentOpened:     true,
+		IncidentClosed:     true,
+		"of another owner": false,
+		"of a problem":     true,
+	} {
 		if e := events[typ]; e.routedTo("payments") != want || !e.routedTo("everything") {
-			t.Errorf("%s: routed to payments: %t, want %t; to an endpoint without owner: %t", typ, e.routedTo("payments"), want, e.routedTo("everything"))
+			t.Errorf("%s: routed to payments: %t, want %t; to an endpoint without owner: %t",
+				typ, e.routedTo("payments"), want, e.routedTo("everything"))
 		}
 	}
 }

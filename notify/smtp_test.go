@@ -49,7 +49,13 @@ func newMailServer(t *testing.T, set func(*mailServer)) *mailServer {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // for its certificate
 	t.Cleanup(web.Close)
-	s := &mailServer{tls: &tls.Config{Certificates: web.TLS.Certificates}, roots: x509.NewCertPool(), starttls: true, auth: "PLAIN LOGIN", mails: make(chan delivered, 10)}
+	s := &mailServer{
+		tls:      &tls.Config{Certificates: web.TLS.Certificates},
+		roots:    x509.NewCertPool(),
+		starttls: true,
+		auth:     "PLAIN LOGIN",
+		mails:    make(chan delivered, 10),
+	}
 	s.roots.AddCert(web.Certificate())
 	set(s)
 	var err error
@@ -178,8 +184,12 @@ func (s *mailServer) login(command string, say func(string), hear func() string)
 // endpoint returns a destination of e-mails at the server.
 func (s *mailServer) endpoint(security string) Endpoint {
 	return Endpoint{Name: "mail", Format: "email", AllowPrivate: true, Mail: &Mail{
-		Server: s.Addr().String(), Security: security, From: mail.Address{Name: "Sibyl ☂", Address: "sibyl@example.com"},
-		To: []mail.Address{{Address: "alice@example.com"}, {Name: "Bob", Address: "bob@example.com"}}, Username: "sibyl", Password: "geheim",
+		Server:   s.Addr().String(),
+		Security: security,
+		From:     mail.Address{Name: "Sibyl ☂", Address: "sibyl@example.com"},
+		To:       []mail.Address{{Address: "alice@example.com"}, {Name: "Bob", Address: "bob@example.com"}},
+		Username: "sibyl",
+		Password: "geheim",
 	}}
 }
 
@@ -232,11 +242,13 @@ func TestMail(t *testing.T) {
 		"tls":      func(s *mailServer) { s.implicit, s.auth = true, "LOGIN" },
 	} {
 		s := newMailServer(t, set)
-		if answer, err := s.caller(t, s.endpoint(security)).call(t.Context(), m); err != nil || answer.Err() != nil || answer.Partly {
+		if answer, err := s.caller(t, s.endpoint(security)).call(t.Context(), m); err != nil || answer.Err() != nil ||
+			answer.Partly {
 			t.Fatalf("%s: %+v %v", security, answer, err)
 		}
 		got := <-s.mails
-		if !got.encrypted || got.user != "sibyl" || !strings.Contains(got.from, "<sibyl@example.com>") || strings.Join(got.to, " ") != "alice@example.com bob@example.com" {
+		if !got.encrypted || got.user != "sibyl" || !strings.Contains(got.from, "<sibyl@example.com>") ||
+			strings.Join(got.to, " ") != "alice@example.com bob@example.com" {
 			t.Errorf("%s: %+v", security, got)
 		}
 		header, parts := bodies(t, got.text)
@@ -244,15 +256,19 @@ func TestMail(t *testing.T) {
 		if err != nil || !strings.HasPrefix(subject, "Incident opened, critical: Requests of shop") {
 			t.Errorf("subject %q %v", subject, err)
 		}
-		if id, thread := header.Get("Message-Id"), header.Get("References"); id != "<"+event.ID+"@example.com>" || thread != "<sibyl-incident-0000000000000abc@example.com>" {
+		if id, thread := header.Get("Message-Id"), header.Get("References"); id != "<"+event.ID+"@example.com>" ||
+			thread != "<sibyl-incident-0000000000000abc@example.com>" {
 			t.Errorf("Message-ID %s, References %s", id, thread)
 		}
 		text, page := parts["text/plain; charset=utf-8"], parts["text/html; charset=utf-8"]
 		for _, want := range []string{
-			"Requests of shop", "Owner: Payments (#payments)", "Began: 2026-09-21 14:13:20 UTC", "Deploys: payment 1.8.2", "https://sibyl.example/incidents/0000000000000abc",
-			"?dialog=acknowledge", "?dialog=mute", "?dialog=accept", "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674", "https://wiki.example/payment",
+			"Requests of shop", "Owner: Payments (#payments)", "Began: 2026-09-21 14:13:20 UTC",
+			"Deploys: payment 1.8.2", "https://sibyl.example/incidents/0000000000000abc",
+			"?dialog=acknowledge", "?dialog=mute", "?dialog=accept",
+			"https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674", "https://wiki.example/payment",
 		} {
-			if !strings.Contains(text, want) || !strings.Contains(page, strings.TrimPrefix(strings.TrimPrefix(want, "Owner: "), "Began: ")) && !strings.HasPrefix(want, "Deploys") {
+			if !strings.Contains(text, want) || !strings.Contains(page, strings.TrimPrefix(
+				strings.TrimPrefix(want, "Owner: "), "Began: ")) && !strings.HasPrefix(want, "Deploys") {
 				t.Errorf("%s is missing in\n%s\n%s", want, text, page)
 			}
 		}
@@ -271,10 +287,13 @@ func TestMailFails(t *testing.T) {
 		set      func(*mailServer)
 		change   func(*Endpoint)
 	}{
-		"does not offer STARTTLS":     {"starttls", func(s *mailServer) { s.starttls = false }, nil},
-		"certificate":                 {"starttls", func(s *mailServer) { s.roots = x509.NewCertPool() }, nil},
-		"none of the mechanisms":      {"starttls", func(s *mailServer) { s.auth = "XOAUTH2" }, nil},
-		"535":                         {"starttls", func(*mailServer) {}, func(e *Endpoint) { e.Mail.Password = "geheim2" }},
+		"does not offer STARTTLS": {"starttls", func(s *mailServer) { s.starttls = false }, nil},
+		"certificate":             {"starttls", func(s *mailServer) { s.roots = x509.NewCertPool() }, nil},
+		"none of the mechanisms":  {"starttls", func(s *mailServer) { s.auth = "XOAUTH2" }, nil},
+		"535": {
+			"starttls", func(*mailServer) {},
+			func(e *Endpoint) { e.Mail.Password = "geheim2" },
+		},
 		"every recipient was refused": {"starttls", func(s *mailServer) { s.refuse = []string{"alice", "bob"} }, nil},
 		"not public":                  {"starttls", func(*mailServer) {}, func(e *Endpoint) { e.AllowPrivate = false }},
 		"message: 451":                {"starttls", func(s *mailServer) { s.busy = 1 }, nil},
@@ -337,7 +356,8 @@ func TestMailQueue(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	header, _ := bodies(t, got.text)
-	if c.Failed != 1 || !strings.Contains(c.LastError, "bob@example.com: 550") || header.Get("Message-Id") != "<"+event.ID+"@example.com>" {
+	if c.Failed != 1 || !strings.Contains(c.LastError, "bob@example.com: 550") ||
+		header.Get("Message-Id") != "<"+event.ID+"@example.com>" {
 		t.Errorf("%+v, Message-ID %s", c, header.Get("Message-Id"))
 	}
 	if w := n.Webhooks()[0]; w.Origin != "smtp://"+s.Addr().String() || w.Format != "email" {

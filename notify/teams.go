@@ -53,7 +53,10 @@ type teamsMessage struct {
 // teams returns e as an Adaptive Card for the webhook of a workflow of Microsoft Teams.
 func teams(e *Event) any {
 	c := card{
-		Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard", Version: "1.4", Teams: map[string]string{"width": "Full"},
+		Schema:  "http://adaptivecards.io/schemas/adaptive-card.json",
+		Type:    "AdaptiveCard",
+		Version: "1.4",
+		Teams:   map[string]string{"width": "Full"},
 		Body: []cardElement{
 			richText("", cardRun{Text: e.title(), Size: "Large", Weight: "Bolder", Color: e.cardColor()}),
 			richText("Small", cardRun{Text: trace.Printable(e.sentence(), maxSentence)}),
@@ -61,7 +64,8 @@ func teams(e *Event) any {
 	}
 	for _, f := range e.figures() {
 		if f.text != "" {
-			c.Body = append(c.Body, richText("Small", cardRun{Text: f.name + ": ", Weight: "Bolder"}, cardRun{Text: trace.Printable(f.text, maxCardFigure)}))
+			c.Body = append(c.Body, richText("Small", cardRun{Text: f.name + ": ", Weight: "Bolder"},
+				cardRun{Text: trace.Printable(f.text, maxCardFigure)}))
 		}
 	}
 	for _, l := range e.links() {
@@ -69,7 +73,10 @@ func teams(e *Event) any {
 			c.Actions = append(c.Actions, cardAction{"Action.OpenUrl", trace.Printable(l.Name, maxCardFigure), l.URL})
 		}
 	}
-	return teamsMessage{"message", []teamsAttachment{{ContentType: "application/vnd.microsoft.card.adaptive", Content: c}}}
+	return teamsMessage{
+		"message",
+		[]teamsAttachment{{ContentType: "application/vnd.microsoft.card.adaptive", Content: c}},
+	}
 }
 
 func richText(spacing string, runs ...cardRun) cardElement {

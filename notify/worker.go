@@ -68,7 +68,8 @@ func (w *worker) begin(ctx context.Context) time.Duration {
 	}
 	switch {
 	case err != nil:
-		w.notifier.options.Log.ErrorContext(ctx, "webhooks: the outbox cannot be read", slog.String("endpoint", name), slog.Any("error", err))
+		w.notifier.options.Log.ErrorContext(ctx, "webhooks: the outbox cannot be read", slog.String("endpoint", name),
+			slog.Any("error", err))
 		return outboxDelay
 	case again == 0:
 		return 0
@@ -94,7 +95,8 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 		problem := ""
 		if answer.Partly {
 			problem = "refused recipients: " + answer.Text
-			w.notifier.options.Log.WarnContext(ctx, "webhooks: a mail server refused some recipients", slog.String("endpoint", m.Endpoint), slog.String("refused", answer.Text))
+			w.notifier.options.Log.WarnContext(ctx, "webhooks: a mail server refused some recipients",
+				slog.String("endpoint", m.Endpoint), slog.String("refused", answer.Text))
 		}
 		w.notifier.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.notifier.now(), problem })
 		w.logError(w.notifier.options.Outbox.Done(m))
@@ -115,13 +117,15 @@ func (w *worker) failed(ctx context.Context, m *store.Message, answer *Answer, e
 		c.Failed++
 		c.LastError, c.Disabled = err.Error(), c.Disabled || gone
 	})
-	log := w.notifier.options.Log.With(slog.String("endpoint", m.Endpoint), slog.String("event", m.ID), slog.Any("error", err))
+	log := w.notifier.options.Log.With(slog.String("endpoint", m.Endpoint), slog.String("event", m.ID),
+		slog.Any("error", err))
 	if gone {
 		log.WarnContext(ctx, "webhooks: the endpoint is gone; it is not called until a restart or reload")
 	}
 	now, deadline := w.notifier.now(), m.Put.Add(giveUpAfter)
 	next := min(now.Add(delay(m.Attempts+1)), deadline)
-	if answer != nil && (answer.Status == http.StatusTooManyRequests || answer.Status == http.StatusServiceUnavailable) {
+	if answer != nil &&
+		(answer.Status == http.StatusTooManyRequests || answer.Status == http.StatusServiceUnavailable) {
 		next = max(next, now.Add(answer.After))
 	}
 	if now < deadline && next <= deadline {

@@ -56,7 +56,8 @@ func (t *table) backtestHeading(r *backtest.Result) {
 	if r.Misdated > 0 {
 		t.printf("ignored %s far before or after the others, from wrong clocks\n", units.Plural(r.Misdated, "trace"))
 	}
-	t.printf("%s from %s to %s UTC; ", units.Plural(r.Traces, "trace"), describe.Clock(wholeSecond(r.From), true), describe.Clock(wholeSecond(r.To), true))
+	t.printf("%s from %s to %s UTC; ", units.Plural(r.Traces, "trace"), describe.Clock(wholeSecond(r.From), true),
+		describe.Clock(wholeSecond(r.To), true))
 	if r.Learned == 0 {
 		t.printf("%s\n", unlearned(r))
 		t.writeCoverage(&r.Coverage)
@@ -104,13 +105,15 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 		}
 		cost := "+" + units.Percent(s.Score)
 		if s.Queue() != nil {
-			cost = "takes messages late" // the score would be in units of request durations, but requests don't wait for it
+			// the score would be in units of request durations, but requests don't wait for it
+			cost = "takes messages late"
 		}
 		suspects = append(suspects, t.names.NamedService(s.Service)+" "+cost)
 	}
 	room := t.style.Line() - beganWidth - openedWidth - lastedWidth
 	t.printf("%s%s%s%s\n", terminal.PadRight(describe.Clock(x.Onset, true), beganWidth),
-		terminal.PadRight(describe.Clock(wholeSecond(x.Opened()), false), openedWidth), terminal.PadRight(lasted, lastedWidth),
+		terminal.PadRight(describe.Clock(wholeSecond(x.Opened()), false), openedWidth),
+		terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), room)))
 	t.printf("%s", wrap(t.style, t.names.incident(x).Sentence, 2))
 	if !x.IsOpen() {
@@ -145,16 +148,19 @@ func (t *table) score(s *backtest.Score) {
 	column := func(text string) string { return terminal.PadLeft(text, 10) }
 	const faultWidth = 24
 	row := func(name string, x *backtest.Sum) {
-		t.printf("%s%s%s%s%s\n", terminal.PadRight(terminal.Shorten(name, faultWidth), faultWidth), column(strconv.Itoa(x.Cases)),
+		t.printf("%s%s%s%s%s\n",
+			terminal.PadRight(terminal.Shorten(name, faultWidth), faultWidth), column(strconv.Itoa(x.Cases)),
 			column(units.Percent(x.Raised)), column(units.Percent(x.Top1)), column(units.Percent(x.Top3)))
 	}
-	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.PadRight("fault", faultWidth)+column("cases")+column("raised")+column("first")+column("in three")))
+	t.printf("\n%s\n", t.style.Paint(terminal.Dim,
+		terminal.PadRight("fault", faultWidth)+column("cases")+column("raised")+column("first")+column("in three")))
 	for _, fault := range slices.Sorted(maps.Keys(s.ByFault)) {
 		sum := s.ByFault[fault]
 		row(cmp.Or(terminal.Printable(fault), "(no kind)"), &sum)
 	}
 	row("all", &s.All)
-	t.printf("%s in %s healthy hours\n", units.Plural(len(s.False), "false incident"), strconv.FormatFloat(s.HealthyHours, 'f', 1, 64))
+	t.printf("%s in %s healthy hours\n",
+		units.Plural(len(s.False), "false incident"), strconv.FormatFloat(s.HealthyHours, 'f', 1, 64))
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		switch {
@@ -163,11 +169,13 @@ func (t *table) score(s *backtest.Score) {
 		case c.RankService == nil:
 			t.printf("  raised, not suspected: %s (%s)\n", terminal.Printable(c.Name), terminal.Printable(c.Service))
 		case *c.RankService > 1:
-			t.printf("  raised, suspect %d: %s (%s)\n", *c.RankService, terminal.Printable(c.Name), terminal.Printable(c.Service))
+			t.printf("  raised, suspect %d: %s (%s)\n",
+				*c.RankService, terminal.Printable(c.Name), terminal.Printable(c.Service))
 		}
 	}
 	for _, name := range s.Outside {
-		t.printf("  not scored: %s lies outside of the recording, or in its first nine minutes\n", terminal.Printable(name))
+		t.printf("  not scored: %s lies outside of the recording, or in its first nine minutes\n",
+			terminal.Printable(name))
 	}
 }
 

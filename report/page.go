@@ -20,12 +20,14 @@ var pageStyle string
 var pageScript string
 
 // contentPolicy is the Content-Security-Policy of the page. It allows only inline styles and scripts.
-const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; " +
+	"form-action 'none'"
 
 // render writes p as an HTML document.
 func (p *page) render(w io.Writer) error {
 	return document(
-		w, p.ProblemCount+" in "+p.Traces, p.header(), h.Main(lines(p.problemList(), p.typeList())), footer(), h.Script(g.Raw("\n"+pageScript)),
+		w, p.ProblemCount+" in "+p.Traces, p.header(), h.Main(lines(p.problemList(), p.typeList())), footer(),
+		h.Script(g.Raw("\n"+pageScript)),
 	)
 }
 
@@ -69,10 +71,12 @@ func (p *page) header() g.Node {
 
 func (p *page) problemList() g.Node {
 	if len(p.Problems) == 0 {
-		return h.P(h.Class("card"), g.Text("Nothing stands out among the groups with enough requests. "), h.Code(g.Text("--min-samples")),
-			g.Text(" and "), h.Code(g.Text("--cov-threshold")), g.Text(" set the limits; "), h.Code(g.Text("sibyl trace")), g.Text(" shows single traces."))
+		return h.P(h.Class("card"), g.Text("Nothing stands out among the groups with enough requests. "),
+			h.Code(g.Text("--min-samples")), g.Text(" and "), h.Code(g.Text("--cov-threshold")),
+			g.Text(" set the limits; "), h.Code(g.Text("sibyl trace")), g.Text(" shows single traces."))
 	}
-	return lines(h.H2(h.ID("problems"), g.Text("Problems, worst first")), each(p.Problems, (*pageProblem).article), more(p.MoreProblems, "more"))
+	return lines(h.H2(h.ID("problems"), g.Text("Problems, worst first")), each(p.Problems, (*pageProblem).article),
+		more(p.MoreProblems, "more"))
 }
 
 func (p *page) typeList() g.Node {
@@ -87,13 +91,15 @@ func (p *page) typeList() g.Node {
 	if p.MoreTypes == 1 {
 		noun = "more request type"
 	}
-	return lines(h.H2(h.ID("types"), g.Text("Request types")), index, each(p.Types, (*pageType).details), more(p.MoreTypes, noun))
+	return lines(h.H2(h.ID("types"), g.Text("Request types")), index, each(p.Types, (*pageType).details),
+		more(p.MoreTypes, noun))
 }
 
 func footer() g.Node {
-	return h.Footer(g.Text("Made by "), h.B(g.Text("sibyl analyze")), g.Text(". Share of variance: the part of the spread of durations "+
-		"that an edge carries, Cov(edge, duration) ÷ Var(duration); all edges of a row of statistics add up to 100 %. "+
-		"CoV: standard deviation ÷ mean."))
+	return h.Footer(g.Text("Made by "), h.B(g.Text("sibyl analyze")),
+		g.Text(". Share of variance: the part of the spread of durations that an edge carries, "+
+			"Cov(edge, duration) ÷ Var(duration); all edges of a row of statistics add up to 100 %. "+
+			"CoV: standard deviation ÷ mean."))
 }
 
 func (p *pageProblem) article() g.Node {
@@ -102,7 +108,8 @@ func (p *pageProblem) article() g.Node {
 		h.Class("card problem "+p.Onset), h.Aria("labelledby", id),
 		lines(
 			h.Div(
-				h.Class("meta"), h.Span(h.Class("what"), g.Text(strconv.Itoa(p.Rank)+" · "+p.Kind+", "+p.Onset)), span(p.Who), span(p.Requests),
+				h.Class("meta"), h.Span(h.Class("what"), g.Text(strconv.Itoa(p.Rank)+" · "+p.Kind+", "+p.Onset)),
+				span(p.Who), span(p.Requests),
 				span("impact "+p.Impact), span("CoV "+p.CoV), link(p.Anchor, p.RequestType),
 			),
 			h.H3(h.ID(id), sentence(p.Diagnosis)),
@@ -166,12 +173,14 @@ func (t *pageType) details() g.Node {
 		size = h.P(sentence(t.Size))
 	}
 	if len(t.Edges) > 0 {
-		edges, moreEdges = section("Where the time varies", edgeTable(t.Edges, "variance", "tail lift")), more(t.MoreEdges, "more")
+		edges = section("Where the time varies", edgeTable(t.Edges, "variance", "tail lift"))
+		moreEdges = more(t.MoreEdges, "more")
 	}
 	return h.Details(
 		h.Class("card"), h.ID(t.Anchor), g.If(t.Open, g.Attr("open")),
 		lines(
-			h.Summary(g.Text(t.Name+" "), problems), t.figures(), size, t.icicle(), edges, moreEdges, t.Histogram.nodes(), t.groupTable(),
+			h.Summary(g.Text(t.Name+" "), problems), t.figures(), size, t.icicle(), edges, moreEdges,
+			t.Histogram.nodes(), t.groupTable(),
 		),
 	)
 }
@@ -184,8 +193,8 @@ func (t *pageType) figures() g.Node {
 		return h.Span(h.B(g.Text(value)), g.Text(name))
 	}
 	return h.Div(
-		h.Class("figures"), figure(t.Count, "judged"), figure(t.P50, "median"), figure(t.P99, "p99"), figure(t.Mean, "mean"),
-		figure(t.CoV, "CoV (95 %)"), figure(t.Between, "of the variance between groups"),
+		h.Class("figures"), figure(t.Count, "judged"), figure(t.P50, "median"), figure(t.P99, "p99"),
+		figure(t.Mean, "mean"), figure(t.CoV, "CoV (95 %)"), figure(t.Between, "of the variance between groups"),
 	)
 }
 
@@ -201,14 +210,17 @@ func (t *pageType) icicle() g.Node {
 		h.H4(g.Text("Critical path by calling context")),
 		h.Div(
 			h.Class("legend"), span("width: mean time on the critical path"), span("·"),
-			span("colour: share of the variance in its own time, 0 %"), g.El("i", h.Aria("hidden", "true")), span("100 %"), span("(blue: below 0)"),
+			span("colour: share of the variance in its own time, 0 %"), g.El("i", h.Aria("hidden", "true")),
+			span("100 %"), span("(blue: below 0)"),
 		),
 		h.Div(
 			h.Class("icicle"), h.Role("group"),
-			h.Aria("label", "Critical path of "+t.Name+", a box per calling context; arrow keys move, Enter zooms, Escape shows all"),
+			h.Aria("label", "Critical path of "+t.Name+
+				", a box per calling context; arrow keys move, Enter zooms, Escape shows all"),
 			style(number{"rows", float64(t.Rows)}), lines(boxes...),
 		),
-		h.P(h.Class("detail"), h.Aria("live", "polite"), g.Text("Point at a box, or walk with the arrow keys; click or Enter zooms in, Escape shows all.")),
+		h.P(h.Class("detail"), h.Aria("live", "polite"),
+			g.Text("Point at a box, or walk with the arrow keys; click or Enter zooms in, Escape shows all.")),
 	)
 }
 
@@ -223,9 +235,12 @@ func (f *pageFrame) button(first bool) g.Node {
 		share = g.El("em", g.Text(f.Share))
 	}
 	return h.Button(
-		h.Type("button"), h.TabIndex(tabIndex), numeric(number{"data-row", float64(f.Row)}, number{"data-x", f.Left}, number{"data-w", f.Width}),
-		h.Data("path", f.Path), h.Data("own", f.Own), h.Data("total", f.Total), h.Data("part", f.Part), h.Data("share", f.Share),
-		style(number{"row", float64(f.Row)}, number{"x", f.Left}, number{"w", f.Width}, number{"heat", f.Heat}, number{"chill", f.Cold}),
+		h.Type("button"), h.TabIndex(tabIndex),
+		numeric(number{"data-row", float64(f.Row)}, number{"data-x", f.Left}, number{"data-w", f.Width}),
+		h.Data("path", f.Path), h.Data("own", f.Own), h.Data("total", f.Total), h.Data("part", f.Part),
+		h.Data("share", f.Share),
+		style(number{"row", float64(f.Row)}, number{"x", f.Left}, number{"w", f.Width}, number{"heat", f.Heat},
+			number{"chill", f.Cold}),
 		h.Title(f.Name+": "+f.Total+", "+f.Own+" of its own, "+f.Share+" of the variance"), g.Text(f.Name), share,
 	)
 }
@@ -236,7 +251,8 @@ func (t *pageType) groupTable() g.Node {
 	}
 	return g.Group{
 		section("Groups: requests that took the same path", scrollable(h.Table(lines(
-			h.THead(h.Tr(column("group"), numbers("requests", "median", "p99", "mean", "CoV (95 %)"), column("most of its variance"))),
+			h.THead(h.Tr(column("group"), numbers("requests", "median", "p99", "mean", "CoV (95 %)"),
+				column("most of its variance"))),
 			h.TBody(each(t.Groups, (*pageGroup).row)),
 		)))),
 		more(t.MoreGroups, "more"),
@@ -248,7 +264,8 @@ func (p *pageGroup) row() g.Node {
 	if p.Bins != "" {
 		bins = " " + p.Bins
 	}
-	return h.Tr(h.Td(h.Code(g.Text(p.ID)), g.Text(bins)), cells("n", p.Count, p.P50, p.P99, p.Mean, p.CoV), h.Td(g.Text(p.Where)))
+	return h.Tr(h.Td(h.Code(g.Text(p.ID)), g.Text(bins)), cells("n", p.Count, p.P50, p.P99, p.Mean, p.CoV),
+		h.Td(g.Text(p.Where)))
 }
 
 // edgeTable returns a table of edges, or nil if edges is empty. shareName is the title of the column of their shares,
@@ -259,7 +276,8 @@ func edgeTable(edges []pageEdge, shareName, tailName string) g.Node {
 	}
 	return scrollable(h.Table(lines(
 		h.THead(h.Tr(
-			column("edge of the critical path"), numbers(shareName, "95 %"), h.Td(), numbers("mean", "of mean", tailName),
+			column("edge of the critical path"), numbers(shareName, "95 %"), h.Td(),
+			numbers("mean", "of mean", tailName),
 		)),
 		h.TBody(each(edges, (*pageEdge).row)),
 	)))
@@ -268,7 +286,8 @@ func edgeTable(edges []pageEdge, shareName, tailName string) g.Node {
 func (e *pageEdge) row() g.Node {
 	return h.Tr(
 		h.Th(h.Scope("row"), g.Text(e.Where)), cells("n", e.Share), cells("n quiet", e.Interval),
-		h.Td(h.Class("whisker"), h.Aria("hidden", "true"), g.El("i", style(number{"v", e.Value})), h.B(style(number{"lo", e.Low}, number{"hi", e.High}))),
+		h.Td(h.Class("whisker"), h.Aria("hidden", "true"), g.El("i", style(number{"v", e.Value})),
+			h.B(style(number{"lo", e.Low}, number{"hi", e.High}))),
 		cells("n", e.Mean), cells("n quiet", e.MeanShare), cells("n", e.Tail),
 	)
 }
@@ -280,7 +299,8 @@ func (hist *histogram) nodes() g.Node {
 	}
 	var bars, ticks, marks, rows g.Group
 	for _, b := range hist.Bars {
-		bars = append(bars, g.El("rect", numeric(number{"x", b.X}, number{"y", b.Y}, number{"width", b.Width}, number{"height", b.Height}), g.El("title", g.Text(b.Range+": "+b.Count))))
+		bars = append(bars, g.El("rect", numeric(number{"x", b.X}, number{"y", b.Y}, number{"width", b.Width},
+			number{"height", b.Height}), g.El("title", g.Text(b.Range+": "+b.Count))))
 		rows = append(rows, h.Tr(h.Th(h.Scope("row"), g.Text(b.Range)), cells("n", b.Count)))
 	}
 	for _, t := range hist.Ticks {
@@ -306,7 +326,8 @@ func line(class string, x1, y1, x2, y2 float64) g.Node {
 
 // label returns the text of t as SVG text at height y.
 func label(class string, t tick, y float64) g.Node {
-	return g.El("text", g.If(class != "", h.Class(class)), numeric(number{"x", t.X}, number{"y", y}), g.Attr("text-anchor", t.Anchor), g.Text(t.Text))
+	return g.El("text", g.If(class != "", h.Class(class)), numeric(number{"x", t.X}, number{"y", y}),
+		g.Attr("text-anchor", t.Anchor), g.Text(t.Text))
 }
 
 // The following functions return parts that occur in several places.

@@ -16,9 +16,18 @@ func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
 	for i := range shares {
 		x := &shares[i]
 		all = append(all, contract.Refined{
-			Within: render.EdgeID(x.Within), Context: r.Context(x.Context), Operation: r.Op(x.Op), Tracepoint: r.Tracepoint(x.Tracepoint),
-			Arm: search.ArmName(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: render.Number(x.Mean), ExclusiveNs: render.Number(x.Exclusive),
-			Share: render.Interval(x.Share, x.ShareLow, x.ShareHigh), Self: render.Number(x.Self), ShareMean: render.Number(x.ShareMean),
+			Within:      render.EdgeID(x.Within),
+			Context:     r.Context(x.Context),
+			Operation:   r.Op(x.Op),
+			Tracepoint:  r.Tracepoint(x.Tracepoint),
+			Arm:         search.ArmName(x.Arm),
+			Requests:    int64(x.N),
+			Hits:        int64(x.Hits),
+			MeanNs:      render.Number(x.Mean),
+			ExclusiveNs: render.Number(x.Exclusive),
+			Share:       render.Interval(x.Share, x.ShareLow, x.ShareHigh),
+			Self:        render.Number(x.Self),
+			ShareMean:   render.Number(x.ShareMean),
 		})
 	}
 	return all
@@ -70,8 +79,12 @@ func (r renderer) contrast(c *describe.Contrast) contract.Contrast {
 
 func difference(d *describe.Difference) contract.Difference {
 	x := contract.Difference{
-		MeanNs: d.MeanNS.Pointer(), RestNs: d.RestNS.Pointer(), ExcessNs: d.ExcessNS.Pointer(), LowNs: d.LowNS.Pointer(),
-		HighNs: d.HighNS.Pointer(), PValue: d.PValue.Pointer(),
+		MeanNs:   d.MeanNS.Pointer(),
+		RestNs:   d.RestNS.Pointer(),
+		ExcessNs: d.ExcessNS.Pointer(),
+		LowNs:    d.LowNS.Pointer(),
+		HighNs:   d.HighNS.Pointer(),
+		PValue:   d.PValue.Pointer(),
 	}
 	if d.Edge != nil {
 		x.Edge = new(render.Place(d.Edge))
@@ -104,7 +117,8 @@ func (r renderer) commonEdges(c *describe.Common) contract.CommonEdges {
 		Edges:       make([]contract.TypedEdge, 0, len(c.Edges)),
 	}
 	for _, e := range c.Edges {
-		x.Edges = append(x.Edges, contract.TypedEdge{RequestType: e.RequestType, RequestTypeID: e.RequestTypeID, Context: e.Context})
+		x.Edges = append(x.Edges,
+			contract.TypedEdge{RequestType: e.RequestType, RequestTypeID: e.RequestTypeID, Context: e.Context})
 	}
 	return x
 }

@@ -81,8 +81,9 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 	d := r.problemDetail(&row, p, v)
 	next := r.nextOfClosed(nil)
 	if r.Core.Progress.Silent() {
-		next = describe.Say("Check that the application still runs and sends traces: none arrived when the problem closed, " +
-			"so nobody knows whether its cause is gone.")
+		next = describe.Say(
+			"Check that the application still runs and sends traces: none arrived when the problem closed, " +
+				"so nobody knows whether its cause is gone.")
 	}
 	r.setNext(d, next)
 	x.Evidence, err = json.Marshal(d)
@@ -91,7 +92,9 @@ func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidenc
 
 // closedProblem returns a problem as it was when it last closed, with decisions about it. It returns a refusal if the
 // problem isn't kept.
-func (a *Cases) closedProblem(ctx context.Context, id analysis.Hash, decisions []decisionlog.Logged) (*contract.GetProblem200JSONResponse, error) {
+func (a *Cases) closedProblem(
+	ctx context.Context, id analysis.Hash, decisions []decisionlog.Logged,
+) (*contract.GetProblem200JSONResponse, error) {
 	kept, err := a.store.Closed.Get(id)
 	if err != nil {
 		return nil, err
@@ -100,8 +103,15 @@ func (a *Cases) closedProblem(ctx context.Context, id analysis.Hash, decisions [
 		return nil, query.NotFound("problem")
 	}
 	d := &contract.GetProblem200JSONResponse{
-		Edges: []contract.Edge{}, Refined: []contract.Refined{}, Explanations: []contract.Explanation{}, Unrelated: []contract.Unrelated{},
-		Contrasts: []contract.Contrast{}, WhatIf: []contract.Recovery{}, Common: []contract.CommonEdges{}, Decisions: []contract.Decision{}, Missing: []string{},
+		Edges:        []contract.Edge{},
+		Refined:      []contract.Refined{},
+		Explanations: []contract.Explanation{},
+		Unrelated:    []contract.Unrelated{},
+		Contrasts:    []contract.Contrast{},
+		WhatIf:       []contract.Recovery{},
+		Common:       []contract.CommonEdges{},
+		Decisions:    []contract.Decision{},
+		Missing:      []string{},
 	}
 	if len(kept.Evidence) > 0 {
 		err = json.Unmarshal(kept.Evidence, d)

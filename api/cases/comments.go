@@ -59,7 +59,9 @@ func (c *Comments) Of(incident string) []contract.Comment {
 // Add adds a comment on an incident and returns it with its number. If there are too many comments, it first deletes
 // those on incidents that aren't known. It returns a refusal if there is still no room, or if the incident itself has
 // too many. The comment is on disk when Add returns. If Add returns an error, nothing has changed.
-func (c *Comments) Add(incident string, comment contract.Comment, known func(incident string) bool) (contract.Comment, error) {
+func (c *Comments) Add(
+	incident string, comment contract.Comment, known func(incident string) bool,
+) (contract.Comment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next, total := maps.Clone(c.all), 0
@@ -94,7 +96,8 @@ func (c *Comments) Add(incident string, comment contract.Comment, known func(inc
 func (c *Comments) Delete(incident string, id int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i, found := slices.BinarySearchFunc(c.all[incident], id, func(x contract.Comment, id int64) int { return cmp.Compare(x.ID, id) })
+	i, found := slices.BinarySearchFunc(c.all[incident], id,
+		func(x contract.Comment, id int64) int { return cmp.Compare(x.ID, id) })
 	if !found {
 		return nil
 	}
@@ -117,7 +120,9 @@ func (c *Comments) replace(all map[string][]contract.Comment) error {
 }
 
 // AddComment implements contract.StrictServerInterface.
-func (a *Cases) AddComment(ctx context.Context, r contract.AddCommentRequestObject) (contract.AddCommentResponseObject, error) {
+func (a *Cases) AddComment(
+	ctx context.Context, r contract.AddCommentRequestObject,
+) (contract.AddCommentResponseObject, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
@@ -130,19 +135,25 @@ func (a *Cases) AddComment(ctx context.Context, r contract.AddCommentRequestObje
 		return nil, refusal.New(refusal.Invalid, "text: the comment is empty", "")
 	}
 	by := access.Caller(ctx).Name
-	comment, err := a.options.Comments.Add(r.Incident, contract.Comment{By: by, At: a.options.Clock().UTC(), Text: text}, func(id string) bool { return has(s, aboutIncident, id) })
+	comment := contract.Comment{By: by, At: a.options.Clock().UTC(), Text: text}
+	known := func(id string) bool { return has(s, aboutIncident, id) }
+	comment, err = a.options.Comments.Add(r.Incident, comment, known)
 	if err != nil {
 		return nil, err
 	}
-	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "comment added", slog.String("incident", r.Incident), slog.String("by", by))
+	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "comment added", slog.String("incident", r.Incident),
+		slog.String("by", by))
 	return contract.AddComment201JSONResponse(comment), nil
 }
 
 // DeleteComment implements contract.StrictServerInterface.
-func (a *Cases) DeleteComment(ctx context.Context, r contract.DeleteCommentRequestObject) (contract.DeleteCommentResponseObject, error) {
+func (a *Cases) DeleteComment(
+	ctx context.Context, r contract.DeleteCommentRequestObject,
+) (contract.DeleteCommentResponseObject, error) {
 	err := a.options.Comments.Delete(r.Incident, r.Comment)
 	if err == nil {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "comment deleted", slog.String("incident", r.Incident), slog.String("by", access.Caller(ctx).Name))
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "comment deleted", slog.String("incident", r.Incident),
+			slog.String("by", access.Caller(ctx).Name))
 	}
 	return contract.DeleteComment204Response{}, err
 }

@@ -22,7 +22,8 @@ func TestCommentLimits(t *testing.T) {
 	if _, err := c.Add(incident, text, func(string) bool { return true }); err == nil {
 		t.Error("no error beyond the limit")
 	}
-	if _, err := c.Add(incident, text, func(id string) bool { return id != fmt.Sprintf("%016x", 3) }); err != nil || len(c.Of(fmt.Sprintf("%016x", 3))) != 0 || len(c.Of(fmt.Sprintf("%016x", 4))) == 0 {
+	if _, err := c.Add(incident, text, func(id string) bool { return id != fmt.Sprintf("%016x", 3) }); err != nil ||
+		len(c.Of(fmt.Sprintf("%016x", 3))) != 0 || len(c.Of(fmt.Sprintf("%016x", 4))) == 0 {
 		t.Errorf("with room to make: %v", err)
 	}
 	if _, err := c.Add(fmt.Sprintf("%016x", 4), text, func(string) bool { return true }); err == nil {

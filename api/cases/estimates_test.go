@@ -17,15 +17,40 @@ func TestWithEstimates(t *testing.T) {
 	for i := range 100 {
 		slow := int64(i % 10 * i % 7)
 		requests = append(requests, &observation.Observation{
-			Duration: time.Duration(10 + slow), Edges: []observation.EdgeTime{{Edge: 3, Nanos: 10}, {Edge: 5, Nanos: slow}},
+			Duration: time.Duration(10 + slow),
+			Edges:    []observation.EdgeTime{{Edge: 3, Nanos: 10}, {Edge: 5, Nanos: slow}},
 		})
 	}
 	nan := math.NaN()
 	edges := []group.EdgeShare{
-		{Edge: 5, ShareVariance: 0.98, ShareLow: nan, ShareHigh: nan, TailLift: nan},
-		{Edge: 3, ShareVariance: 0.02, ShareLow: nan, ShareHigh: nan, TailLift: nan},
-		{Edge: 7, ShareVariance: 0.1, ShareLow: 0.05, ShareHigh: 0.2, TailLift: 9},
-		{Edge: 0, ShareVariance: 0, ShareLow: nan, ShareHigh: nan, TailLift: nan},
+		{
+			Edge:          5,
+			ShareVariance: 0.98,
+			ShareLow:      nan,
+			ShareHigh:     nan,
+			TailLift:      nan,
+		},
+		{
+			Edge:          3,
+			ShareVariance: 0.02,
+			ShareLow:      nan,
+			ShareHigh:     nan,
+			TailLift:      nan,
+		},
+		{
+			Edge:          7,
+			ShareVariance: 0.1,
+			ShareLow:      0.05,
+			ShareHigh:     0.2,
+			TailLift:      9,
+		},
+		{
+			Edge:          0,
+			ShareVariance: 0,
+			ShareLow:      nan,
+			ShareHigh:     nan,
+			TailLift:      nan,
+		},
 	}
 	got := withEstimates(edges, requests)
 	if s := got[0]; !(s.ShareLow <= s.ShareVariance && s.ShareVariance <= s.ShareHigh) || !(s.TailLift > 1) {

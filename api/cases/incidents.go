@@ -34,7 +34,9 @@ func newIncidentList() *query.List[uint64] {
 }
 
 // ListIncidents implements contract.StrictServerInterface.
-func (a *Cases) ListIncidents(ctx context.Context, r contract.ListIncidentsRequestObject) (contract.ListIncidentsResponseObject, error) {
+func (a *Cases) ListIncidents(
+	ctx context.Context, r contract.ListIncidentsRequestObject,
+) (contract.ListIncidentsResponseObject, error) {
 	var s *epoch.Snapshot
 	var attention []contract.ServiceAttention
 	var refused error
@@ -51,15 +53,21 @@ func (a *Cases) ListIncidents(ctx context.Context, r contract.ListIncidentsReque
 	if err != nil {
 		return nil, err
 	}
-	state, muted := string(query.Value(q.State, contract.ListIncidentsParamsStateAll)), query.Value(q.Muted, contract.ListIncidentsParamsMutedFalse)
+	state := string(query.Value(q.State, contract.ListIncidentsParamsStateAll))
+	muted := query.Value(q.Muted, contract.ListIncidentsParamsMutedFalse)
 	matches := func(i int32) bool {
 		x := &s.Incidents[i]
-		return x.Listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && query.Value(q.Service, x.Service) == x.Service &&
-			query.Value(q.Severity, x.Severity) == x.Severity && query.Value(q.Kind, x.Kind) == x.Kind && x.Overlaps(from, to)
+		if !x.Listed || state != string(contract.ListIncidentsParamsStateAll) && state != string(x.State) {
+			return false
+		}
+		return query.Value(q.Service, x.Service) == x.Service && query.Value(q.Severity, x.Severity) == x.Severity &&
+			query.Value(q.Kind, x.Kind) == x.Kind && x.Overlaps(from, to)
 	}
 	isMuted := func(i int32) bool { return notes[s.Incidents[i].ID].Muted != nil }
 	keep := func(i int32) bool {
-		return matches(i) && (muted == contract.ListIncidentsParamsMutedAll || isMuted(i) == (muted == contract.ListIncidentsParamsMutedTrue))
+		asked := muted == contract.ListIncidentsParamsMutedAll ||
+			isMuted(i) == (muted == contract.ListIncidentsParamsMutedTrue)
+		return asked && matches(i)
 	}
 	order := newIncidentList()
 	for i := range s.Incidents {
@@ -71,8 +79,14 @@ func (a *Cases) ListIncidents(ctx context.Context, r contract.ListIncidentsReque
 		return nil, err
 	}
 	list := contract.ListIncidents200JSONResponse{
-		Items: make([]contract.Incident, 0, len(items)), NextCursor: next, Total: order.Count(keep), Epoch: s.Epoch(), Learning: !s.Watching, LearningLeftNs: render.Remaining(s.Unwatched),
-		Open: s.Tally.OpenIncidents, Attention: attention,
+		Items:          make([]contract.Incident, 0, len(items)),
+		NextCursor:     next,
+		Total:          order.Count(keep),
+		Epoch:          s.Epoch(),
+		Learning:       !s.Watching,
+		LearningLeftNs: render.Remaining(s.Unwatched),
+		Open:           s.Tally.OpenIncidents,
+		Attention:      attention,
 	}
 	if muted == contract.ListIncidentsParamsMutedFalse {
 		list.Muted = order.Count(func(i int32) bool { return matches(i) && isMuted(i) })
@@ -113,7 +127,9 @@ func (a *Cases) addDirectory(x *contract.Incident, ended trace.Nanos) {
 }
 
 // GetIncident implements contract.StrictServerInterface.
-func (a *Cases) GetIncident(ctx context.Context, r contract.GetIncidentRequestObject) (contract.GetIncidentResponseObject, error) {
+func (a *Cases) GetIncident(
+	ctx context.Context, r contract.GetIncidentRequestObject,
+) (contract.GetIncidentResponseObject, error) {
 	var d *contract.GetIncident200JSONResponse
 	var types []engine.AffectedType
 	var id uint64
@@ -341,7 +357,11 @@ func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 			stratum = contract.ExemplarStratumFailed
 		}
 		all = append(all, contract.Exemplar{
-			Trace: x.Trace.String(), Group: x.RequestType.String(), Stratum: stratum, Start: render.At(x.Start), DurationNs: x.Duration,
+			Trace:      x.Trace.String(),
+			Group:      x.RequestType.String(),
+			Stratum:    stratum,
+			Start:      render.At(x.Start),
+			DurationNs: x.Duration,
 		})
 	}
 	return all
@@ -382,29 +402,39 @@ func commented(all []contract.Comment) []contract.TimelineEntry {
 }
 
 // AcknowledgeIncident implements contract.StrictServerInterface.
-func (a *Cases) AcknowledgeIncident(ctx context.Context, r contract.AcknowledgeIncidentRequestObject) (contract.AcknowledgeIncidentResponseObject, error) {
+func (a *Cases) AcknowledgeIncident(
+	ctx context.Context, r contract.AcknowledgeIncidentRequestObject,
+) (contract.AcknowledgeIncidentResponseObject, error) {
 	notes, err := a.note(ctx, aboutIncident, r.Incident, Acknowledged, r.Body)
 	return contract.AcknowledgeIncident200JSONResponse(notes), err
 }
 
 // UnacknowledgeIncident implements contract.StrictServerInterface.
-func (a *Cases) UnacknowledgeIncident(_ context.Context, r contract.UnacknowledgeIncidentRequestObject) (contract.UnacknowledgeIncidentResponseObject, error) {
+func (a *Cases) UnacknowledgeIncident(
+	_ context.Context, r contract.UnacknowledgeIncidentRequestObject,
+) (contract.UnacknowledgeIncidentResponseObject, error) {
 	return contract.UnacknowledgeIncident204Response{}, a.removeNote(r.Incident, Acknowledged)
 }
 
 // MuteIncident implements contract.StrictServerInterface.
-func (a *Cases) MuteIncident(ctx context.Context, r contract.MuteIncidentRequestObject) (contract.MuteIncidentResponseObject, error) {
+func (a *Cases) MuteIncident(
+	ctx context.Context, r contract.MuteIncidentRequestObject,
+) (contract.MuteIncidentResponseObject, error) {
 	notes, err := a.note(ctx, aboutIncident, r.Incident, Muted, r.Body)
 	return contract.MuteIncident200JSONResponse(notes), err
 }
 
 // UnmuteIncident implements contract.StrictServerInterface.
-func (a *Cases) UnmuteIncident(_ context.Context, r contract.UnmuteIncidentRequestObject) (contract.UnmuteIncidentResponseObject, error) {
+func (a *Cases) UnmuteIncident(
+	_ context.Context, r contract.UnmuteIncidentRequestObject,
+) (contract.UnmuteIncidentResponseObject, error) {
 	return contract.UnmuteIncident204Response{}, a.removeNote(r.Incident, Muted)
 }
 
 // AcceptIncident implements contract.StrictServerInterface.
-func (a *Cases) AcceptIncident(ctx context.Context, r contract.AcceptIncidentRequestObject) (contract.AcceptIncidentResponseObject, error) {
+func (a *Cases) AcceptIncident(
+	ctx context.Context, r contract.AcceptIncidentRequestObject,
+) (contract.AcceptIncidentResponseObject, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err

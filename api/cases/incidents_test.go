@@ -25,13 +25,21 @@ import (
 // An incident lists the closed incidents before it with the same first suspect.
 func TestEarlierIncidents(t *testing.T) {
 	row := func(id, service string, closed bool) epoch.IncidentRow {
-		x := epoch.IncidentRow{Incident: contract.Incident{ID: id, Service: service, Severity: contract.SeverityMajor}, Listed: true}
+		x := epoch.IncidentRow{
+			Incident: contract.Incident{ID: id, Service: service, Severity: contract.SeverityMajor},
+			Listed:   true,
+		}
 		if closed {
 			x.Ended, x.Closed, x.End = new(time.Time), new(time.Time), new(contract.IncidentEnd)
 		}
 		return x
 	}
-	s := &epoch.Snapshot{Incidents: []epoch.IncidentRow{row("a", "cart", true), row("b", "shop", true), row("c", "cart", false), row("d", "cart", false)}}
+	s := &epoch.Snapshot{
+		Incidents: []epoch.IncidentRow{
+			row("a", "cart", true), row("b", "shop", true), row("c", "cart", false),
+			row("d", "cart", false),
+		},
+	}
 	if all := earlier(s, 3); len(all) != 1 || all[0].ID != "a" || all[0].Severity != contract.SeverityMajor {
 		t.Errorf("earlier: %+v", all)
 	}
@@ -43,13 +51,17 @@ func TestTimelineOfPlaces(t *testing.T) {
 	x := engine.Incident{Incident: incident.Incident{Onset: 10}}
 	x.Enter(incident.Transition{At: 20, State: incident.Open})
 	places := r.Table
-	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal), places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
+	a, b := places.Op(places.Symbol("cart"), places.Symbol("a"), trace.Internal),
+		places.Op(places.Symbol("cart"), places.Symbol("b"), trace.Internal)
 	x.Milestones = []engine.Milestone{
 		{At: x.Opened(), Place: a},
 		{At: x.Opened() + 1, Place: b},
 		{
-			At: x.Opened() + 2, Problem: analysis.Hash{Lo: 9}, RequestType: analysis.Hash{Lo: 5},
-			Group: analysis.Hash{Hi: 0x3f2a91c0 << 32}, Kind: detect.KindSlow,
+			At:          x.Opened() + 2,
+			Problem:     analysis.Hash{Lo: 9},
+			RequestType: analysis.Hash{Lo: 5},
+			Group:       analysis.Hash{Hi: 0x3f2a91c0 << 32},
+			Kind:        detect.KindSlow,
 		},
 	}
 	var texts []string
@@ -58,7 +70,10 @@ func TestTimelineOfPlaces(t *testing.T) {
 			texts = append(texts, e.Text)
 		}
 	}
-	want := []string{"Sibyl located the place: cart a.", "The place changed to cart b.", "A problem opened: request type 00000000 (group 3f2a91c0) takes longer than usual."}
+	want := []string{
+		"Sibyl located the place: cart a.", "The place changed to cart b.",
+		"A problem opened: request type 00000000 (group 3f2a91c0) takes longer than usual.",
+	}
 	if diff := cmp.Diff(want, texts); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -95,7 +110,19 @@ func TestSampleTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	types := []engine.AffectedType{
-		{RequestType: failing, Requests: 10, Mean: 1, Usual: 1, Failed: 0.5}, {RequestType: slow, Requests: 10, Mean: 300, Usual: 100, Failed: 0.1},
+		{
+			RequestType: failing,
+			Requests:    10,
+			Mean:        1,
+			Usual:       1,
+			Failed:      0.5,
+		}, {
+			RequestType: slow,
+			Requests:    10,
+			Mean:        300,
+			Usual:       100,
+			Failed:      0.1,
+		},
 	}
 	found, err := SampleTraces(h, 0, types, 10, 0)
 	if err != nil {
@@ -111,7 +138,8 @@ func TestSampleTraces(t *testing.T) {
 	if closed, err := SampleTraces(h, 0, types, 10, 50); err != nil || len(closed) != 1 || closed[0].Trace[0] != 8 {
 		t.Errorf("of the closed incident: %v, %v; want only those that are kept for it", closed, err)
 	}
-	found = append(found, SampleTrace{Exemplar: of(7, 50, 2000), RequestType: slow}) // the slowest, but the least slow relative to its type
+	// the slowest, but the least slow relative to its type
+	found = append(found, SampleTrace{Exemplar: of(7, 50, 2000), RequestType: slow})
 	all := exemplarsOf(found)
 	got = nil
 	for _, x := range all {

@@ -58,8 +58,14 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 	p, top, tree := r.Core.Searches.Searched(v.Subject), &v.Suspects[0], r.Tree(v.Subject, v.RequestType)
 	x := &storedPlace{SpanName: r.OpName(top.Op)}
 	x.LocatedPlace = contract.LocatedPlace{
-		At: render.At(ended), Operation: r.Op(top.Op), Service: r.Service(top.Op), Of: contract.LocatedPlaceOfSlowdown,
-		Share: atMostAll(top), Requests: int64(top.Requests), Frames: []contract.LocatedFrame{}, Traces: []contract.LocatedTrace{},
+		At:        render.At(ended),
+		Operation: r.Op(top.Op),
+		Service:   r.Service(top.Op),
+		Of:        contract.LocatedPlaceOfSlowdown,
+		Share:     atMostAll(top),
+		Requests:  int64(top.Requests),
+		Frames:    []contract.LocatedFrame{},
+		Traces:    []contract.LocatedTrace{},
 	}
 	if callee := r.Table.Target(top.Op); callee != 0 {
 		x.Callee = r.Service(callee)
@@ -74,8 +80,12 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 	for i := range v.Suspects[:min(len(v.Suspects), locatedFrames)] {
 		s := &v.Suspects[i]
 		f := contract.LocatedFrame{
-			Context: r.Path(tree, s.Context), Operation: r.Op(s.Op), Located: i == 0, Share: atMostAll(s), Requests: int64(s.Requests),
-			SelfNs: render.Number(inclusive[placeKey{s.Op, s.Tracepoint}]),
+			Context:   r.Path(tree, s.Context),
+			Operation: r.Op(s.Op),
+			Located:   i == 0,
+			Share:     atMostAll(s),
+			Requests:  int64(s.Requests),
+			SelfNs:    render.Number(inclusive[placeKey{s.Op, s.Tracepoint}]),
 		}
 		if s.Tracepoint != 0 {
 			f.Tracepoint = r.Tracepoint(s.Tracepoint)
@@ -86,7 +96,8 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 	total := excludeCallees(x.Frames)
 	x.MeanNs = render.Number(total)
 	x.Frames = slices.DeleteFunc(x.Frames, func(f contract.LocatedFrame) bool {
-		return !f.Located && math.Abs(query.Value(f.Share.Value, 0)) < leastFrame && query.Value(f.SelfNs, 0) < leastFrame*total
+		return !f.Located && math.Abs(query.Value(f.Share.Value, 0)) < leastFrame &&
+			query.Value(f.SelfNs, 0) < leastFrame*total
 	})
 	return x
 }
@@ -146,7 +157,8 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(frames[b].Context), len(frames[a].Context)) })
+	slices.SortStableFunc(order,
+		func(a, b int) int { return cmp.Compare(len(frames[b].Context), len(frames[a].Context)) })
 	own := make([]float64, len(frames))
 	for i := range frames {
 		own[i] = query.Value(frames[i].SelfNs, math.NaN())
@@ -190,7 +202,8 @@ func atMostRest(frames []contract.LocatedFrame) {
 	part := max(0, rest) / others
 	for i := range frames {
 		if f := &frames[i]; !f.Located {
-			f.Share = render.Interval(part*query.Value(f.Share.Value, 0), part*query.Value(f.Share.Low, 0), part*query.Value(f.Share.High, 0))
+			f.Share = render.Interval(part*query.Value(f.Share.Value, 0), part*query.Value(f.Share.Low, 0),
+				part*query.Value(f.Share.High, 0))
 		}
 	}
 }
@@ -202,7 +215,9 @@ func within(context, above []string) bool {
 
 // locatedPlace returns the stored evidence for the place of the first problem or incident that has any, or nil if there
 // is no evidence. If service isn't empty, it skips places that neither run in service nor call it.
-func (a *Cases) locatedPlace(enabled map[string]bool, service string, of ...search.Subject) (*contract.LocatedPlace, error) {
+func (a *Cases) locatedPlace(
+	enabled map[string]bool, service string, of ...search.Subject,
+) (*contract.LocatedPlace, error) {
 	for _, id := range of {
 		stored, err := a.store.Places.Get(id)
 		if err != nil {
@@ -235,7 +250,8 @@ func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedT
 			if err != nil {
 				return err
 			}
-			if t != nil && !slices.ContainsFunc(found, func(o contract.LocatedTrace) bool { return o.Trace == t.Trace }) {
+			if t != nil &&
+				!slices.ContainsFunc(found, func(o contract.LocatedTrace) bool { return o.Trace == t.Trace }) {
 				found = append(found, *t)
 			}
 		}
@@ -255,7 +271,13 @@ func (a *Cases) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTra
 	var t *contract.LocatedTrace
 	for i := range v.All {
 		if s := &v.All[i]; x.has(s) && (t == nil || s.DurationNs > t.SpanNs) {
-			t = &contract.LocatedTrace{Trace: e.Trace.String(), Span: s.ID, Start: render.At(e.Start), DurationNs: max(e.Duration, s.DurationNs), SpanNs: s.DurationNs}
+			t = &contract.LocatedTrace{
+				Trace:      e.Trace.String(),
+				Span:       s.ID,
+				Start:      render.At(e.Start),
+				DurationNs: max(e.Duration, s.DurationNs),
+				SpanNs:     s.DurationNs,
+			}
 		}
 	}
 	return t, nil

@@ -129,7 +129,8 @@ func (n *Notes) Set(id string, kind NoteKind, note *contract.Note, now time.Time
 		next[id] = x
 	}
 	if len(next) > maxNotes {
-		return contract.Notes{}, refusal.New(refusal.Conflict, "too many incidents and problems have notes", "remove some")
+		return contract.Notes{},
+			refusal.New(refusal.Conflict, "too many incidents and problems have notes", "remove some")
 	}
 	if err := datafile.Replace(n.path, next); err != nil {
 		return contract.Notes{}, err
@@ -158,7 +159,9 @@ func has(s *epoch.Snapshot, about subject, id string) bool {
 
 // note sets a note on an incident or an open problem. It returns a refusal if there is no such incident or problem, or
 // if the note would expire in the past or after more than maxNoteAge.
-func (a *Cases) note(ctx context.Context, about subject, id string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
+func (a *Cases) note(
+	ctx context.Context, about subject, id string, kind NoteKind, body *contract.NoteRequest,
+) (contract.Notes, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return contract.Notes{}, err
@@ -172,9 +175,11 @@ func (a *Cases) note(ctx context.Context, about subject, id string, kind NoteKin
 		return contract.Notes{}, refusal.New(refusal.Invalid, "expires: want a time within the next 30 days", "")
 	}
 	by := access.Caller(ctx).Name
-	notes, err := a.options.Notes.Set(id, kind, &contract.Note{By: by, At: now, Expires: &expires, Text: query.Value(body.Text, "")}, now)
+	notes, err := a.options.Notes.Set(id, kind,
+		&contract.Note{By: by, At: now, Expires: &expires, Text: query.Value(body.Text, "")}, now)
 	if err == nil {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "note set", slog.String(string(about), id), slog.String("kind", string(kind)), slog.String("by", by))
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "note set", slog.String(string(about), id),
+			slog.String("kind", string(kind)), slog.String("by", by))
 	}
 	return notes, err
 }

@@ -22,7 +22,9 @@ import (
 )
 
 // ListProblems implements contract.StrictServerInterface.
-func (a *Cases) ListProblems(ctx context.Context, r contract.ListProblemsRequestObject) (contract.ListProblemsResponseObject, error) {
+func (a *Cases) ListProblems(
+	ctx context.Context, r contract.ListProblemsRequestObject,
+) (contract.ListProblemsResponseObject, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
@@ -44,17 +46,21 @@ func (a *Cases) ListProblems(ctx context.Context, r contract.ListProblemsRequest
 // listProblems returns a page of those problems that match q, in the given order, with their notes. sort is the name of
 // the order in cursors.
 func listProblems[ID any](
-	q *contract.ListProblemsParams, s *epoch.Snapshot, problems []contract.Problem, order *query.List[ID], sort string, notes map[string]contract.Notes,
+	q *contract.ListProblemsParams, s *epoch.Snapshot, problems []contract.Problem,
+	order *query.List[ID], sort string, notes map[string]contract.Notes,
 ) (contract.ListProblemsResponseObject, error) {
 	requestType, unknown := s.TypeParameter(q.RequestType)
 	muted := query.Value(q.Muted, contract.ListProblemsParamsMutedFalse)
 	keep := func(i int32) bool {
 		p := &problems[i]
-		n := notes[p.ID]
-		named := requestType.IsZero() && !unknown || p.RequestType == requestType.String() || p.RequestTypeName == query.Value(q.RequestType, "")
-		return named &&
-			query.Value(q.Level, p.Level) == p.Level && query.Value(q.Kind, p.Kind) == p.Kind && query.Value(q.Onset, p.Onset) == p.Onset &&
-			query.Value(q.State, p.State) == p.State && (muted == contract.ListProblemsParamsMutedAll || (n.Muted != nil) == (muted == contract.ListProblemsParamsMutedTrue)) &&
+		isMuted := notes[p.ID].Muted != nil
+		named := requestType.IsZero() && !unknown || p.RequestType == requestType.String() ||
+			p.RequestTypeName == query.Value(q.RequestType, "")
+		asked := muted == contract.ListProblemsParamsMutedAll ||
+			isMuted == (muted == contract.ListProblemsParamsMutedTrue)
+		return named && asked &&
+			query.Value(q.Level, p.Level) == p.Level && query.Value(q.Kind, p.Kind) == p.Kind &&
+			query.Value(q.Onset, p.Onset) == p.Onset && query.Value(q.State, p.State) == p.State &&
 			(q.Q == nil || query.Matches(p.Diagnosis+" "+p.RequestTypeName+" "+p.ID, q.Q))
 	}
 	items, next, err := order.Page(query.PageOf(q.Limit, q.Cursor, sort), keep)
@@ -62,7 +68,12 @@ func listProblems[ID any](
 		return nil, err
 	}
 	list := contract.ListProblems200JSONResponse{
-		Items: make([]contract.Problem, 0, len(items)), NextCursor: next, Total: order.Count(keep), Epoch: s.Epoch(), Learning: !s.Learned, LearningLeftNs: render.Remaining(s.Left),
+		Items:          make([]contract.Problem, 0, len(items)),
+		NextCursor:     next,
+		Total:          order.Count(keep),
+		Epoch:          s.Epoch(),
+		Learning:       !s.Learned,
+		LearningLeftNs: render.Remaining(s.Left),
 	}
 	for _, i := range items {
 		p := problems[i]
@@ -104,12 +115,15 @@ func addProblems(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 const shownDecisions = 100
 
 // GetProblem implements contract.StrictServerInterface.
-func (a *Cases) GetProblem(ctx context.Context, r contract.GetProblemRequestObject) (contract.GetProblemResponseObject, error) {
+func (a *Cases) GetProblem(
+	ctx context.Context, r contract.GetProblemRequestObject,
+) (contract.GetProblemResponseObject, error) {
 	id, err := analysis.ParseHash(r.Problem)
 	if err != nil {
 		return nil, query.NotFound("problem")
 	}
-	decisions, _, err := decisionlog.Find(ctx, a.store.Decisions, decisionlog.Query{Subject: search.OfProblem(id), Limit: shownDecisions})
+	decisions, _, err := decisionlog.Find(ctx, a.store.Decisions,
+		decisionlog.Query{Subject: search.OfProblem(id), Limit: shownDecisions})
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +160,22 @@ func (a *Cases) GetProblem(ctx context.Context, r contract.GetProblemRequestObje
 }
 
 // problemDetail returns a problem with its evidence. row is its entry in lists, and v its investigation or nil.
-func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *search.Investigation) *contract.GetProblem200JSONResponse {
+func (r renderer) problemDetail(
+	row *contract.Problem, p *detect.Problem, v *search.Investigation,
+) *contract.GetProblem200JSONResponse {
 	edges := p.Edges
 	if g := r.Core.Groups.Group(p.Group); g != nil && row.Onset == contract.OnsetChronic {
 		edges = withEstimates(edges, r.Core.Kept.Of(g))
 	}
 	d := &contract.GetProblem200JSONResponse{
-		Problem: *row, EValue: render.Number(p.EValue), Shift: render.Number(p.Shift), Edges: r.Edges(edges), Refined: r.refined(r.ownRefined(p, v)),
-		Explanations: r.Explained(p.Explanations), Decisions: []contract.Decision{}, Missing: []string{},
+		Problem:      *row,
+		EValue:       render.Number(p.EValue),
+		Shift:        render.Number(p.Shift),
+		Edges:        r.Edges(edges),
+		Refined:      r.refined(r.ownRefined(p, v)),
+		Explanations: r.Explained(p.Explanations),
+		Decisions:    []contract.Decision{},
+		Missing:      []string{},
 	}
 	r.addCauses(d, p)
 	if v != nil {
@@ -169,7 +191,8 @@ func (r renderer) ownRefined(p *detect.Problem, v *search.Investigation) []detec
 		v = r.Core.Searches.Investigation(search.OfIncident(id))
 	}
 	return slices.DeleteFunc(slices.Clone(p.Refined), func(x detect.RefinedShare) bool {
-		overridden := slices.ContainsFunc(r.Core.Searches.State().Overrides, func(o search.Override) bool { return o.Tracepoint == x.Tracepoint })
+		overridden := slices.ContainsFunc(r.Core.Searches.State().Overrides,
+			func(o search.Override) bool { return o.Tracepoint == x.Tracepoint })
 		return !overridden && (v == nil || !slices.Contains(v.Tried, x.Tracepoint))
 	})
 }
@@ -288,24 +311,32 @@ func withReason(s describe.Sentence, reason string) describe.Sentence {
 }
 
 // AcknowledgeProblem implements contract.StrictServerInterface.
-func (a *Cases) AcknowledgeProblem(ctx context.Context, r contract.AcknowledgeProblemRequestObject) (contract.AcknowledgeProblemResponseObject, error) {
+func (a *Cases) AcknowledgeProblem(
+	ctx context.Context, r contract.AcknowledgeProblemRequestObject,
+) (contract.AcknowledgeProblemResponseObject, error) {
 	notes, err := a.note(ctx, aboutProblem, r.Problem, Acknowledged, r.Body)
 	return contract.AcknowledgeProblem200JSONResponse(notes), err
 }
 
 // UnacknowledgeProblem implements contract.StrictServerInterface.
-func (a *Cases) UnacknowledgeProblem(_ context.Context, r contract.UnacknowledgeProblemRequestObject) (contract.UnacknowledgeProblemResponseObject, error) {
+func (a *Cases) UnacknowledgeProblem(
+	_ context.Context, r contract.UnacknowledgeProblemRequestObject,
+) (contract.UnacknowledgeProblemResponseObject, error) {
 	return contract.UnacknowledgeProblem204Response{}, a.removeNote(r.Problem, Acknowledged)
 }
 
 // MuteProblem implements contract.StrictServerInterface.
-func (a *Cases) MuteProblem(ctx context.Context, r contract.MuteProblemRequestObject) (contract.MuteProblemResponseObject, error) {
+func (a *Cases) MuteProblem(
+	ctx context.Context, r contract.MuteProblemRequestObject,
+) (contract.MuteProblemResponseObject, error) {
 	notes, err := a.note(ctx, aboutProblem, r.Problem, Muted, r.Body)
 	return contract.MuteProblem200JSONResponse(notes), err
 }
 
 // UnmuteProblem implements contract.StrictServerInterface.
-func (a *Cases) UnmuteProblem(_ context.Context, r contract.UnmuteProblemRequestObject) (contract.UnmuteProblemResponseObject, error) {
+func (a *Cases) UnmuteProblem(
+	_ context.Context, r contract.UnmuteProblemRequestObject,
+) (contract.UnmuteProblemResponseObject, error) {
 	return contract.UnmuteProblem204Response{}, a.removeNote(r.Problem, Muted)
 }
 
@@ -315,5 +346,6 @@ func why(p *contract.Problem) string {
 	if p.Onset == contract.OnsetChronic {
 		text = "chronic: high without a change, ranked after problems that changed"
 	}
-	return text + "; by impact, " + describe.PerSecond(query.Value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
+	return text + "; by impact, " + describe.PerSecond(query.Value(p.Impact, math.NaN())) + ", rank " +
+		strconv.Itoa(p.Rank)
 }

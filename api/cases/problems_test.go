@@ -17,8 +17,15 @@ import (
 // The rank of a problem is explained.
 func TestWhy(t *testing.T) {
 	for want, p := range map[string]*contract.Problem{
-		"changed: significantly worse than its own history; by impact, 37 ns/s, rank 1":                  {Rank: 1, Onset: contract.OnsetChanged, Impact: new(37.0)},
-		"chronic: high without a change, ranked after problems that changed; by impact, unknown, rank 2": {Rank: 2, Onset: contract.OnsetChronic},
+		"changed: significantly worse than its own history; by impact, 37 ns/s, rank 1": {
+			Rank:   1,
+			Onset:  contract.OnsetChanged,
+			Impact: new(37.0),
+		},
+		"chronic: high without a change, ranked after problems that changed; by impact, unknown, rank 2": {
+			Rank:  2,
+			Onset: contract.OnsetChronic,
+		},
 	} {
 		if got := why(p); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -40,16 +47,37 @@ func TestNext(t *testing.T) {
 		advice  describe.Sentence
 		missing []string
 	}{
-		"Queued: too many other problems are being investigated.":                         {},
-		"Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.": {v: &search.Investigation{Status: search.Opened}},
-		"1 tracepoint on: waiting for requests that show where the time goes.":            {v: &search.Investigation{Status: search.Investigating, Requested: make([]search.TracepointRequest, 1)}},
-		"One place stands out.":                                                         {v: &search.Investigation{Status: search.Located, Reason: "one place stands out"}},
-		"The available tracepoints show no more. All were tried.":                       {v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried", Tried: tried}},
-		"Add tracepoints within a b, c d: the existing ones show no more.":              {v: &search.Investigation{Status: search.Exhausted, Tried: tried}, missing: []string{"a b", "c d"}},
-		"Add tracepoints within a b: Sibyl found none to try.":                          {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b"}},
-		"Add tracepoints where the time is lost: Sibyl found none to try.":              {v: &search.Investigation{Status: search.Exhausted}},
-		"The available tracepoints show no more. None fits the budget.":                 {v: &search.Investigation{Status: search.Exhausted, Reason: "none fits the budget", BudgetStarved: 3}},
-		"It is part of an incident, which Sibyl investigates as a whole. Roll it back.": {v: &search.Investigation{Status: search.Gone}, advice: describe.Say("Roll it back.")},
+		"Queued: too many other problems are being investigated.": {},
+		"Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.": {
+			v: &search.Investigation{Status: search.Opened},
+		},
+		"1 tracepoint on: waiting for requests that show where the time goes.": {
+			v: &search.Investigation{Status: search.Investigating, Requested: make([]search.TracepointRequest, 1)},
+		},
+		"One place stands out.": {
+			v: &search.Investigation{Status: search.Located, Reason: "one place stands out"},
+		},
+		"The available tracepoints show no more. All were tried.": {
+			v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried", Tried: tried},
+		},
+		"Add tracepoints within a b, c d: the existing ones show no more.": {
+			v:       &search.Investigation{Status: search.Exhausted, Tried: tried},
+			missing: []string{"a b", "c d"},
+		},
+		"Add tracepoints within a b: Sibyl found none to try.": {
+			v:       &search.Investigation{Status: search.Exhausted},
+			missing: []string{"a b"},
+		},
+		"Add tracepoints where the time is lost: Sibyl found none to try.": {
+			v: &search.Investigation{Status: search.Exhausted},
+		},
+		"The available tracepoints show no more. None fits the budget.": {
+			v: &search.Investigation{Status: search.Exhausted, Reason: "none fits the budget", BudgetStarved: 3},
+		},
+		"It is part of an incident, which Sibyl investigates as a whole. Roll it back.": {
+			v:      &search.Investigation{Status: search.Gone},
+			advice: describe.Say("Roll it back."),
+		},
 	} {
 		if got := names.next(c.v, c.advice, c.missing).String(); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
@@ -64,7 +92,8 @@ func TestNextWithinIncident(t *testing.T) {
 	unseen := *x // as after a replay
 	unseen.Enter(incident.Transition{At: 1, State: incident.Closed, Why: incident.NoTraces})
 	for _, next := range []string{r.nextOfOpen(&unseen, nil, nil).String(), r.nextOfClosed(&unseen).String()} {
-		if want := "It was part of an incident. " + r.advice(&unseen).String(); next != want || !strings.Contains(next, "nobody knows") {
+		if want := "It was part of an incident. " + r.advice(&unseen).String(); next != want ||
+			!strings.Contains(next, "nobody knows") {
 			t.Errorf("next of a problem of an incident that closed without traffic: %q, want %q", next, want)
 		}
 	}

@@ -19,12 +19,15 @@ const (
 )
 
 // GetIncidentReport implements contract.StrictServerInterface.
-func (a *Cases) GetIncidentReport(ctx context.Context, r contract.GetIncidentReportRequestObject) (contract.GetIncidentReportResponseObject, error) {
+func (a *Cases) GetIncidentReport(
+	ctx context.Context, r contract.GetIncidentReportRequestObject,
+) (contract.GetIncidentReportResponseObject, error) {
 	report, err := a.newReport(ctx, r.Incident)
 	if err != nil {
 		return nil, err
 	}
-	html := query.Value(r.Params.Format, contract.GetIncidentReportParamsFormatMarkdown) == contract.GetIncidentReportParamsFormatHTML
+	format := query.Value(r.Params.Format, contract.GetIncidentReportParamsFormatMarkdown)
+	html := format == contract.GetIncidentReportParamsFormatHTML
 	write, extension := postmortem.Markdown, "md"
 	if html {
 		write, extension = postmortem.HTML, "html"
@@ -33,7 +36,9 @@ func (a *Cases) GetIncidentReport(ctx context.Context, r contract.GetIncidentRep
 	if err := write(body, report); err != nil {
 		return nil, err
 	}
-	headers := contract.GetIncidentReport200ResponseHeaders{ContentDisposition: `attachment; filename="incident-` + report.Detail.Incident.ID + "." + extension + `"`}
+	headers := contract.GetIncidentReport200ResponseHeaders{
+		ContentDisposition: `attachment; filename="incident-` + report.Detail.Incident.ID + "." + extension + `"`,
+	}
 	if html {
 		return contract.GetIncidentReport200TextHTMLResponse{Body: body, Headers: headers}, nil
 	}
@@ -46,7 +51,8 @@ func (a *Cases) newReport(ctx context.Context, incident string) (*postmortem.Rep
 	if err != nil {
 		return nil, err
 	}
-	found := contract.IncidentDetail(*answer.(*contract.GetIncident200JSONResponse)) //nolint:forcetypeassert,errcheck // its only answer
+	known := answer.(*contract.GetIncident200JSONResponse) //nolint:forcetypeassert,errcheck // its only answer
+	found := contract.IncidentDetail(*known)
 	report := &postmortem.Report{Detail: &found, UI: a.options.UI, At: a.options.Clock()}
 	x := &found.Incident
 	if len(x.RequestTypes) == 0 {

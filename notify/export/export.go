@@ -76,8 +76,11 @@ func New(o Options) (*Exporter, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &Exporter{
-		url: u.String(), log: o.Log, client: client, queue: make(chan Path, maxWaiting),
-		known: make(map[trace.ID]bool),
+		url:    u.String(),
+		log:    o.Log,
+		client: client,
+		queue:  make(chan Path, maxWaiting),
+		known:  make(map[trace.ID]bool),
 	}, nil
 }
 
