@@ -9,9 +9,9 @@ import (
 )
 
 // The key memory is one budget, which these shares divide, in sixteenths; they add up to less than the whole. A part
-// that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read have no
-// share, because they leave within seconds. Sites and a few smaller parts have fixed limits. The measured heap is the
-// last limit.
+// that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read and the
+// buffers of the databases have no share, because they leave within seconds. Sites and a few smaller parts have fixed
+// limits. The measured heap is the last limit.
 const (
 	groupsShare   = 5 // groups and request types with their contexts
 	openShare     = 3 // open traces; a quarter as much again remembers closed ones

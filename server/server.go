@@ -87,6 +87,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		Dir:    filepath.Join(c.DataDir, journalName),
 		Sync:   c.Journal.Durability == "disk",
 		Files:  s.files.database,
+		Memory: c.Memory,
 		Disk:   s.disk,
 		Log:    log,
 		GiveUp: explained(giveUp, c.DataDir, journalName),
@@ -97,6 +98,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	s.store, err = store.Open(store.Options{
 		Dir:    filepath.Join(c.DataDir, storeName),
 		Files:  s.files.database,
+		Memory: c.Memory,
 		Disk:   s.disk,
 		Log:    log,
 		GiveUp: explained(giveUp, c.DataDir, storeName),

@@ -43,11 +43,13 @@ const Version = 4
 
 // Options configures [Open].
 type Options struct {
-	Dir    string
-	Files  int // see [pebbledb.Options]
-	Disk   *pebbledb.Disk
-	Log    *slog.Logger
-	GiveUp func(error) // see [pebbledb.Options]
+	Dir  string
+	Disk *pebbledb.Disk
+	Log  *slog.Logger
+	// See [pebbledb.Options].
+	Files  int
+	Memory int64
+	GiveUp func(error)
 }
 
 // Store is the database of a service. Each field is the only reader and writer of its kind of data. A Store is safe for
@@ -80,6 +82,7 @@ func Open(o Options) (*Store, error) {
 		Dir:      o.Dir,
 		MemTable: memTable,
 		Cache:    cache,
+		Memory:   o.Memory,
 		Files:    o.Files,
 		Disk:     o.Disk,
 		Log:      o.Log,

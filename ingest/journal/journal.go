@@ -36,13 +36,14 @@ const (
 
 // Options configures a [Journal].
 type Options struct {
-	Dir   string
-	Sync  bool // Append waits for the disk, not only for the operating system
-	Files int  // see [pebbledb.Options]
-	Disk  *pebbledb.Disk
-	Log   *slog.Logger
-
-	GiveUp func(error) // see [pebbledb.Options]
+	Dir  string
+	Sync bool // Append waits for the disk, not only for the operating system
+	Disk *pebbledb.Disk
+	Log  *slog.Logger
+	// See [pebbledb.Options].
+	Files  int
+	Memory int64
+	GiveUp func(error)
 }
 
 // Record is one record of a journal, with its data uncompressed.
@@ -62,15 +63,25 @@ type Journal struct {
 	trims sync.Mutex    // held while Trim deletes records or Backup copies them
 }
 
-// memTable is the size in bytes at which the records in memory are written to a file. At full load this takes one or
-// two seconds.
-const memTable = 32 << 20
+// Sizes of the database. At full load, a memtable is full after one or two seconds.
+const (
+	memTable = 32 << 20
+	cache    = 8 << 20
+)
 
 // Open opens the journal in o.Dir, or creates it.
 func Open(o Options) (*Journal, error) {
 	db, err := pebbledb.Open(pebbledb.Options{
-		Dir: o.Dir, MemTable: memTable, Cache: 8 << 20, Files: o.Files, Ordered: true, Quick: !o.Sync, Disk: o.Disk,
-		Log: o.Log, GiveUp: o.GiveUp,
+		Dir:      o.Dir,
+		MemTable: memTable,
+		Cache:    cache,
+		Memory:   o.Memory,
+		Files:    o.Files,
+		Ordered:  true,
+		Quick:    !o.Sync,
+		Disk:     o.Disk,
+		Log:      o.Log,
+		GiveUp:   o.GiveUp,
 	})
 	if err != nil {
 		return nil, err

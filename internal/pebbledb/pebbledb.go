@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,8 +30,9 @@ import (
 // Options configure a database.
 type Options struct {
 	Dir      string // created if it does not exist
-	MemTable int    // bytes of a memtable, fewer on a small disk; up to four wait to be written
-	Cache    int64  // bytes of the block cache
+	MemTable int    // bytes of a memtable, fewer on a small disk or with little memory; up to four wait to be written
+	Cache    int64  // bytes of the block cache, fewer with little memory
+	Memory   int64  // bytes for the whole process; 0: enough
 	Files    int    // approximate maximum of open files; 1000 if 0
 	Ordered  bool   // keys ascend and are deleted in ranges, so compaction is useless
 	Quick    bool   // a commit survives a crash of the process, but not of the machine
@@ -165,7 +167,7 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                o.memTable(),
 		MemTableStopWritesThreshold: 4,
-		CacheSize:                   o.Cache,
+		CacheSize:                   min(o.Cache, o.share()),
 		MaxOpenFiles:                o.Files,
 		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.giveUp},
 		EventListener:               &pebble.EventListener{DataCorruption: o.damaged},
@@ -184,7 +186,20 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 	return options
 }
 
-func (o *Options) memTable() uint64 { return min(uint64(o.MemTable), o.Disk.size/memTableShare) }
+func (o *Options) memTable() uint64 {
+	return min(uint64(o.MemTable), o.Disk.size/memTableShare, uint64(o.share()))
+}
+
+// memoryShare limits a memtable, and the block cache, to 1/memoryShare of the memory.
+const memoryShare = 64
+
+// share returns the limit on a memtable and on the block cache.
+func (o *Options) share() int64 {
+	if o.Memory == 0 {
+		return math.MaxInt64
+	}
+	return o.Memory / memoryShare
+}
 
 // giveUp passes err to o.GiveUp, or panics if that is nil. It does not return.
 func (o *Options) giveUp(err error) {
