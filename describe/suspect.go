@@ -102,7 +102,7 @@ func (x *Suspect) Machines() []SuspectInstance {
 	return slices.DeleteFunc(slices.Clone(x.Instances), func(x SuspectInstance) bool { return x.Key == keyVersion })
 }
 
-// SuspectInstance presents an instance, a host, a zone or a version that carries part of the cost of a [Suspect].
+// SuspectInstance presents an instance, a host, a zone or a version with its part of the cost of a [Suspect].
 type SuspectInstance struct {
 	Key   string
 	Value string

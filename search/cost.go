@@ -116,8 +116,8 @@ func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
 	}
 }
 
-// nodeHits returns the spans that a request is expected to emit at node i. This is the hit rate of the nearest node at
-// or above i with requests that could run it, or 1 if there is no such node.
+// nodeHits returns the expected number of spans of a request at node i. This is the hit rate of the nearest node at or
+// above i with requests that could run it, or 1 if there is no such node.
 func nodeHits(t *cct.Tree, i int32) float64 {
 	for ; i >= 0; i = t.Nodes[i].Parent {
 		if t.Nodes[i].Requests > 0 {

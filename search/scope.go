@@ -323,8 +323,8 @@ func compareSiblings(a, b *cct.Node) int {
 		cmp.Compare(a.Tracepoint, b.Tracepoint))
 }
 
-// expectedHits returns the spans that a request is expected to emit at nodes: the sum of the observed hit rates, or
-// above, the rate at their parent, if no request could run the nodes.
+// expectedHits returns the expected number of spans of a request at nodes: the sum of the observed hit rates or, if no
+// request could run the nodes, above, the rate at their parent.
 func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	hits, seen := 0.0, false
 	for _, i := range nodes {
@@ -339,7 +339,7 @@ func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	return hits
 }
 
-// prior returns the weight of the cause being at nodes rather than at any other location. The weight is 1 without
+// prior returns the weight of nodes as the place of the cause, relative to other locations. The weight is 1 without
 // history, more if past causes were there, and small if requests that could run the nodes didn't. It is never 0, so a
 // wrong prior can't hide the cause. history is the part of weight that is due to past causes.
 func prior(t *cct.Tree, nodes []int32) (weight, history float64) {

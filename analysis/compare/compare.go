@@ -107,7 +107,7 @@ type SharedPart struct {
 	Score   float64
 }
 
-// InstancePart is the part (0–1) of the additional cost of a service that calls with one value of an attribute carry.
+// InstancePart is the share (0–1) of a service's additional cost in its calls with one value of an attribute.
 type InstancePart struct {
 	Key, Value trace.Symbol
 	Calls      uint64 // in the window

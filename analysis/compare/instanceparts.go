@@ -14,7 +14,7 @@ const (
 	// clearlyMore is the minimum ratio of the cost of a call with a value to the cost of a call with another value.
 	clearlyMore = 2
 	// leastVisible is the minimum part of the score of a service that its calls must show. If they show less, their
-	// cost is noise: the score comes from calls that were not answered, or were made in another way.
+	// cost is noise: the score comes from unanswered calls or a changed call flow.
 	leastVisible = 0.5
 	// carried is the minimum part of the cost of a value that another value with a more specific key must carry to
 	// explain it.
@@ -34,8 +34,8 @@ const (
 // the ratio is near 1: with exponential times and at least four calls per third, it exceeds 2 in all thirds in less
 // than one of 10,000 cases. If one of several values is slow, the ratio is large, whatever the service does.
 //
-// A slow instance makes its host, its zone and its version slow. These are not listed as well, unless no other instance
-// has the version.
+// A slow instance makes its host, its zone and its version slow. We list only the instance then, and the version if no
+// other instance has it.
 func (m *Comparer) InstanceParts(window history.Interval, c *Comparison, s *Suspect) []InstancePart {
 	x := m.instancesOf(window, c, s)
 	var all []InstancePart

@@ -15,7 +15,7 @@ type SharedPlace struct {
 	Part       float64 // part (0–1) of the cost of these services that it carries
 }
 
-// ServicePart is the part of the additional cost of a service that its instances in a place carry.
+// ServicePart is the share of a service's additional cost in its instances in one place.
 type ServicePart struct {
 	Service trace.Symbol
 	InstancePart
@@ -140,7 +140,7 @@ func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []ins
 	}
 }
 
-// part returns the part (0–1) of the cost of the services that the place carries.
+// part returns the place's share (0–1) of the cost of the services.
 func (p *placeCost) part() float64 { return p.in / max(p.all, 1e-9) }
 
 // standsOut reports whether calls in the place cost clearly more, in the whole window and in each third of it.
