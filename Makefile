@@ -135,6 +135,8 @@ bpf: ## rebuild the kernel agent's probes; installs Debian's clang and the heade
 	test -x /usr/bin/clang-19 -a -e /usr/include/bpf/bpf_helpers.h || { apt-get update && apt-get install -y --no-install-recommends clang-19 llvm-19 libbpf-dev; }
 	$(BPF2GO) -go-package bpf -output-dir agents/kernel/bpf -cc clang-19 -strip llvm-strip-19 -target amd64,arm64 -tags linux \
 		-type event -type open Wait agents/kernel/bpf/wait.bpf.c -- -mcpu=v3 -Wall -Werror
+	gzip -9 --no-name --force agents/kernel/bpf/wait_*_bpfel.o
+	sed -i 's/bytes.NewReader(_WaitBytes)/unpack(_WaitBytes)/; /^\t"bytes"$$/d; s/^\(\/\/go:embed .*\.o\)$$/\1.gz/' agents/kernel/bpf/wait_*_bpfel.go
 
 classify-set: ## train and judge the classifier of own classes; downloads 1 GB of applications with apt and Maven, takes 10 minutes
 	go run ./bench/ownclasses

@@ -4,7 +4,6 @@
 package bpf
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"io"
@@ -200,7 +199,7 @@ const (
 
 // LoadWait returns the embedded CollectionSpec for Wait.
 func LoadWait() (*ebpf.CollectionSpec, error) {
-	reader := bytes.NewReader(_WaitBytes)
+	reader := unpack(_WaitBytes)
 	spec, err := ebpf.LoadCollectionSpecFromReader(reader)
 	if err != nil {
 		return nil, fmt.Errorf("can't load Wait: %w", err)
@@ -402,5 +401,5 @@ func _WaitClose(closers ...io.Closer) error {
 
 // Do not access this directly.
 //
-//go:embed wait_x86_bpfel.o
+//go:embed wait_x86_bpfel.o.gz
 var _WaitBytes []byte
