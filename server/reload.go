@@ -74,19 +74,22 @@ func (r *Reloader) Run(ctx context.Context, current *config.Effective, asked <-c
 		}
 		seen := config.Fingerprint(current.File)
 		if now || seen == last && seen != loaded {
-			next, retry := r.reload(ctx, current, now)
+			next, retry := r.reload(ctx, current, now, loaded == tryAgain)
 			if current, loaded = next, seen; retry {
-				loaded = "none" // differs from every fingerprint
+				loaded = tryAgain
 			}
 		}
 		last = seen
 	}
 }
 
+// tryAgain differs from every fingerprint.
+const tryAgain = "none"
+
 // reload reads and applies the configuration, because a signal asked for it or else because its file has changed. It
-// returns the configuration in effect, and whether to try again.
+// returns the configuration in effect, and whether to try again. The audit log has one entry of all failed attempts.
 func (r *Reloader) reload(
-	ctx context.Context, current *config.Effective, asked bool,
+	ctx context.Context, current *config.Effective, asked, again bool,
 ) (next *config.Effective, retry bool) {
 	read, err := r.Load()
 	if err != nil {
@@ -101,13 +104,19 @@ func (r *Reloader) reload(
 	if asked {
 		e.Via = "signal"
 	}
-	id, _ := r.Server.audit.Start(e) // logs its error; the new configuration may free the space that is missing
+	id := ""
+	if !again {
+		id, _ = r.Server.audit.Start(e) // logs its error; the new configuration may free the space that is missing
+	}
 	err = r.Server.Apply(ctx, &next.Config)
 	if err != nil {
 		r.Server.audit.Finish(id, http.StatusInternalServerError, "")
 		r.Log.ErrorContext(ctx, "the configuration cannot be applied; the previous one stays in effect",
 			slog.Any("error", err))
 		return current, errors.Is(err, refusal.Overloaded)
+	}
+	if again {
+		id, _ = r.Server.audit.Start(e)
 	}
 	r.Server.audit.Finish(id, http.StatusOK, "")
 	_ = r.Level.UnmarshalText([]byte(next.Config.Log.Level)) // the configuration contains only valid levels

@@ -229,6 +229,40 @@ func TestApplyAllOrNothing(t *testing.T) {
 	}
 }
 
+// Attempts to apply a configuration have one entry in the audit log for the first failure, and one for the success.
+func TestRetriesAreAuditedOnce(t *testing.T) {
+	env := volatile(t.TempDir())
+	load := func() (*config.Effective, error) {
+		return config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	}
+	e, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(&e.Config, Build{}, slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r := Reloader{Server: s, Load: load, Level: new(slog.LevelVar), Log: s.log}
+	env["SIBYL_MIN_SAMPLES"] = "60" // can't be applied before the service runs
+	for again := range 3 {
+		if _, retry := r.reload(t.Context(), e, false, again > 0); !retry {
+			t.Error("the configuration was applied")
+		}
+	}
+	delete(env, "SIBYL_MIN_SAMPLES")
+	r.reload(t.Context(), e, false, true)
+	page, err := s.audit.List(t.Context(), audit.Query{Limit: 10})
+	if err != nil || len(page.Entries) != 2 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if last, first := page.Entries[0], page.Entries[1]; last.Status != http.StatusOK ||
+		first.Status != http.StatusInternalServerError || first.Detail != "changed=min-samples" {
+		t.Errorf("%+v", page.Entries)
+	}
+}
+
 // An override of a tracepoint survives a kill right after it, and the server still reloads its configuration.
 func TestOverrideSurvivesKill(t *testing.T) {
 	dir := t.TempDir()

@@ -139,10 +139,15 @@ func (l *Log) Count(e Entry) {
 	bound(&e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.add(e, 1)
+}
+
+// add counts n requests. The caller must hold mu.
+func (l *Log) add(e Entry, n int64) {
 	if _, known := l.minute[e]; !known && len(l.minute) >= maxKinds {
 		e = Entry{Operation: other, Status: e.Status}
 	}
-	l.minute[e]++
+	l.minute[e] += n
 }
 
 // trimInterval is the interval between deletions of old entries.
@@ -186,7 +191,7 @@ func (l *Log) Flush() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for e, n := range counted {
-			l.minute[e] += n
+			l.add(e, n)
 		}
 	}
 }

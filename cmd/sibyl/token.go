@@ -128,7 +128,7 @@ func tokenCreateCommand(p *process) *cobra.Command {
 // log as e. If the log can't be written, the change isn't made.
 func (p *process) recorded(dir string, e audit.Entry, change func() (on string, err error)) error {
 	log := audit.Open(dir, time.Now, slog.New(slog.DiscardHandler)) // we return its errors
-	e.Via = "command"
+	e.Who, e.Via = fmt.Sprint("uid ", os.Getuid()), "command"
 	if account, err := user.Current(); err == nil {
 		e.Who = account.Username
 	}
