@@ -10,8 +10,8 @@ import (
 
 // The key memory is one budget, which these shares divide, in sixteenths; they add up to less than the whole. A part
 // that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read and the
-// buffers of the databases have no share, because they leave within seconds. Sites and a few smaller parts have fixed
-// limits. The measured heap is the last limit.
+// buffers of the databases have no share, because they leave within seconds. A few smaller parts have fixed limits. The
+// measured heap is the last limit.
 const (
 	groupsShare   = 5 // groups and request types with their contexts
 	openShare     = 3 // open traces; a quarter as much again remembers closed ones
@@ -26,6 +26,7 @@ const (
 // Sizes of entries in bytes, rounded up.
 const (
 	groupBytes   = 20 << 10 // a large group with its contexts
+	siteBytes    = 32 << 10 // a site with its history, and its comparison at the end of an epoch
 	nameBytes    = 512      // a text of 128 bytes with an operation, a context and an edge
 	chartedBytes = 64 << 10 // a group with requests in each tick
 )
@@ -47,6 +48,7 @@ func (c *Config) OpenTraces() assemble.OnlineOptions {
 // limitStatistics sets the limits in o that depend on the memory.
 func (c *Config) limitStatistics(o *engine.Options) {
 	o.Groups.Groups = int(min(group.DefaultGroups, c.share(groupsShare)/groupBytes))
+	o.Sites = int(c.Memory / siteBytes)
 	o.EarlyBytes = min(engine.DefaultOptions().EarlyBytes, int(c.share(learningShare)))
 }
 

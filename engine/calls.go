@@ -60,6 +60,7 @@ func (c *calls) save(s *savedCore) {
 func (c *calls) restore(s *savedCore) error {
 	sites, err := history.DecodeSites(s.Sites, c.Table())
 	if err == nil {
+		sites.Limit = c.Limit
 		*c = newCalls(sites)
 	}
 	return err

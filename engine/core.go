@@ -28,6 +28,8 @@ type Options struct {
 	Watch  detect.WatchOptions
 	// Learning is the length of the learning period, which starts at the first request. Its requests count as healthy.
 	Learning time.Duration
+	// Sites limits the sites whose calls raise incidents, see [history.Sites].
+	Sites int
 	// EarlyBytes limits the memory for requests of the learning period, which take about 200 bytes each.
 	EarlyBytes int
 	Epoch      time.Duration // time between two decisions
@@ -135,6 +137,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 			preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
 		},
 	}
+	c.calls.Limit = options.Sites
 	c.trees = &Trees{table: table, offers: c.offers, byType: make(map[analysis.Hash]*tree)}
 	c.plans = &plans{offers: c.offers, all: []plan{{}}}
 	c.problems = newProblems(c.plans)

@@ -48,18 +48,20 @@ func tallyOf(table *trace.Table, service string, first, n int, at time.Duration)
 func TestSitesEvicted(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)
+	h.Limit = 4000
+	ofService := h.serviceLimit() - 1
 	merge := func(tally *Tally, at time.Duration) {
 		h.Merge(tally)
 		h.Age(trace.Nanos(at))
 	}
 	merge(tallyOf(table, "kept", 0, 1, 0), 0)
-	for i := range MaxSites / (serviceSites - 1) {
-		merge(tallyOf(table, fmt.Sprint("old", i), 0, serviceSites-1, 0), 0)
+	for i := range h.Limit / ofService {
+		merge(tallyOf(table, fmt.Sprint("old", i), 0, ofService, 0), 0)
 	}
-	left := MaxSites - h.Len()
+	left := h.Limit - h.Len()
 	merge(tallyOf(table, "last", 0, left+1, 0), 0)
-	if h.Len() != MaxSites || h.Refused() != 1 {
-		t.Fatalf("%d sites, %d calls refused; want %d and 1", h.Len(), h.Refused(), MaxSites)
+	if h.Len() != h.Limit || h.Refused() != 1 {
+		t.Fatalf("%d sites, %d calls refused; want %d and 1", h.Len(), h.Refused(), h.Limit)
 	}
 	const last, pause = Span + 20*time.Minute, 10 * time.Minute
 	for at := pause; at <= last; at += pause {
@@ -75,12 +77,12 @@ func TestSitesEvicted(t *testing.T) {
 	if got := len(h.Instances.series); got != 1+left+1 {
 		t.Errorf("%d instances, want the one that is called and those of the service with few", got)
 	}
-	for i := range MaxSites / (serviceSites - 1) {
-		merge(tallyOf(table, fmt.Sprint("new", i), 0, serviceSites-1, last), last)
+	for i := range h.Limit / ofService {
+		merge(tallyOf(table, fmt.Sprint("new", i), 0, ofService, last), last)
 	}
-	merge(tallyOf(table, "last", 0, MaxSites-h.Len(), last), last)
-	if h.Len() != MaxSites || h.Refused() != 1 {
-		t.Errorf("%d sites, %d calls refused; want %d and no more than before", h.Len(), h.Refused(), MaxSites)
+	merge(tallyOf(table, "last", 0, h.Limit-h.Len(), last), last)
+	if h.Len() != h.Limit || h.Refused() != 1 {
+		t.Errorf("%d sites, %d calls refused; want %d and no more than before", h.Len(), h.Refused(), h.Limit)
 	}
 	restored, err := DecodeSites(h.AppendBinary(nil), table)
 	if err != nil {
@@ -97,6 +99,7 @@ func TestSitesEvicted(t *testing.T) {
 func TestSitesOfService(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)
+	serviceSites := h.serviceLimit()
 	merge := func(tally *Tally, at time.Duration) {
 		h.Merge(tally)
 		h.Age(trace.Nanos(at))
@@ -108,7 +111,7 @@ func TestSitesOfService(t *testing.T) {
 		t.Errorf("%d sites, %d calls refused; want %d and none", got, h.Refused(), want)
 	}
 	other := table.Op(table.Symbol("shop"), table.Symbol(trace.Overflow), trace.Internal)
-	if got := h.series[h.numbers[SiteKey{Op: other}]].Unpack(nil).Calls(); got != 2*MaxSites-serviceSites {
+	if got := h.series[h.numbers[SiteKey{Op: other}]].Unpack(nil).Calls(); got != uint64(2*MaxSites-serviceSites) {
 		t.Errorf("%d calls of other operations", got)
 	}
 	restored, err := DecodeSites(h.AppendBinary(nil), table)

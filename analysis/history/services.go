@@ -47,13 +47,13 @@ func (v *Services) Names() []trace.Symbol { return v.names }
 // Number returns the number of a service, or 0 if it is unknown.
 func (v *Services) Number(service trace.Symbol) int32 { return v.numbers[service] }
 
-// full reports whether a service has too many sites.
-func (v *Services) full(service trace.Symbol) bool {
-	return v.sites[v.numbers[service]] >= serviceSites
+// full reports whether a service has at least the given number of sites.
+func (v *Services) full(service trace.Symbol, sites int) bool {
+	return v.sites[v.numbers[service]] >= sites
 }
 
-// crowded reports whether any service has too many sites.
-func (v *Services) crowded() bool { return slices.Max(v.sites) >= serviceSites }
+// crowded reports whether any service has at least the given number of sites.
+func (v *Services) crowded(sites int) bool { return slices.Max(v.sites) >= sites }
 
 // Adjacent reports whether a calls b, or b calls a.
 func (v *Services) Adjacent(a, b trace.Symbol) bool {

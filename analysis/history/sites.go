@@ -8,6 +8,7 @@
 package history
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -24,6 +25,8 @@ import (
 //
 // The content does not depend on the order of the tallies, unless the limit on sites was reached.
 type Sites struct {
+	Limit int // maximum number of sites; 0 and more than MaxSites: MaxSites
+
 	Services  Services
 	Requests  Requests
 	Instances Instances
@@ -50,13 +53,13 @@ type Sites struct {
 
 // Limits on a history.
 const (
-	// MaxSites is the maximum number of sites. They take less than 100 MB with all shapes and instances.
+	// MaxSites is the greatest maximum number of sites. They take less than 100 MB with all shapes and instances.
 	MaxSites = 20_000
-	// spareSites is the number of free places that we try to keep, by deleting sites without calls.
-	spareSites = MaxSites / 8
-	// serviceSites bounds the sites of a service, so that a service with IDs in the names of its operations leaves room
-	// for the others. Calls at further sites count at one more site, named [trace.Overflow].
-	serviceSites = MaxSites / 4
+	// spareShare is the share of free places, 1/spareShare, that we try to keep by deleting sites without calls.
+	spareShare = 8
+	// serviceShare bounds the sites of a service to 1/serviceShare of all, so that a service with IDs in the names of
+	// its operations leaves room for the others. Calls at further sites count at one more site, named [trace.Overflow].
+	serviceShare = 4
 	// SiteShapes bounds the shapes of a site. Calls of other shapes count as one shape of hash 0.
 	SiteShapes = 16
 	// maxAllShapes bounds the shapes of all sites, except for hash 0.
@@ -92,6 +95,12 @@ func (h *Sites) clear() {
 	h.numbers = make(map[SiteKey]int32)
 	h.sites, h.targets, h.series = make([]Site, 1), make([]target, 1), make([]Series, 1)
 }
+
+// limit returns the maximum number of sites.
+func (h *Sites) limit() int { return min(cmp.Or(h.Limit, MaxSites), MaxSites) }
+
+// serviceLimit returns the maximum number of sites of a service.
+func (h *Sites) serviceLimit() int { return h.limit() / serviceShare }
 
 // Len returns the number of sites.
 func (h *Sites) Len() int { return len(h.sites) - 1 }
@@ -186,7 +195,7 @@ func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 // of the site that stands for all further ones, or Overflow for a border, because its calls are counted at the service
 // that answers. It also returns Overflow if there is no room.
 func (h *Sites) admit(s *tallySite) int32 {
-	if !h.Services.full(s.service) {
+	if !h.Services.full(s.service, h.serviceLimit()) {
 		return h.number(s)
 	}
 	if s.Border {
@@ -201,7 +210,7 @@ func (h *Sites) number(s *tallySite) int32 {
 	if i, ok := h.numbers[s.SiteKey]; ok {
 		return i
 	}
-	if len(h.sites) > MaxSites {
+	if len(h.sites) > h.limit() {
 		return Overflow
 	}
 	i, service := int32(len(h.sites)), h.Services.add(s.service)
@@ -292,7 +301,7 @@ func (h *Sites) Age(now trace.Nanos) {
 	}
 	idle := SliceOf(now) - Slice(Span/SliceLength)
 	h.Instances.age(func(service trace.Symbol) *aging { return of(h.Services.Number(service)) }, idle)
-	if scarce := h.Len() > MaxSites-spareSites; scarce || h.Services.crowded() {
+	if scarce := h.Len() > h.limit()-h.limit()/spareShare; scarce || h.Services.crowded(h.serviceLimit()) {
 		h.evict(idle, scarce)
 	}
 	h.Skipped.skips = slices.DeleteFunc(h.Skipped.skips, func(s skip) bool { return s.To <= coverages[0].oldest })
@@ -307,7 +316,7 @@ func (h *Sites) evict(since Slice, all bool) {
 	h.Changes.renumbered, h.answerers = h.Changes.next(), nil
 	for i := 1; i < len(old.sites); i++ {
 		s, service := &old.sites[i], old.Services.names[old.sites[i].Service]
-		if old.series[i].Last() < since && (all || old.Services.full(service)) {
+		if old.series[i].Last() < since && (all || old.Services.full(service, h.serviceLimit())) {
 			continue
 		}
 		number := h.number(&tallySite{
