@@ -54,30 +54,12 @@ func (d *protobufDecoder) excess(b []byte) error {
 }
 
 func (d *protobufDecoder) request(b []byte) error {
-	for len(b) > 0 {
-		tag, rest, err := d.tag(b)
-		if err != nil {
+	return d.fields(b, &requestMessage, func(_ uint64, at, value []byte) error {
+		if err := d.count(at); err != nil {
 			return err
 		}
-		if tag != requestResourceSpans {
-			if b, err = d.skip(b, rest, tag, 1); err != nil {
-				return err
-			}
-			continue
-		}
-		message, rest, ok := bytesField(rest)
-		if !ok {
-			return d.failure(b, errTruncated)
-		}
-		if err := d.count(b); err != nil {
-			return err
-		}
-		if err := d.resourceSpans(message); err != nil {
-			return err
-		}
-		b = rest
-	}
-	return nil
+		return d.resourceSpans(value)
+	})
 }
 
 // resourceSpans reads all data of the resource first, because it may follow its spans. Encoders of OTLP 0.15 to 0.19
@@ -85,36 +67,21 @@ func (d *protobufDecoder) request(b []byte) error {
 func (d *protobufDecoder) resourceSpans(message []byte) error {
 	d.build.NewResource()
 	scopes, libraries := 0, 0
-	for b := message; len(b) > 0; {
-		tag, rest, err := d.tag(b)
-		if err != nil {
-			return err
-		}
+	err := d.fields(message, &resourceSpansMessage, func(tag uint64, at, value []byte) error {
 		switch tag {
-		case resourceSpansResource, resourceSpansScope, resourceSpansURL, resourceSpansLibrary:
-			field, rest, ok := bytesField(rest)
-			if !ok {
-				return d.failure(b, errTruncated)
-			}
-			switch tag {
-			case resourceSpansResource:
-				err = d.resource(field)
-			case resourceSpansScope:
-				scopes++
-				err = d.count(b)
-			case resourceSpansLibrary:
-				libraries++
-				err = d.count(b)
-			}
-			if err != nil {
-				return err
-			}
-			b = rest
-		default:
-			if b, err = d.skip(b, rest, tag, 3); err != nil {
-				return err
-			}
+		case resourceSpansResource:
+			return d.resource(value)
+		case resourceSpansScope:
+			scopes++
+			return d.count(at)
+		case resourceSpansLibrary:
+			libraries++
+			return d.count(at)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	list := resourceSpansScope
 	if scopes == 0 {
@@ -137,35 +104,12 @@ func (d *protobufDecoder) resourceSpans(message []byte) error {
 }
 
 func (d *protobufDecoder) resource(b []byte) error {
-	for len(b) > 0 {
-		tag, rest, err := d.tag(b)
-		if err != nil {
+	return d.fields(b, &resourceMessage, func(_ uint64, at, pair []byte) error {
+		if err := d.count(at); err != nil {
 			return err
 		}
-		if tag == resourceAttributes {
-			pair, rest, ok := bytesField(rest)
-			if !ok {
-				return d.failure(b, errTruncated)
-			}
-			if err := d.count(b); err != nil {
-				return err
-			}
-			if err := d.resourceAttr(pair); err != nil {
-				return err
-			}
-			b = rest
-			continue
-		}
-		if tag == resourceDropped || tag == resourceEntities {
-			b, err = d.pass(b, rest, tag)
-		} else {
-			b, err = d.skip(b, rest, tag, 3)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return d.resourceAttr(pair)
+	})
 }
 
 func (d *protobufDecoder) resourceAttr(pair []byte) error {
@@ -218,65 +162,31 @@ func (d *protobufDecoder) scopeSpans(message []byte) error {
 
 // scopeFields reads the scope in b if scope is set, and the spans if spans is set.
 func (d *protobufDecoder) scopeFields(b []byte, scope, spans bool) error {
-	for len(b) > 0 {
-		tag, rest, err := d.tag(b)
-		if err != nil {
-			return err
-		}
-		switch tag {
-		case scopeSpansScope, scopeSpansSpans, scopeSpansURL:
-			field, rest, ok := bytesField(rest)
-			if !ok {
-				return d.failure(b, errTruncated)
+	return d.fields(b, &scopeSpansMessage, func(tag uint64, at, value []byte) error {
+		switch {
+		case spans && tag == scopeSpansSpans:
+			if err := d.count(at); err != nil {
+				return err
 			}
-			if spans && tag == scopeSpansSpans {
-				if err = d.count(b); err == nil {
-					err = d.span(field)
-				}
-			} else if scope && tag == scopeSpansScope {
-				err = d.scope(field)
-			}
-			b = rest
-		default:
-			b, err = d.skip(b, rest, tag, 3)
+			return d.span(value)
+		case scope && tag == scopeSpansScope:
+			return d.scope(value)
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (d *protobufDecoder) scope(b []byte) error {
-	for len(b) > 0 {
-		tag, rest, err := d.tag(b)
-		if err != nil {
+	return d.fields(b, &scopeMessage, func(tag uint64, at, value []byte) error {
+		if tag == scopeName {
+			d.scopeName = value
+			return nil
+		}
+		if err := d.count(at); err != nil {
 			return err
 		}
-		switch tag {
-		case scopeName, scopeAttributes:
-			field, rest, ok := bytesField(rest)
-			if !ok {
-				return d.failure(b, errTruncated)
-			}
-			if tag == scopeName {
-				d.scopeName = field
-			} else if err := d.count(b); err != nil {
-				return err
-			} else if err := d.scopeAttr(field); err != nil {
-				return err
-			}
-			b = rest
-		case scopeVersion, scopeDropped:
-			b, err = d.pass(b, rest, tag)
-		default:
-			b, err = d.skip(b, rest, tag, 4)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return d.scopeAttr(value)
+	})
 }
 
 func (d *protobufDecoder) scopeAttr(pair []byte) error {
@@ -475,32 +385,21 @@ func (d *protobufDecoder) status(b []byte) error {
 // event reads an event of the current span. It ignores a malformed event, because the span is usable without it.
 func (d *protobufDecoder) event(b []byte) {
 	exception, escape := false, ingest.EscapeUnknown
-	for len(b) > 0 {
-		tag, rest, err := d.tag(b)
-		if err != nil {
-			return
-		}
-		if tag != eventName && tag != eventAttributes {
-			if b, err = d.pass(b, rest, tag); err != nil {
-				return
-			}
-			continue
-		}
-		field, rest, ok := bytesField(rest)
-		if !ok {
-			return
-		}
+	err := d.fields(b, &eventMessage, func(tag uint64, at, value []byte) error {
 		if tag == eventName {
-			exception = string(field) == ingest.ExceptionEvent
-		} else if d.count(b) != nil {
-			return // for the caller, who counts, too
-		} else if key, raw, err := d.pair(field); err == nil && string(key) == ingest.ExceptionEscaped {
+			exception = string(value) == ingest.ExceptionEvent
+			return nil
+		}
+		if err := d.count(at); err != nil {
+			return err // for the caller, who counts, too
+		}
+		if key, raw, err := d.pair(value); err == nil && string(key) == ingest.ExceptionEscaped {
 			v, _, _ := d.value(raw)
 			escape = ingest.EscapeOf(v)
 		}
-		b = rest
-	}
-	if exception {
+		return nil
+	})
+	if err == nil && exception {
 		d.build.Exception(escape)
 	}
 }
@@ -508,43 +407,24 @@ func (d *protobufDecoder) event(b []byte) {
 func (d *protobufDecoder) link(b []byte) error {
 	var traceID, spanID []byte
 	join := false
-	for len(b) > 0 {
-		tag, rest, err := d.tag(b)
-		if err != nil {
-			return err
-		}
-		var ok bool
+	err := d.fields(b, &linkMessage, func(tag uint64, at, value []byte) error {
 		switch tag {
 		case linkTraceID:
-			traceID, rest, ok = bytesField(rest)
+			traceID = value
 		case linkSpanID:
-			spanID, rest, ok = bytesField(rest)
+			spanID = value
 		case linkAttributes:
-			var pair []byte
-			if pair, rest, ok = bytesField(rest); ok {
-				if err := d.count(b); err != nil {
-					return err
-				}
-				joins, err := d.joins(pair)
-				if err != nil {
-					return err
-				}
-				join = join || joins
+			if err := d.count(at); err != nil {
+				return err
 			}
-		case linkState, linkDropped, linkFlags:
-			rest, err = d.pass(b, rest, tag)
-			ok = true
-		default:
-			rest, err = d.skip(b, rest, tag, 6)
-			ok = true
-		}
-		if err != nil {
+			joins, err := d.joins(value)
+			join = join || joins
 			return err
 		}
-		if !ok {
-			return d.failure(b, errTruncated)
-		}
-		b = rest
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	d.build.Link(traceID, spanID, join)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -92,9 +93,68 @@ const (
 	arrayValues = 1<<3 | length
 )
 
+// message is a type of messages whose fields [wire.fields] reads.
+type message struct {
+	read  []uint64 // tags of the length-delimited fields to read
+	other []uint64 // tags of other known fields
+	known uint64   // the highest number of a known field
+}
+
+var (
+	requestMessage       = message{read: []uint64{requestResourceSpans}, known: 1}
+	resourceSpansMessage = message{
+		read:  []uint64{resourceSpansResource, resourceSpansScope, resourceSpansURL, resourceSpansLibrary},
+		known: 3,
+	}
+	resourceMessage = message{
+		read:  []uint64{resourceAttributes},
+		other: []uint64{resourceDropped, resourceEntities},
+		known: 3,
+	}
+	scopeSpansMessage = message{read: []uint64{scopeSpansScope, scopeSpansSpans, scopeSpansURL}, known: 3}
+	scopeMessage      = message{
+		read:  []uint64{scopeName, scopeAttributes},
+		other: []uint64{scopeVersion, scopeDropped},
+		known: 4,
+	}
+	eventMessage = message{read: []uint64{eventName, eventAttributes}}
+	linkMessage  = message{
+		read:  []uint64{linkTraceID, linkSpanID, linkAttributes},
+		other: []uint64{linkState, linkDropped, linkFlags},
+		known: 6,
+	}
+)
+
 // wire reads the fields of messages in protobuf.
 type wire struct {
 	data []byte // the request being decoded
+}
+
+// fields calls f with the value of each field of b that m reads, in order. The field itself starts at `at`.
+func (w *wire) fields(b []byte, m *message, f func(tag uint64, at, value []byte) error) error {
+	for len(b) > 0 {
+		tag, rest, err := w.tag(b)
+		if err != nil {
+			return err
+		}
+		switch {
+		case slices.Contains(m.read, tag):
+			value, after, ok := bytesField(rest)
+			if !ok {
+				return w.failure(b, errTruncated)
+			}
+			err = f(tag, b, value)
+			b = after
+		case slices.Contains(m.other, tag):
+			b, err = w.pass(b, rest, tag)
+		default:
+			b, err = w.skip(b, rest, tag, m.known)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // failure returns err with the position of rest, a subslice of w.data.
