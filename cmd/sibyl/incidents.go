@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -65,10 +64,10 @@ ticket or a post-mortem.`,
 		return p.showIncident(c.Context(), f, args[0])
 	}
 	c.AddCommand(
-		incidentNoteCommand(p, "acknowledge", "Acknowledge an incident, for a day", "Acknowledged",
+		incidentNoteCommand(p, "acknowledge", "Acknowledge an incident, for a day", "Acknowledged for a day.",
 			(*client.Client).AcknowledgeIncident),
 		incidentNoteCommand(p, "mute", "Mute an incident, for a day: lists omit it, and webhooks are not called",
-			"Muted", (*client.Client).MuteIncident),
+			"Muted for a day.", (*client.Client).MuteIncident),
 		acceptIncidentCommand(p),
 		commentCommand(p),
 	)
@@ -121,45 +120,19 @@ func incidentNoteCommand(
 	c.Flags().StringVar(&text, "text", "", "text of the note")
 	server := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(server, incidentNames)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		api, err := server.client(p)
-		if err != nil {
-			return err
-		}
-		if err := set(api, c.Context(), args[0], text); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(p.out, done+" for a day.")
-		return err
-	}
+	c.RunE = change(p, server, done, func(ctx context.Context, api *client.Client, args []string) error {
+		return set(api, ctx, args[0], text)
+	})
 	return c
 }
 
 func acceptIncidentCommand(p *process) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "accept ID",
-		Short: "Accept the behaviour since the onset of an open incident as normal",
-		Long: `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls
+	c := incidentNoteCommand(p, "accept", "Accept the behaviour since the onset of an open incident as normal",
+		"Accepted: the incident closes when the epoch ends.", (*client.Client).AcceptIncident)
+	c.Long = `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls
 to it, before the onset is deleted; they are compared with their behaviour since then. For a quarter of an hour the
-service raises no incident.`,
-		Example: "  sibyl incidents accept 101885cb --text 'invoices have more items since 1.8.2'",
-		Args:    cli.Arguments(1, 1),
-	}
-	var text string
-	c.Flags().StringVar(&text, "text", "", "text of the note")
-	server := p.addServerFlags(c)
-	c.ValidArgsFunction = p.complete(server, incidentNames)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		api, err := server.client(p)
-		if err != nil {
-			return err
-		}
-		if err := api.AcceptIncident(c.Context(), args[0], text); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(p.out, "Accepted: the incident closes when the epoch ends.")
-		return err
-	}
+service raises no incident.`
+	c.Example = "  sibyl incidents accept 101885cb --text 'invoices have more items since 1.8.2'"
 	return c
 }
 
@@ -172,16 +145,8 @@ func commentCommand(p *process) *cobra.Command {
 	}
 	server := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(server, incidentNames)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		api, err := server.client(p)
-		if err != nil {
-			return err
-		}
-		if err := api.CommentOnIncident(c.Context(), args[0], args[1]); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(p.out, "Added.")
-		return err
-	}
+	c.RunE = change(p, server, "Added.", func(ctx context.Context, api *client.Client, args []string) error {
+		return api.CommentOnIncident(ctx, args[0], args[1])
+	})
 	return c
 }

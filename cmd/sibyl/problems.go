@@ -105,6 +105,23 @@ func showAnswer[T any](
 	return show(p.out, x, terminal.Of(p.out, p.getenv), time.Now())
 }
 
+// change returns the RunE of a command that makes a change of the selected service and then prints done.
+func change(
+	p *process, f *serverFlags, done string, do func(context.Context, *client.Client, []string) error,
+) runE {
+	return func(c *cobra.Command, args []string) error {
+		api, err := f.client(p)
+		if err != nil {
+			return err
+		}
+		if err := do(c.Context(), api, args); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(p.out, done)
+		return err
+	}
+}
+
 // showJudged is like showQuery, but for a list that depends on the traces of the last minutes. If no traces arrive, it
 // reports that first.
 func showJudged[T any](p *process, f *listFlags, query query[T], show printer[T]) runE {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,16 +118,9 @@ func withdrawCommand(p *process) *cobra.Command {
 	}
 	f := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(f, tracepointNames)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		api, err := f.client(p)
-		if err != nil {
-			return err
-		}
-		if err := api.Withdraw(c.Context(), args[0]); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(p.out, "Override withdrawn: the search decides again from the end of the epoch.")
-		return err
-	}
+	const done = "Override withdrawn: the search decides again from the end of the epoch."
+	c.RunE = change(p, f, done, func(ctx context.Context, api *client.Client, args []string) error {
+		return api.Withdraw(ctx, args[0])
+	})
 	return c
 }
