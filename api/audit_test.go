@@ -142,6 +142,9 @@ func TestAuditDetail(t *testing.T) {
 	var got []string
 	items, _ := w.audited(t, "who=operator", "Authorization", "Bearer "+w.secrets(t)[access.Admin])
 	for _, e := range items {
+		if len(e.Subject) != 8 || strings.Contains(secret, e.Subject) {
+			t.Errorf("%q is not the ID of the token", e.Subject)
+		}
 		got = append(got, strings.Join([]string{e.Role, e.Via, e.ForwardedFor, e.Operation, e.Detail}, ", "))
 	}
 	want := []string{

@@ -267,7 +267,7 @@ func (a *API) identify(r *http.Request) (access.Principal, error) {
 		return access.Principal{Name: "local", Role: access.Admin, Via: access.ViaLocal}, nil
 	case token != nil:
 		name := cmp.Or(token.Name, "token "+token.ID)
-		return access.Principal{Name: name, Role: token.Role, Via: access.ViaToken}, nil
+		return access.Principal{Name: name, Role: token.Role, Token: token.ID, Via: access.ViaToken}, nil
 	}
 	refused := refusal.New(refusal.Unauthenticated, "this needs a token",
 		"send Authorization: Bearer … with one from sibyl token create")

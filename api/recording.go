@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,7 +62,7 @@ func newEntry(operation string, r *http.Request) *audit.Entry {
 
 // setCaller sets the fields of e that describe the caller.
 func setCaller(e *audit.Entry, who access.Principal) {
-	e.Who, e.Role, e.Subject, e.Via = who.Name, string(who.Role), who.Subject, who.Via
+	e.Who, e.Role, e.Subject, e.Via = who.Name, string(who.Role), cmp.Or(who.Subject, who.Token), who.Via
 }
 
 // requested returns the contract's operation for a request that hasn't been routed yet, or nil if there is none.

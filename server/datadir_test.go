@@ -129,6 +129,9 @@ func TestForeignData(t *testing.T) {
 		{"a token before the first start", []string{"a.go", "tokens.json"}, ""},
 		{"databases moved away", []string{"store.aside1/LOCK", "journal.aside2/LOCK"}, ""},
 		{"the end of a log", []string{"journal.damaged"}, ""},
+		{"an audit log", []string{"a.go", "audit/changes-000001.jsonl"}, ""},
+		{"a crash while the audit log was created", []string{"audit/"}, ""},
+		{"the audit log of something else", []string{"audit/audit.log"}, "other files (audit)"},
 		{"a backup", []string{"backup/store/marker.manifest.000001.MANIFEST-000001"}, ""},
 		{"backups of something else", []string{"backup/home.tar"}, "other files (backup)"},
 	} {

@@ -100,9 +100,12 @@ func (r *Reloader) reload(
 	}
 	next, refused := config.Reload(current, read)
 	changed := config.Changes(current, next)
-	e := audit.Entry{Via: "file", Operation: "reload", Detail: "changed=" + strings.Join(changed, ",")}
+	e := audit.Entry{Via: "file", Operation: "reload"}
 	if asked {
 		e.Via = "signal"
+	}
+	if len(changed) > 0 {
+		e.Detail = "changed=" + strings.Join(changed, ",")
 	}
 	id := ""
 	if !again {

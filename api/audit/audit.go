@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -84,12 +85,13 @@ func Open(dataDir string, clock func() time.Time, log *slog.Logger) *Log {
 	}
 }
 
-// Exists reports whether the data directory dataDir has an audit log.
+// Exists reports whether the data directory dataDir has an audit log, or the empty directory of one.
 func Exists(dataDir string) bool {
 	l := Open(dataDir, time.Now, slog.New(slog.DiscardHandler))
+	all, err := os.ReadDir(l.changes.dir)
 	changes, _ := l.changes.numbers() // a directory that can't be read isn't ours
 	counted, _ := l.counted.numbers()
-	return len(changes)+len(counted) > 0
+	return err == nil && len(all) == 0 || len(changes)+len(counted) > 0
 }
 
 // Backup copies the log to the data directory dataDir on the same file system, with hard links for files that don't

@@ -1174,7 +1174,7 @@ type AuditEntry struct {
 	// Status Status of the answer; 500: failed. Absent: unknown, because Sibyl ended before the answer or could not write it.
 	Status int `json:"status,omitempty"`
 
-	// Subject Identifies a person at the identity provider.
+	// Subject Identifies a person at the identity provider, or is the ID of a token.
 	Subject string `json:"subject,omitempty"`
 
 	// Via What proves who the caller is, such as `token`, `login`, `jwt` or `local`; `command`: an account of the machine; `signal`, `file`: a reload.

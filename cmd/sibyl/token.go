@@ -101,7 +101,13 @@ func tokenCreateCommand(p *process) *cobra.Command {
 		}
 		var secret string
 		var made access.Token
-		detail := fmt.Sprintf("role=%s name=%s services=%s", role, name, strings.Join(services, ","))
+		detail := "role=" + role
+		if name != "" {
+			detail += " name=" + name
+		}
+		if len(services) > 0 {
+			detail += " services=" + strings.Join(services, ",")
+		}
 		if !expires.IsZero() {
 			detail += " expires=" + expires.Format(time.RFC3339)
 		}

@@ -1296,7 +1296,7 @@ export interface components {
             /** @description Name of the caller; empty: unknown, because the request had no valid token. */
             who: string;
             role?: string;
-            /** @description Identifies a person at the identity provider. */
+            /** @description Identifies a person at the identity provider, or is the ID of a token. */
             subject?: string;
             /** @description What proves who the caller is, such as `token`, `login`, `jwt` or `local`; `command`: an account of the machine; `signal`, `file`: a reload. */
             via?: string;
