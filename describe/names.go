@@ -73,8 +73,8 @@ func (n *Names) SetName(requestType analysis.Hash, name string) {
 }
 
 // typeName returns the name of the request type s: its own, or the name of its entry operation followed by the
-// operations that distinguish it from other request types with the same entry. For a call by the entry's service, it
-// names the operation called instead of the call.
+// operations that distinguish it from other request types with the same entry. Calls by the entry's service are named
+// after the operation that they call.
 func (n *Names) typeName(s *group.Summary) string {
 	if s.Name != "" {
 		return n.Clean(s.Name)

@@ -98,8 +98,7 @@ func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	return e
 }
 
-// trim drops all entry operations but the maxEntries smallest, so that the set of refined ones does not depend on the
-// order of requests.
+// trim keeps the maxEntries smallest entry operations, so that the selection does not depend on the order of requests.
 func (r *RequestTypes) trim() {
 	if len(r.entries) <= maxEntries {
 		return

@@ -44,8 +44,8 @@ func (c Cells) Mean() (m Mean) {
 	return m
 }
 
-// Early holds the mean time of calls in each part of the time that later calls are compared with. A mean of 0 is
-// unknown.
+// Early holds the mean times of early calls, by part of the early time. Later calls are compared with them. A mean of 0
+// is unknown.
 type Early [EarlyParts]Mean
 
 // Lowest returns the lowest mean of a part.

@@ -213,9 +213,9 @@ type InstanceUse struct {
 	Now        Usage
 }
 
-// Uses returns the instances, hosts, zones and versions of service with calls since the slice of `since`, as values of
-// the attributes that distinguish them, with their use in now. They are ordered by key, the most specific first, and
-// value. It leaves out the values without room.
+// Uses returns the use of each instance, host, zone and version of service in the interval now, if it had calls since
+// the slice of `since`. Uses are ordered by key, the most specific first, and value. It leaves out the values without
+// room.
 func (h *Instances) Uses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
 	w := now.Slices()
 	var all []InstanceUse

@@ -421,7 +421,7 @@ func (f *Profile) resolveNames() {
 	}
 }
 
-// silent reports whether no span answers the calls of s. The target of an answered step is not external.
+// silent reports whether no span answers the calls of s: its step has no target, or only attributes name the target.
 func silent(s *history.Site) bool { return s.Op == s.Base || s.Peer != 0 }
 
 // answeredSites returns the known sites of answered calls with the same caller and operation as a silent site, the site

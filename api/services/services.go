@@ -292,8 +292,8 @@ func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *c
 	slices.Sort(s.Versions)
 }
 
-// loads returns the load now and the usual load, which is nil if unknown. latest and `before` are the durations of the
-// spans now and usually. They are ignored unless the table is live.
+// loads returns the load now and the usual load, which is nil if unknown. latest and `before` are the current and the
+// usual durations of the spans. They are ignored unless the table is live.
 func (t *serviceTable) loads(
 	x *history.Use, latest, before *stats.Ranks,
 ) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
