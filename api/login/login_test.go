@@ -276,7 +276,7 @@ func TestLogIn(t *testing.T) {
 	b := w.browser()
 	w.person("team", "ops")
 	_, last, body := b.get(w.site.URL + StartPath + "?to=" + url.QueryEscape("/problems/1?a=b"))
-	if last.Path != "/problems/1" || body != "/problems/1?a=b {ann@example.com operator u1 login} <nil>" {
+	if last.Path != "/problems/1" || body != "/problems/1?a=b {ann@example.com operator u1  login} <nil>" {
 		t.Errorf("at %s: %s", last, body)
 	}
 	for _, c := range b.Jar.Cookies(parsed(t, w.site.URL)) {
