@@ -94,8 +94,8 @@ func Exists(dataDir string) bool {
 	return err == nil && len(all) == 0 || len(changes)+len(counted) > 0
 }
 
-// Backup copies the log to the data directory dataDir on the same file system, with hard links for files that don't
-// change anymore.
+// Backup copies the log to the data directory dataDir on the same file system, with hard links for files that no longer
+// change.
 func (l *Log) Backup(dataDir string) error {
 	to := filepath.Join(dataDir, DirName)
 	return errors.Join(l.changes.backup(to), l.counted.backup(to))

@@ -102,7 +102,7 @@ type reader struct {
 	unreadable int
 }
 
-// coarse is longer than the time of a file's last write may be behind the clock.
+// coarse is more than the time of a file's last write can lag behind the clock.
 const coarse = time.Second
 
 // start makes the last entry the current one.

@@ -59,7 +59,7 @@ func (s *Service) pathOf(to string) string {
 }
 
 // Callback receives a browser from the provider, and begins the session. It returns the person whom the provider named,
-// also if this person has no role and so gets no session. If it named none, the Principal is the zero value.
+// even if the person has no role and gets no session, or the zero Principal if it named nobody.
 func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Principal {
 	var x attempt
 	query := r.URL.Query()

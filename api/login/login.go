@@ -109,7 +109,7 @@ func (s *Service) discover(ctx context.Context) (*provider, error) {
 	if s.provider != nil || s.failed != nil && s.options.Clock().Sub(s.tried) < providerInterval {
 		return s.provider, s.failed
 	}
-	// The caller doesn't wait for its own sake only, so the attempt goes on if its client leaves.
+	// Other requests need the result, too, so the attempt goes on if this client leaves.
 	s.provider, s.failed = s.find(oidc.ClientContext(context.WithoutCancel(ctx), s.client))
 	s.tried = s.options.Clock()
 	if s.failed != nil {
