@@ -1,0 +1,265 @@
+package services
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/epoch"
+	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Lengths of the windows for services.
+const (
+	nowWindow   = 10 * time.Minute // calls in it count as now
+	trendLength = time.Hour        // default length
+	trendBins   = 60
+	leastUsual  = 5 * time.Minute // minimum length of the history to compare with
+)
+
+// serviceKey identifies a table of services within a snapshot.
+type serviceKey struct{ from, to trace.Nanos }
+
+// serviceTable is the use of all services in a time span.
+type serviceTable struct {
+	uses  history.Uses
+	rows  []contract.Service // in the order of uses.Services; without owners
+	calls []contract.ServiceCall
+	live  bool // it ends with the last epoch
+	// Request types that open incidents affect, by entry operation, most added latency first. It is nil if the table
+	// isn't live.
+	affected map[trace.Op][]contract.IncidentRequestType
+}
+
+// newServiceTable returns the table of services for the time span key. It includes series for the operations of the
+// service detailed, unless that is 0.
+func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
+	h := c.History
+	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Requests.Since()), To: key.to}
+	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.Ended}
+	if t.live {
+		t.affected = affectedEntries(s, c)
+	}
+	deploys, incidents := latestDeploys(c, key.to), suspectedServices(s)
+	for i := range t.uses.Services {
+		t.rows = append(t.rows, t.service(c, &t.uses.Services[i], deploys, incidents))
+	}
+	for i := range t.uses.Calls {
+		t.calls = append(t.calls, t.call(c.Table, &t.uses.Calls[i]))
+	}
+	if t.live {
+		t.noteCalls(c)
+	}
+	return t
+}
+
+// noteCalls adds the changed calls of services.
+func (t *serviceTable) noteCalls(c *engine.View) {
+	for _, changed := range c.Incidents.ChangedCalls() {
+		i := slices.IndexFunc(t.uses.Services, func(x history.ServiceUse) bool { return x.Service == changed.Service })
+		if i >= 0 {
+			t.rows[i].ChangedCalls = changedCalls(c.Table, changed, c.Deploys)
+		}
+	}
+}
+
+// deployedWith is the maximum time between a deploy and changed calls that are attributed to it.
+const deployedWith = 2 * time.Minute
+
+// changedCalls describes changed calls. deploys are all known deploys, oldest first.
+func changedCalls(names *trace.Table, changed incident.ChangedCalls, deploys []engine.Deploy) *contract.ChangedCalls {
+	x := &contract.ChangedCalls{Since: render.At(changed.Since), Per100Requests: 100 * changed.Share}
+	x.Text = "makes " + units.Plural(max(1, int(math.Round(x.Per100Requests))), "other call") + " per 100 requests"
+	for _, d := range slices.Backward(deploys) {
+		if d.Service == changed.Service && d.At.Sub(changed.Since).Abs() <= deployedWith {
+			x.Version = new(names.Text(d.Version))
+			x.Text += ", as " + *x.Version + " was deployed"
+			break
+		}
+	}
+	return x
+}
+
+// latestDeploys returns each service's latest deploy that is earlier than `before`.
+func latestDeploys(c *engine.View, before trace.Nanos) map[trace.Symbol]contract.Deploy {
+	latest := make(map[trace.Symbol]contract.Deploy)
+	for _, d := range c.Deploys { // oldest first
+		if d.At < before {
+			latest[d.Service] = render.Deploy(c.Table, d)
+		}
+	}
+	return latest
+}
+
+// suspectedServices returns, by service name, the open incidents that suspect the service.
+func suspectedServices(s *epoch.Snapshot) map[string][]contract.ServiceIncident {
+	found := make(map[string][]contract.ServiceIncident)
+	for i := range s.Incidents {
+		x := &s.Incidents[i]
+		if x.Closed != nil || !x.Listed {
+			continue
+		}
+		shares := suspectShares(x.Suspects)
+		for k := range x.Suspects {
+			name := x.Suspects[k].Service
+			found[name] = append(found[name], contract.ServiceIncident{ID: x.ID, Share: shares[k], Rank: k + 1})
+		}
+	}
+	return found
+}
+
+// affectedEntries returns the request types that open incidents affect, by entry operation.
+func affectedEntries(s *epoch.Snapshot, c *engine.View) map[trace.Op][]contract.IncidentRequestType {
+	found := make(map[trace.Op][]contract.IncidentRequestType)
+	for i := range s.Incidents {
+		x := &s.Incidents[i]
+		if x.Closed != nil || !x.Listed {
+			continue
+		}
+		for k := range x.RequestTypes {
+			id, err := analysis.ParseHash(x.RequestTypes[k].ID)
+			if g := c.Groups.Group(id); err == nil && g != nil {
+				found[g.Entry] = append(found[g.Entry], x.RequestTypes[k])
+			}
+		}
+	}
+	return found
+}
+
+// suspectShares returns each suspect's share of the latency that all suspects add, as used in sentences. If no suspect
+// adds latency, it returns the shares of the scores.
+func suspectShares(all []contract.IncidentSuspect) []float64 {
+	added := func(x *contract.IncidentSuspect) float64 {
+		return x.Parts.Own + x.Parts.In + x.Parts.Out + x.Parts.Rest
+	}
+	if !slices.ContainsFunc(all, func(x contract.IncidentSuspect) bool { return added(&x) > 0 }) {
+		added = func(x *contract.IncidentSuspect) float64 { return x.Score }
+	}
+	total := 0.0
+	for i := range all {
+		if x := &all[i]; x.EmitsSpans || i == 0 {
+			total += added(x)
+		} else {
+			total += added(x) - x.Parts.Rest // Rest is also own time of its callers
+		}
+	}
+	shares := make([]float64, len(all))
+	for i := range all {
+		if total > 0 {
+			shares[i] = min(1, added(&all[i])/total)
+		}
+	}
+	return shares
+}
+
+func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys map[trace.Symbol]contract.Deploy,
+	incidents map[string][]contract.ServiceIncident,
+) contract.Service {
+	name := c.Table.Text(x.Service)
+	s := contract.Service{
+		ID:         render.Hex16(uint64(x.Service)),
+		Service:    name,
+		EmitsSpans: !x.Opaque,
+		Operations: len(x.Operations),
+		Versions:   []string{},
+		Incidents:  append([]contract.ServiceIncident{}, incidents[name]...),
+		Trend:      t.trend(x.Series),
+	}
+	var latest, usual stats.Ranks
+	for i := range x.Operations {
+		a, b := c.Spans.Latest(x.Operations[i].Op), c.Spans.Usual(x.Operations[i].Op)
+		latest.Merge(&a)
+		usual.Merge(&b)
+	}
+	s.Now, s.Usual = t.loads(&x.Use, &latest, &usual)
+	s.Worse = worse(&s.Now, s.Usual, t.tail(&latest, &usual))
+	if d, ok := deploys[x.Service]; ok {
+		s.Deploy = &d
+	}
+	s.State, s.Reason = stateOf(&s.Now, s.Usual, s.Worse, t.quiet(&x.Use))
+	if s.State == contract.ServiceStateWell && !x.Opaque {
+		s.State, s.Reason = t.lostState(x.Service)
+	}
+	for i := range x.Operations {
+		s.State, s.Reason = t.affectedState(x.Operations[i].Op, s.State, s.Reason)
+	}
+	first := slices.IndexFunc(s.Incidents, func(x contract.ServiceIncident) bool { return x.Rank == 1 })
+	if first >= 0 && t.live {
+		s.State = contract.ServiceStateIncident
+		s.Reason = "The first suspect of an open incident: " + units.Percent(s.Incidents[first].Share) + " of the cost."
+	}
+	t.countInstances(c, x.Service, &s)
+	return s
+}
+
+// countInstances sets the number of instances and the versions that have calls now.
+func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *contract.Service) {
+	first := trace.Symbol(0) // the most specific attribute that distinguishes instances
+	for _, x := range c.History.Instances.Uses(service, t.uses.Now, t.uses.Now.From) {
+		switch key := c.Table.Text(x.Key); {
+		case key == "service.version":
+			s.Versions = append(s.Versions, c.Table.Text(x.Value))
+		case first == 0 || first == x.Key:
+			first = x.Key
+			s.Instances++
+		}
+	}
+	slices.Sort(s.Versions)
+}
+
+// loads returns the load now and the usual load, which is nil if unknown. latest and `before` are the current and the
+// usual durations of the spans. They are ignored unless the table is live.
+func (t *serviceTable) loads(
+	x *history.Use, latest, before *stats.Ranks,
+) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
+	if !t.live {
+		latest, before = &stats.Ranks{}, &stats.Ranks{}
+	}
+	now = loadOf(x.Now, t.uses.Now.To.Sub(t.uses.Now.From), latest)
+	if x.Known >= leastUsual && x.Usual.Calls > 0 {
+		usual = new(loadOf(x.Usual, x.Known, before))
+	}
+	return now, usual
+}
+
+func loadOf(u history.Usage, in time.Duration, spans *stats.Ranks) contract.ServiceLoad {
+	x := contract.ServiceLoad{Calls: int(u.Calls), Rate: float64(u.Calls) / max(1, in.Seconds())}
+	if u.Calls > 0 {
+		x.Failed, x.OwnNs = new(float64(u.Failed)/float64(u.Calls)), new(float64(u.Nanos)/float64(u.Calls))
+	}
+	if spans.Count() > 0 {
+		x.P50Ns, x.P99Ns = new(spans.Quantile(0.5)), new(spans.Quantile(0.99))
+	}
+	return x
+}
+
+// trend converts a series to the type of the contract, or returns nil for nil. It omits a bin that isn't over because
+// it would look like a change.
+func (t *serviceTable) trend(series []history.Usage) *contract.ServiceTrend {
+	if series == nil {
+		return nil
+	}
+	over := min(len(series), int(t.uses.Now.To.Sub(t.uses.From)/t.uses.Bin))
+	x := &contract.ServiceTrend{
+		Rate: make([]float64, over), Failed: make([]*float64, over), OwnNs: make([]*float64, over),
+	}
+	for i := range series[:over] {
+		load := loadOf(series[i], t.uses.Bin, &stats.Ranks{})
+		x.Rate[i], x.Failed[i], x.OwnNs[i] = load.Rate, load.Failed, load.OwnNs
+	}
+	return x
+}
+
+func (t *serviceTable) call(names *trace.Table, x *history.CallUse) contract.ServiceCall {
+	c := contract.ServiceCall{Caller: names.Text(x.Caller), Callee: names.Text(x.Callee)}
+	c.Now, c.Usual = t.loads(&x.Use, &stats.Ranks{}, &stats.Ranks{})
+	return c
+}
