@@ -119,7 +119,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 	if err != nil {
 		panic("engine: " + err.Error())
 	}
-	types := &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, table)}
+	types := &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, table), Limit: options.Groups.Groups}
 	c := &Core{
 		options:    options,
 		table:      table,

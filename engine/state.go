@@ -153,6 +153,7 @@ func (c *Core) Restore(b []byte) error {
 	if c.types, _, err = group.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
 		return err
 	}
+	c.types.Limit = c.options.Groups.Groups
 	decode := func(b []byte) (*detect.Detector, error) {
 		d, _, err := detect.Decode(b, c.types, c.table, c.options.Groups)
 		return d, err

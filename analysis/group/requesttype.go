@@ -20,8 +20,9 @@ import (
 // The zero value is ready to learn. It is not safe for concurrent use.
 type RequestTypes struct {
 	Rules     *RuleSet                 // take precedence over learned types; may be nil
+	Limit     int                      // maximum number of refined entry operations; 0: maxEntries, which is the most
 	Truncated uint64                   // requests with too many children, some of them ignored
-	entries   map[trace.Op]*entryTypes // fewer than 2·maxEntries
+	entries   map[trace.Op]*entryTypes // fewer than 2·Limit
 	// greater entry operations are not refined because there were too many; 0: no limit yet
 	beyond trace.Op
 	frozen bool
@@ -90,7 +91,7 @@ func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 		}
 		e = &entryTypes{sets: make(map[analysis.Hash]*childSet)}
 		r.entries[op] = e
-		if len(r.entries) == 2*maxEntries {
+		if len(r.entries) >= 2*r.limit() {
 			r.trim()
 			e = r.entries[op]
 		}
@@ -98,14 +99,18 @@ func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	return e
 }
 
-// trim keeps the maxEntries smallest entry operations, so that the selection does not depend on the order of requests.
+func (r *RequestTypes) limit() int { return min(cmp.Or(r.Limit, maxEntries), maxEntries) }
+
+// trim keeps the smallest entry operations, up to the limit, so that the selection does not depend on the order of
+// requests.
 func (r *RequestTypes) trim() {
-	if len(r.entries) <= maxEntries {
+	limit := r.limit()
+	if len(r.entries) <= limit {
 		return
 	}
 	ops := slices.Sorted(maps.Keys(r.entries))
-	r.beyond = ops[maxEntries-1]
-	for _, op := range ops[maxEntries:] {
+	r.beyond = ops[limit-1]
+	for _, op := range ops[limit:] {
 		delete(r.entries, op)
 	}
 }

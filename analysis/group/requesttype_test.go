@@ -190,13 +190,13 @@ func TestRequestTypeOfUnknownEntry(t *testing.T) {
 
 // If there are too many entry operations, or too many children, the same ones are refined in any order.
 func TestRequestTypesAreBounded(t *testing.T) {
-	const entries = 140_000 // more than twice the bound
+	const limit, entries = 2000, 5000 // more than twice the limit
 	learn := func(of func(i int) int, n int) *group.RequestTypes {
-		var r group.RequestTypes
+		r := group.RequestTypes{Limit: limit}
 		for i := range n {
 			k := of(i)
 			r.Learn(&observation.Observation{Entry: trace.Op(k + 1), Children: []trace.Op{1}})
-			if k%1000 == 0 { // an entry with two purposes
+			if k%100 == 0 { // an entry with two purposes
 				r.Learn(&observation.Observation{Entry: trace.Op(k + 1), Children: []trace.Op{2, 3, 4}})
 			}
 		}
@@ -206,8 +206,8 @@ func TestRequestTypesAreBounded(t *testing.T) {
 	downwards := learn(func(i int) int { return entries - 1 - i }, entries)
 	for _, r := range []*group.RequestTypes{upwards, downwards} {
 		r.Freeze()
-		for k := 0; k < entries; k += 1000 {
-			if refined := len(r.Siblings(trace.Op(k+1))) == 2; refined != (k < 1<<16) {
+		for k := 0; k < entries; k += 100 {
+			if refined := len(r.Siblings(trace.Op(k+1))) == 2; refined != (k < limit) {
 				t.Fatalf("entry %d: refined %v", k, refined)
 			}
 		}
