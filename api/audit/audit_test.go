@@ -281,6 +281,47 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// Files with any contents can be read page by page, and written to.
+func FuzzFiles(f *testing.F) {
+	f.Add([]byte(`{"at":"2026-01-02T03:04:05Z","id":"1"}`+"\n"+`{"done":"1","status":204}`+"\n"+`{"id":"2`), "1.40-0.0")
+	f.Add([]byte("\n\n[]\n\x00"), "9223372036854775807.0-1.-1")
+	f.Fuzz(func(t *testing.T, data []byte, after string) {
+		l := openLog(t.TempDir())
+		if err := os.MkdirAll(l.changes.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(l.changes.path(1), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		whole, err := l.List(t.Context(), Query{Limit: len(data) + 1})
+		if err != nil || whole.Next != "" {
+			t.Fatal(whole, err)
+		}
+		n := 0
+		for q := (Query{Limit: 1}); ; n++ {
+			p, err := l.List(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if q.After = p.Next; q.After == "" {
+				n += len(p.Entries)
+				break
+			}
+		}
+		if n != len(whole.Entries) {
+			t.Errorf("%d entries page by page, %d at once", n, len(whole.Entries))
+		}
+		if _, err := l.List(t.Context(), Query{Limit: 1, After: after}); err != nil && !errors.Is(err, ErrCursor) {
+			t.Error(err)
+		}
+		mute(t, l, "ann", "1", 204)
+		p, err := l.List(t.Context(), Query{Limit: 1})
+		if err != nil || len(p.Entries) != 1 || p.Entries[0].Status != 204 {
+			t.Errorf("after an entry: %+v, %v", p, err)
+		}
+	})
+}
+
 // Texts are shortened, so that an entry is a line of bounded length.
 func TestBounded(t *testing.T) {
 	l := openLog(t.TempDir())

@@ -113,10 +113,12 @@ func (r *reader) start(ctx context.Context, since time.Time) error {
 	}
 	if r.before == end && len(numbers) > 0 { // later pages should not have entries written from now on
 		info, err := os.Stat(r.s.path(numbers[len(numbers)-1]))
-		if err != nil {
+		switch {
+		case err == nil:
+			r.before = position{numbers[len(numbers)-1], int(info.Size())}
+		case !errors.Is(err, fs.ErrNotExist): // otherwise it has just become too old
 			return err
 		}
-		r.before = position{numbers[len(numbers)-1], int(info.Size())}
 	}
 	for len(numbers) > 0 && numbers[len(numbers)-1]-1 > r.before.number { // the next file may have an outcome
 		numbers = numbers[:len(numbers)-1]
