@@ -2,6 +2,7 @@ package cct
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -68,7 +69,7 @@ func (b *Builder) Build(c *Catalogue, table *trace.Table) *Tree {
 // appeared builds the tree of contexts as they appeared. It drops and counts contexts whose parents are missing.
 func (t *treeBuild) appeared() {
 	below := make(map[trace.Context][]trace.Context)
-	for _, ctx := range sortedKeys(t.builder.places) {
+	for _, ctx := range slices.Sorted(maps.Keys(t.builder.places)) {
 		p := t.builder.places[ctx].parent
 		below[p] = append(below[p], ctx)
 	}

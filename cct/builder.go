@@ -2,6 +2,7 @@ package cct
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -166,10 +167,10 @@ func (b *Builder) Merge(c *Builder) {
 	b.requests += c.requests
 	b.refused += c.refused
 	b.pruned += c.pruned
-	for _, ctx := range sortedKeys(c.places) {
+	for _, ctx := range slices.Sorted(maps.Keys(c.places)) {
 		b.mergePlace(ctx, c.places[ctx])
 	}
-	for _, h := range sortedKeys(c.sets) {
+	for _, h := range slices.Sorted(maps.Keys(c.sets)) {
 		from := c.sets[h]
 		to := b.set(h, from.on, 0)
 		to.requests += from.requests
@@ -219,7 +220,7 @@ func (b *Builder) Age(now trace.Nanos) {
 // ageSets forgets the sets that were not enabled within MaxAge before now, and the oldest beyond maxSets. It keeps
 // their requests in b.before.
 func (b *Builder) ageSets(now trace.Nanos) {
-	hashes := sortedKeys(b.sets)
+	hashes := slices.Sorted(maps.Keys(b.sets))
 	slices.SortStableFunc(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })
 	for i, h := range hashes {
 		s := b.sets[h]
@@ -231,13 +232,4 @@ func (b *Builder) ageSets(now trace.Nanos) {
 		}
 		delete(b.sets, h)
 	}
-}
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

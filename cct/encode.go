@@ -2,6 +2,7 @@ package cct
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
@@ -15,15 +16,15 @@ const formatVersion = 1
 func (b *Builder) AppendBinary(buf []byte) []byte {
 	buf = append(buf, formatVersion)
 	buf = codec.AppendUvarints(buf, uint64(b.Limit), b.requests, b.refused, b.pruned, uint64(len(b.places)))
-	for _, ctx := range sortedKeys(b.places) {
+	for _, ctx := range slices.Sorted(maps.Keys(b.places)) {
 		buf = b.places[ctx].append(codec.AppendWords(buf, uint64(ctx)))
 	}
 	buf = codec.AppendUvarints(buf, uint64(len(b.sets)))
-	for _, h := range sortedKeys(b.sets) {
+	for _, h := range slices.Sorted(maps.Keys(b.sets)) {
 		buf = b.sets[h].append(buf)
 	}
 	buf = codec.AppendUvarints(buf, uint64(len(b.before)))
-	for _, tp := range sortedKeys(b.before) {
+	for _, tp := range slices.Sorted(maps.Keys(b.before)) {
 		buf = codec.AppendUvarints(codec.AppendWords(buf, uint64(tp)), b.before[tp])
 	}
 	return buf

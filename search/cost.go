@@ -2,6 +2,7 @@ package search
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,12 +33,7 @@ type price struct {
 
 func newCosts(trees map[analysis.Hash]*cct.Tree, rates map[analysis.Hash]float64) *costs {
 	c := &costs{known: make(map[trace.Symbol]*price), scale: Overrun{1, 1}}
-	var types []analysis.Hash
-	for h := range trees {
-		types = append(types, h)
-	}
-	slices.SortFunc(types, analysis.Hash.Compare)
-	for _, h := range types {
+	for _, h := range slices.SortedFunc(maps.Keys(trees), analysis.Hash.Compare) {
 		if trees[h] != nil {
 			c.trees, c.rates = append(c.trees, trees[h]), append(c.rates, rates[h])
 		}

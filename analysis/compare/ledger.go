@@ -562,12 +562,8 @@ func (l *ledger) callingParts() map[neighbours]float64 {
 	x := &l.index.calling
 	parts := make(map[neighbours]float64)
 	seen, called := make(map[int32]bool), make(map[int32]bool)
-	keys := make([]history.Callee, 0, len(l.own))
-	for at := range l.own {
-		keys = append(keys, at)
-	}
-	slices.SortFunc(keys, history.Callee.Compare) // fixes the order of the sums
-	for _, at := range keys {
+	// the order of the sums is fixed
+	for _, at := range slices.SortedFunc(maps.Keys(l.own), history.Callee.Compare) {
 		node, known := x.nodes[at]
 		if !known || at.Op == 0 {
 			continue

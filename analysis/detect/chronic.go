@@ -154,7 +154,7 @@ func (f *chronicFinder) judge(requestType *group.Group, groups []*group.Group) {
 	}
 	within := false
 	// sizes may distinguish requests better than groups do
-	if requestType.SizeKey() != 0 || !structuralVariance(requestType, groups) {
+	if requestType.SizeKey() != 0 || !structuralVariance(groups) {
 		for _, g := range groups {
 			within = f.findVariable(g) || within
 		}
@@ -166,7 +166,7 @@ func (f *chronicFinder) judge(requestType *group.Group, groups []*group.Group) {
 
 // structuralVariance reports whether most of the variance of a request type lies between its groups. Its structure then
 // explains the variance, and each group may be steady.
-func structuralVariance(requestType *group.Group, groups []*group.Group) bool {
+func structuralVariance(groups []*group.Group) bool {
 	totals := make([]stats.Moments, 0, len(groups))
 	for _, g := range groups {
 		totals = append(totals, g.Judged().Total)

@@ -130,9 +130,9 @@ func (d *Detector) step(o WatchOptions) (tests []testResult, rested int) {
 			}
 			delete(d.resting, requestType)
 		}
-		tests = d.stepGroup(tests, requestType, &o)
+		tests = d.stepGroup(tests, requestType)
 		for _, g := range groups {
-			tests = d.stepGroup(tests, g, &o)
+			tests = d.stepGroup(tests, g)
 		}
 		d.countMix(requestType, groups)
 	}
@@ -141,7 +141,7 @@ func (d *Detector) step(o WatchOptions) (tests []testResult, rested int) {
 }
 
 // stepGroup compares the open epoch of one group with its expectation, and appends the results of its tests.
-func (d *Detector) stepGroup(tests []testResult, g *group.Group, o *WatchOptions) []testResult {
+func (d *Detector) stepGroup(tests []testResult, g *group.Group) []testResult {
 	if !g.Expectation.Learned {
 		return tests
 	}

@@ -59,9 +59,6 @@ type SplitBin struct {
 // NewSplits returns empty Splits.
 func NewSplits() *Splits { return &Splits{rules: make(map[analysis.Hash]*Split)} }
 
-// Of returns the split of group, or nil if it is not split. It is valid until the next Learn for the group.
-func (s *Splits) Of(group analysis.Hash) *Split { return s.rules[group] }
-
 // Keep deletes the splits of the groups for which kept returns false.
 func (s *Splits) Keep(kept func(group analysis.Hash) bool) {
 	maps.DeleteFunc(s.rules, func(group analysis.Hash, _ *Split) bool { return !kept(group) })

@@ -82,7 +82,7 @@ func TestSplit(t *testing.T) {
 
 func formatSplit(s *Splits, group analysis.Hash, w *world, changed bool) string {
 	text := map[bool]string{true: "changed, "}[changed]
-	r := s.Of(group)
+	r := s.rules[group]
 	if r == nil {
 		return text + "not split"
 	}

@@ -43,9 +43,9 @@ type Offline struct {
 	open    map[trace.ID]chain
 	spill   spill
 
-	spans, traces int64
-	merge         *merger // nil until the first Next
-	order         order
+	spans int64
+	merge *merger // nil until the first Next
+	order order
 }
 
 // chain is the list of an open trace's fragments in the arena.
@@ -114,9 +114,6 @@ func (o *Offline) memory() int64 { return o.arena.bytes + int64(len(o.open))*tra
 // Spans returns the number of spans added.
 func (o *Offline) Spans() int64 { return o.spans }
 
-// Traces returns the number of traces returned by Next.
-func (o *Offline) Traces() int64 { return o.traces }
-
 // Spilled returns the number of bytes written to temporary files.
 func (o *Offline) Spilled() int64 { return o.spill.written }
 
@@ -142,11 +139,7 @@ func (o *Offline) Next(t *trace.Trace) error {
 		}
 		o.merge = merge
 	}
-	if err := o.next(o.merge, t); err != nil {
-		return err
-	}
-	o.traces++
-	return nil
+	return o.next(o.merge, t)
 }
 
 // next copies the next trace of m into t. It returns io.EOF after the last.
