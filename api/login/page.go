@@ -43,9 +43,9 @@ func (s *Service) answer(w http.ResponseWriter, p *page) {
 	_ = h.Doctype(h.HTML(h.Lang("en"), // fails only if the client has disconnected
 		h.Head(h.Meta(h.Charset("utf-8")), h.Meta(h.Name("viewport"), h.Content("width=device-width")),
 			h.TitleEl(g.Text(p.title+" – Sibyl")), h.StyleEl(g.Raw(pageStyle))),
-		h.Body(h.H1(g.Text(p.title)),
+		h.Body(h.Main(h.H1(g.Text(p.title)),
 			g.Map(p.texts, func(text string) g.Node { return h.P(g.Text(text)) }),
-			h.P(h.A(h.Href(link), g.Text(label)))))).Render(w)
+			h.P(h.A(h.Href(link), g.Text(label))))))).Render(w)
 }
 
 // unreachable is the page for a provider that doesn't answer.

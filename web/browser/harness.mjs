@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdtempSync, readFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, beforeEach } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { chromium } from "playwright-core";
@@ -33,8 +33,16 @@ async function freePorts(n) {
 
 // serve runs the real binary on a copy of the seeded data. empty starts it without data, large with the large state,
 // fresh with data up to now: an incident closes some minutes after the last traces; token is the role of a token that it
-// then requires.
-export async function serve({ base = "", token = "", empty = false, large = false, fresh = false, args = [] } = {}) {
+// then requires. files holds the contents of files by the flags that name them.
+export async function serve({
+  base = "",
+  token = "",
+  empty = false,
+  large = false,
+  fresh = false,
+  args = [],
+  files = {},
+} = {}) {
   const dir = join(mkdtempSync(join(tmpdir(), "sibyl-ui-")), "data");
   if (large)
     execFileSync(seeder, ["--dir", dir, "--large"]); // its last epoch must be recent
@@ -48,6 +56,11 @@ export async function serve({ base = "", token = "", empty = false, large = fals
       }).match(/\S{20,}/)[0]
     : "";
   const url = `http://${address}${base}`;
+  const named = Object.entries(files).flatMap(([flag, text]) => {
+    const name = join(dirname(dir), flag);
+    writeFileSync(name, text);
+    return [flag, name];
+  });
   let child;
   const start = async () => {
     child = spawn(
@@ -69,6 +82,7 @@ export async function serve({ base = "", token = "", empty = false, large = fals
         "--trace-url",
         '[{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]',
         ...args,
+        ...named,
       ],
       { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, SIBYL_LOG_LEVEL: "error" } },
     );

@@ -7,9 +7,9 @@ export function LogIn({ enter }: { enter: () => void }) {
   useTitle("Log in");
   const [secret, setSecret] = useState("");
   const [stay, setStay] = useState(false);
-  const [address, setAddress] = useState("");
+  const [address, setAddress] = useState<string>(); // undefined: not known yet
   useEffect(() => {
-    loginAddress().then(setAddress, () => {}); // without an answer, a token can still be tried
+    loginAddress().then(setAddress, () => setAddress("")); // without an answer, a token can still be tried
   }, []);
   const [wrong, setWrong] = useState(
     token() ? "Your token is no longer valid: it is unknown, was revoked, or has expired." : "",
@@ -28,6 +28,7 @@ export function LogIn({ enter }: { enter: () => void }) {
       setWrong(error.status === 401 ? "This token is unknown, was revoked, or has expired." : error.detail);
     }
   };
+  if (address === undefined) return <main className="login" aria-busy="true" />;
   return (
     <main className="login">
       <form onSubmit={(event) => void submit(event)}>
@@ -51,7 +52,7 @@ export function LogIn({ enter }: { enter: () => void }) {
           Token
           <input
             // eslint-disable-next-line jsx-a11y/no-autofocus -- the page consists of this field
-            autoFocus
+            autoFocus={!address}
             type="password"
             autoComplete="current-password"
             required
