@@ -52,7 +52,7 @@ const (
 	SizeEvidence     EvidenceKind = "size"     // the durations at equal size
 	EdgeEvidence     EvidenceKind = "edge"     // one edge of the critical path
 	LocationEvidence EvidenceKind = "location" // the operation that the investigation located
-	// an explanation: an attribute, such as a host or a version, a count, errors
+	// VariableEvidence is an explanation: an attribute, such as a host or a version, a count, or errors.
 	VariableEvidence EvidenceKind = "variable"
 	CallFlowEvidence EvidenceKind = "call_flow" // the paths that the requests take
 )

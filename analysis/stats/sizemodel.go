@@ -101,6 +101,7 @@ func (m SizeModel) Summary(sizes, latencies []float64) (s SizeSummary) {
 			s.Delayed++
 		case SizeTimedOut:
 			s.TimedOut++
+		case SizeNormal:
 		}
 	}
 	return s
