@@ -2,6 +2,7 @@ package pebbledb
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -20,9 +21,13 @@ import (
 // writing one of them therefore waits until there is room. Any other error of these files and of the directory ends the
 // database at once. Otherwise, Pebble would panic in some cases, with a stack trace instead of the error: it does so if
 // it can't start a new log, and in the background if opening fails at its end.
+//
+// The tables of a database whose keys are excised are needed, too: if Pebble can't read a table of which it excises a
+// part, it takes the rest of the table for empty.
 type logFS struct {
 	vfs.FS
 	quick  bool
+	tables bool // are needed
 	syncs  *atomic.Int64
 	log    *slog.Logger
 	giveUp func(error) // does not return
@@ -89,6 +94,15 @@ func (fs logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 	return fs.Create(newname, category)
 }
 
+// Open implements [vfs.FS].
+func (fs logFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+	f, err := fs.FS.Open(name, options...)
+	if err == nil && fs.tables && filepath.Ext(name) == ".sst" {
+		return neededFile{f, fs}, nil
+	}
+	return f, err
+}
+
 // Rename implements [vfs.FS]. Only the options are renamed.
 func (fs logFS) Rename(oldname, newname string) error {
 	return fs.checked(fs.FS.Rename(oldname, newname))
@@ -132,6 +146,15 @@ func (f neededFile) Write(b []byte) (written int, err error) {
 		return err
 	})
 	return written, f.fs.checked(err)
+}
+
+// ReadAt implements [vfs.File].
+func (f neededFile) ReadAt(b []byte, offset int64) (int, error) {
+	n, err := f.File.ReadAt(b, offset)
+	if !errors.Is(err, io.EOF) {
+		err = f.fs.checked(err)
+	}
+	return n, err
 }
 
 // Sync implements [vfs.File].

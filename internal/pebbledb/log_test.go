@@ -60,7 +60,7 @@ func waitsForRoom(t *testing.T, name string) {
 	t.Helper()
 	full := &fullFS{FS: vfs.Default}
 	var log strings.Builder
-	fs := logFS{full, false, new(atomic.Int64), slog.New(slog.NewTextHandler(&log, nil)), nil}
+	fs := logFS{full, false, false, new(atomic.Int64), slog.New(slog.NewTextHandler(&log, nil)), nil}
 	dir := t.TempDir()
 	full.times = 2
 	f, err := fs.Create(filepath.Join(dir, name), vfs.WriteCategoryUnspecified)
@@ -92,7 +92,8 @@ func waitsForRoom(t *testing.T, name string) {
 func TestCreateFailsSlowly(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		fs := logFS{&fullFS{FS: vfs.Default, times: 1}, false, new(atomic.Int64), slog.New(slog.DiscardHandler), nil}
+		full := &fullFS{FS: vfs.Default, times: 1}
+		fs := logFS{full, false, false, new(atomic.Int64), slog.New(slog.DiscardHandler), nil}
 		began := time.Now()
 		if _, err := fs.Create(filepath.Join(dir, "1.sst"), vfs.WriteCategoryUnspecified); err == nil {
 			t.Error("Create succeeded on a full disk")

@@ -34,7 +34,7 @@ type Options struct {
 	Cache    int64  // bytes of the block cache, fewer with little memory
 	Memory   int64  // bytes for the whole process; 0: enough
 	Files    int    // approximate maximum of open files; 1000 if 0
-	Ordered  bool   // keys ascend and are deleted in ranges, so compaction is useless
+	Ordered  bool   // keys ascend and are excised, so compaction is useless
 	Quick    bool   // a commit survives a crash of the process, but not of the machine
 	Disk     *Disk  // the disk that Dir is on
 	Log      *slog.Logger
@@ -171,7 +171,7 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 		MaxOpenFiles:                o.Files,
 		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.giveUp},
 		EventListener:               &pebble.EventListener{DataCorruption: o.damaged},
-		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log, o.giveUp},
+		FS:                          logFS{o.Disk.fs(), o.Quick, o.Ordered, &db.syncs, o.Log, o.giveUp},
 	}
 	if o.Ordered {
 		options.L0CompactionThreshold = 1 << 20

@@ -160,11 +160,13 @@ func TestDamagedLogIsKept(t *testing.T) {
 	}
 }
 
-// failing returns a disk on which operations of the given kinds on write-ahead logs fail while broken is true.
+// failing returns a disk on which operations of the given kinds on write-ahead logs, and reads of tables if they are
+// among them, fail while broken is true.
 func failing(t *testing.T, dir string, broken *atomic.Bool, kinds ...errorfs.OpKind) *Disk {
 	t.Helper()
 	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if broken.Load() && filepath.Ext(op.Path) == ".log" && slices.Contains(kinds, op.Kind) {
+		hit := filepath.Ext(op.Path) == ".log" || filepath.Ext(op.Path) == ".sst" && op.Kind == errorfs.OpFileReadAt
+		if broken.Load() && hit && slices.Contains(kinds, op.Kind) {
 			return &os.PathError{Op: "test", Path: op.Path, Err: syscall.EIO}
 		}
 		return nil
@@ -246,5 +248,54 @@ func TestUnwritableLog(t *testing.T) {
 				t.Errorf("gave up with %v, want EIO", err)
 			}
 		})
+	}
+}
+
+// If a table cannot be read while a part of it is excised, the database gives up and loses nothing of the rest.
+func TestExciseUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	var broken atomic.Bool
+	given := make(chan error, 1)
+	o := Options{
+		Dir:      filepath.Join(dir, "journal"),
+		MemTable: 1 << 20,
+		Ordered:  true,
+		Disk:     failing(t, dir, &broken, errorfs.OpFileReadAt),
+		Log:      slog.New(slog.DiscardHandler),
+		GiveUp:   func(err error) { given <- err; select {} },
+	}
+	db, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := make([]byte, 1000)
+	for i := range byte(200) { // several blocks
+		if err := db.Set([]byte{i}, value, pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(db.Flush(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if db, err = Open(o); err != nil {
+		t.Fatal(err)
+	}
+	_, closer, err := db.Get([]byte{0}) // opens the table, but leaves most blocks unread
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(true)
+	excised := make(chan error, 1)
+	go func() { excised <- db.Excise(t.Context(), []byte{0}, []byte{100}) }()
+	select {
+	case err := <-given:
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("gave up with %v", err)
+		}
+	case err := <-excised:
+		t.Errorf("Excise returned %v", err)
 	}
 }
