@@ -44,7 +44,7 @@ is standard input. Replay reads all input into a temporary file before it sends 
 endpoint cannot take yet, for a minute; if nothing listens there, or it speaks another protocol, replay fails at once.
 
 With --past, the first part of the recording has happened already: it is sent at once, with times before now. Incidents
-need such a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: two and a
+need such a past. --example replays a recording of a shop that comes with Sibyl, with a past of 22 minutes: two and a
 half minutes before its end, one instance of the service payment gets a new version, which is slow.
 
 Sibyl remembers traces for 10 minutes and counts each once: to replay a recording again within that time, use
