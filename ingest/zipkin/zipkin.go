@@ -197,6 +197,9 @@ func (t *translator) readTags(j *jx.Decoder) error {
 		return j.Skip()
 	}
 	return t.walk.Fields(j, func(key []byte) error {
+		if err := t.walk.Count(); err != nil {
+			return err
+		}
 		value, err := scalar(j)
 		t.span.tags = append(t.span.tags, tag{key, value})
 		return err

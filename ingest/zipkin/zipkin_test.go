@@ -301,3 +301,17 @@ func FuzzTranslate(f *testing.F) {
 		}
 	})
 }
+
+// A document with more tags than its size allows is refused, as one with too many spans is. Short tags are allowed.
+func TestManyTags(t *testing.T) {
+	const head = `{"traceId":"1","id":"2","timestamp":1,"duration":1,"tags":{`
+	_, _, err := zipkin.Translate([]byte(head + strings.Repeat(`"a":"",`, 20_000) + `"b":""}}`))
+	failed, _ := errors.AsType[*ingest.RecordError](err)
+	if failed == nil || failed.Reason != trace.TooLarge || !errors.Is(err, ingest.ErrRecords) {
+		t.Errorf("20,001 tags: error %v", err)
+	}
+	few := head + strings.Repeat(`"a":"",`, 4) + `"b":""}}`
+	if _, _, err := zipkin.Translate([]byte("[" + strings.Repeat(few+",", 8191) + few + "]")); err != nil {
+		t.Errorf("8,192 spans with five tags each: %v", err)
+	}
+}

@@ -28,7 +28,7 @@ const noValue = "unexpected invalid"
 
 // Walker reads one record at a time and reuses its buffers between records. The zero Walker is ready to use.
 type Walker struct {
-	// Limited bounds the elements of all lists in a record by [ingest.MaxRecords].
+	// Limited bounds the elements of all lists in a record, and what [Walker.Count] counts, by [ingest.MaxRecords].
 	Limited bool
 
 	json    jx.Decoder
@@ -114,14 +114,23 @@ func (w *Walker) Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 		return err
 	}
 	for it.Next() {
-		if w.left--; w.left < 0 {
-			return ingest.ErrRecords
+		if err := w.Count(); err != nil {
+			return err
 		}
 		if err := f(j); err != nil {
 			return err
 		}
 	}
 	return it.Err()
+}
+
+// Count counts a field of an object that has as many as the sender likes, as if it were an element of a list. It
+// returns an error if it is one too many.
+func (w *Walker) Count() error {
+	if w.left--; w.left < 0 {
+		return ingest.ErrRecords
+	}
+	return nil
 }
 
 // Text reads a string. It returns nil for null. The result is valid until the next record.
