@@ -177,11 +177,15 @@ func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// verify returns the contents of a token if the provider has signed it for the audience and it is valid now.
+// verify returns the contents of a token if the provider has signed it for the audience, it is valid now, and it says
+// about whom it is. Nobody could tell later who used one that does not.
 func (p *provider) verify(ctx context.Context, token, audience string) (*oidc.IDToken, error) {
 	id, err := p.verifier.Verify(ctx, token)
 	if err == nil && !slices.Contains(id.Audience, audience) {
 		err = fmt.Errorf("the token is for %q, want %q", id.Audience, audience)
+	}
+	if err == nil && id.Subject == "" {
+		err = errors.New("the token names nobody: it has no claim sub")
 	}
 	return id, err
 }

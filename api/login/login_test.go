@@ -351,6 +351,7 @@ func TestForgedLogIn(t *testing.T) {
 			change: func(_ *world, at string) string { return at + "&error=access_denied" },
 			status: http.StatusForbidden,
 		},
+		"no subject":       {alter: set("sub", nil), status: http.StatusForbidden},
 		"foreign nonce":    {alter: set("nonce", "x"), status: http.StatusForbidden},
 		"no nonce":         {alter: set("nonce", nil), status: http.StatusForbidden},
 		"foreign audience": {alter: set("aud", "another"), status: http.StatusForbidden},
@@ -494,6 +495,7 @@ func TestPrograms(t *testing.T) {
 		"not yet valid":    {set("nbf", time.Now().Add(time.Hour).Unix()), refusal.Unauthenticated},
 		"not signed":       {func(h, _ map[string]any) { h["alg"] = "none" }, refusal.Unauthenticated},
 		"symmetric":        {func(h, _ map[string]any) { h["alg"] = "HS256" }, refusal.Unauthenticated},
+		"no subject":       {set("sub", nil), refusal.Unauthenticated},
 		"no role":          {set("groups", []string{"x"}), refusal.Forbidden},
 		"no claim":         {set("groups", nil), refusal.Forbidden},
 	} {
