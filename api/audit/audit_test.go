@@ -439,6 +439,29 @@ func TestFullDisk(t *testing.T) {
 // killedVariable makes TestKilled the process that is killed.
 const killedVariable = "SIBYL_TEST_AUDIT_DIR"
 
+// Links are not followed: they could make root write elsewhere.
+func TestLinks(t *testing.T) {
+	for _, name := range []string{DirName, DirName + "/changes-000001.jsonl"} {
+		dir, elsewhere := t.TempDir(), t.TempDir()
+		link, target := filepath.Join(dir, name), filepath.Join(elsewhere, filepath.Base(name))
+		if name == DirName {
+			target = elsewhere
+		}
+		if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openLog(dir).Start(Entry{Operation: "createToken"}); err == nil {
+			t.Errorf("%s is a link: no error", name)
+		}
+		if made, err := os.ReadDir(elsewhere); err != nil || len(made) > 0 {
+			t.Errorf("%s is a link: %v, %v", name, made, err)
+		}
+	}
+}
+
 // After a kill, the log has every entry whose Start returned.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killedVariable); dir != "" {

@@ -55,10 +55,11 @@ func (s *series) numbers() ([]int, error) {
 // close the directory, which unlocks it, and unlock mu.
 func (s *series) lock() (*os.File, error) {
 	s.mu.Lock()
-	dir, err := os.Open(s.dir)
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW
+	dir, err := os.OpenFile(s.dir, flags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = durable.MkdirAll(s.dir); err == nil {
-			dir, err = os.Open(s.dir)
+			dir, err = os.OpenFile(s.dir, flags, 0)
 		}
 		if err == nil {
 			err = durable.GiveToOwner(dir)
@@ -134,11 +135,11 @@ func (s *series) append(text []byte) (done changed, err error) {
 }
 
 // open opens the file with the given number, creating it if it doesn't exist, and returns its size. dir is the
-// directory.
+// directory. Links are not followed: root writes here, too, in a directory of a user who may not write elsewhere.
 func (s *series) open(dir *os.File, number int) (*os.File, int64, error) {
-	f, err := os.OpenFile(s.path(number), os.O_RDWR, 0)
+	f, err := openAt(dir, s.path(number), 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if f, err = os.OpenFile(s.path(number), os.O_RDWR|os.O_CREATE, 0o600); err == nil {
+		if f, err = openAt(dir, s.path(number), unix.O_CREAT|unix.O_EXCL); err == nil {
 			err = errors.Join(durable.GiveToOwner(f), dir.Sync())
 		}
 	}
@@ -151,6 +152,16 @@ func (s *series) open(dir *os.File, number int) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	return f, info.Size(), nil
+}
+
+// openAt opens the file at path, which is in dir and no link, for reading and writing.
+func openAt(dir *os.File, path string, flags int) (*os.File, error) {
+	flags |= unix.O_RDWR | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(path), flags, 0o600)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // endOfLines returns the end of the last complete line of a file with the given size.
