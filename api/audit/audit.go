@@ -55,6 +55,7 @@ const (
 	maxChanges = 64 << 20 // bytes of all files with changes
 	maxCounted = 16 << 20 // bytes of all files with counted requests
 	maxKinds   = 20       // kinds of counted requests in a minute; more become one kind, see [other]
+	maxUnknown = 10       // those of callers who aren't known
 )
 
 // other is the operation of counted requests beyond maxKinds.
@@ -146,10 +147,22 @@ func (l *Log) Count(e Entry) {
 
 // add counts n requests. The caller must hold mu.
 func (l *Log) add(e Entry, n int64) {
-	if _, known := l.minute[e]; !known && len(l.minute) >= maxKinds {
+	if _, known := l.minute[e]; !known && l.full(&e) {
 		e = Entry{Operation: other, Status: e.Status}
 	}
 	l.minute[e] += n
+}
+
+// full reports whether e is one kind too many. Unknown callers can claim to be forwarded for any address, so they must
+// not use up the kinds of the others. The caller must hold mu.
+func (l *Log) full(e *Entry) bool {
+	unknown := 0
+	for kind := range l.minute {
+		if kind.Who == "" && kind.Operation != other {
+			unknown++
+		}
+	}
+	return len(l.minute) >= maxKinds || e.Who == "" && unknown >= maxUnknown
 }
 
 // trimInterval is the interval between deletions of old entries.

@@ -213,6 +213,20 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// A flood of requests without a token does not hide what known callers try.
+func TestUnknownCallers(t *testing.T) {
+	l := openLog(t.TempDir())
+	for i := range 100 {
+		l.Count(Entry{ForwardedFor: fmt.Sprintf("10.0.0.%d", i), Operation: "backUp", Status: 401})
+	}
+	l.Count(Entry{Who: "ann", Operation: "listAudit", Status: 200})
+	l.Flush()
+	all := list(t, l, Query{}, 1000)
+	if len(all) != maxUnknown+2 || len(list(t, l, Query{Who: "ann"}, 10)) != 1 {
+		t.Errorf("%d entries: %q", len(all), texts(all))
+	}
+}
+
 // The oldest file is deleted when the log is full, and by age.
 func TestRotation(t *testing.T) {
 	l := openLog(t.TempDir())
