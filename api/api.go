@@ -144,7 +144,7 @@ func New(engine Running, s *store.Store, tokens *access.Tokens, options Options)
 	if people := options.Login; people != nil {
 		root.Get(options.Base+login.StartPath, people.Start)
 		root.Get(options.Base+login.CallbackPath, a.recordLogin(people.Callback))
-		root.Post(options.Base+login.EndPath, a.recordLogout(people.End))
+		root.Post(options.Base+login.EndPath, a.countLogout(people.End))
 	}
 	root.Route(options.Base+prefix, a.routes)
 	return a, nil

@@ -131,22 +131,18 @@ func (a *API) recordLogin(logIn func(http.ResponseWriter, *http.Request) access.
 	}
 }
 
-// recordLogout records log-outs of people who are logged in. They succeed even if the entry can't be written.
-func (a *API) recordLogout(logOut http.HandlerFunc) http.HandlerFunc {
+// countLogout counts log-outs of people who are logged in. An entry each would let anybody with a session, which stays
+// valid, repeat them until they displace all changes.
+func (a *API) countLogout(logOut http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, err := a.options.Login.Person(r)
-		if err != nil {
-			logOut(w, r)
-			return
-		}
-		e := newEntry("logout", r)
-		setCaller(e, who)
-		id, _ := a.options.Audit.Start(*e) // logs its error
-		answer := &bufferedResponse{header: w.Header()}
+		answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		logOut(answer, r)
-		a.options.Audit.Finish(id, answer.status, "")
-		w.WriteHeader(answer.status)
-		_, _ = w.Write(answer.body.Bytes()) // fails if the client has left
+		if who, err := a.options.Login.Person(r); err == nil {
+			e := newEntry("logout", r)
+			setCaller(e, who)
+			e.Status = answer.status
+			a.options.Audit.Count(*e)
+		}
 	}
 }
 
