@@ -18,7 +18,7 @@ copy has everything that was acknowledged before. It needs a token of the role a
 
 Copy the directory to another machine, then delete it: until then its files take up space. To restore, stop the service,
 replace the contents of its data directory by those of the copy, and start it.`,
-		Example: `  tar -C "$(sibyl backup)" -czf sibyl.tar.gz .`,
+		Example: `  B=$(sibyl backup) && tar -C "$B" -czf sibyl.tar.gz .`,
 		Args:    cli.Arguments(0, 0),
 	}
 	server := p.addServerFlags(c)
