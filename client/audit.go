@@ -27,9 +27,11 @@ func (c *Client) Audit(ctx context.Context, q contract.ListAuditParams, most int
 	return list, err
 }
 
-// Widths of the columns with the caller, its address and the operation.
+// Widths of the columns with the caller, its address and the operation. That of the caller is as wide as its widest
+// name, up to a limit, because people are told apart by both ends of an e-mail address and by what is between them.
 const (
 	whoColumn       = 16
+	maxWhoColumn    = 48
 	fromColumn      = 15
 	operationColumn = 20
 )
@@ -41,9 +43,13 @@ func ShowAudit(w io.Writer, list *contract.AuditList, style terminal.Style, now 
 		p.printf("The audit log has no such entry.\n")
 		return p.flush(w)
 	}
+	wide := whoColumn
+	for i := range list.Items {
+		wide = max(wide, min(terminal.Width(clean(list.Items[i].Who)), maxWhoColumn))
+	}
 	row := func(at, who, from, operation, status, on string) string {
 		line := strings.Join([]string{
-			terminal.PadRight(at, len(time.DateTime)), terminal.PadRight(terminal.Shorten(who, whoColumn), whoColumn),
+			terminal.PadRight(at, len(time.DateTime)), terminal.PadRight(terminal.Shorten(who, wide), wide),
 			terminal.PadRight(from, fromColumn), terminal.PadRight(operation, operationColumn),
 			terminal.PadLeft(status, len("STATUS")), on,
 		}, "  ")
