@@ -98,11 +98,11 @@ func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who se
 	ctx = oidc.ClientContext(ctx, s.client)
 	token, err := p.oauth.Exchange(ctx, code, oauth2.VerifierOption(x.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		s.options.Log.WarnContext(ctx, "the identity provider refused the code of a log-in", slog.Any("error", err))
+		s.warn(ctx, "the identity provider refused its code", err)
 		return who, s.refused(refused.ErrorCode, refused.ErrorDescription)
 	}
 	if err != nil {
-		s.options.Log.WarnContext(ctx, "a log-in failed", slog.Any("error", err))
+		s.warn(ctx, "the identity provider does not answer", err)
 		return who, s.unreachable()
 	}
 	text, _ := token.Extra("id_token").(string)
@@ -125,6 +125,14 @@ func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who se
 	s.options.Log.InfoContext(ctx, "a person has logged in",
 		slog.String("name", all.name()), slog.String("subject", id.Subject), slog.String("role", string(role)))
 	return who, nil
+}
+
+// warn logs why a log-in failed, unless it has just logged another. The audit log counts all.
+func (s *Service) warn(ctx context.Context, reason string, err error) {
+	if s.warning.allow() {
+		s.options.Log.WarnContext(ctx, "a log-in failed", slog.String("reason", reason),
+			slog.String("issuer", s.options.Issuer), slog.Any("error", err))
+	}
 }
 
 // claims returns the claims of an ID token. If the claim for roles is missing, it also asks the provider, because some

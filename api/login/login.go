@@ -50,7 +50,7 @@ const (
 // Limits on the use of the provider.
 const (
 	providerTimeout  = 10 * time.Second
-	providerInterval = 5 * time.Second // between attempts to find the provider, and between requests for its keys
+	providerInterval = 5 * time.Second // between attempts to find it, requests for its keys, and warnings of log-ins
 )
 
 // Service logs people in, and recognizes them. It is safe for concurrent use.
@@ -61,6 +61,7 @@ type Service struct {
 	suffix  string // of the names of cookies
 	sealer  cipher.AEAD
 	client  *http.Client
+	warning pace // of warnings why a log-in failed
 
 	mu       sync.Mutex // guards the fields below; held while the provider is being asked
 	provider *provider  // nil until it is found
@@ -88,6 +89,7 @@ func New(o Options) (*Service, error) {
 		base:    address.Path,
 		suffix:  suffixOf(o.URL),
 		client:  &http.Client{Timeout: providerTimeout},
+		warning: pace{clock: o.Clock},
 	}
 	if o.Audience == "" {
 		s.options.Audience = o.ClientID
@@ -136,7 +138,7 @@ func (s *Service) find(ctx context.Context) (*provider, error) {
 	if err := found.Claims(&more); err != nil {
 		return nil, err
 	}
-	keys := &http.Client{Timeout: providerTimeout, Transport: &sparing{clock: o.Clock}}
+	keys := &http.Client{Timeout: providerTimeout, Transport: &sparing{pace{clock: o.Clock}}}
 	return &provider{
 		Provider: found,
 		oauth: oauth2.Config{
@@ -152,26 +154,34 @@ func (s *Service) find(ctx context.Context) (*provider, error) {
 	}, nil
 }
 
-// sparing is a transport that makes at most one request per providerInterval. It fetches the provider's keys. Anybody
-// can cause that, with a token that names an unknown key.
-type sparing struct {
+// pace allows something that anybody can cause at most once per providerInterval.
+type pace struct {
 	clock func() time.Time
 	mu    sync.Mutex
-	last  time.Time // of the last request
+	last  time.Time // when it was last allowed
 }
+
+// allow reports whether it may be done now.
+func (p *pace) allow() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock()
+	if now.Sub(p.last) < providerInterval {
+		return false
+	}
+	p.last = now
+	return true
+}
+
+// sparing is a transport that fetches the provider's keys. Anybody can cause that, with a token that names an unknown
+// key.
+type sparing struct{ pace }
 
 var errSparing = errors.New("the provider's keys were fetched a few seconds ago")
 
 // RoundTrip implements http.RoundTripper.
 func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	now := s.clock()
-	early := now.Sub(s.last) < providerInterval
-	if !early {
-		s.last = now
-	}
-	s.mu.Unlock()
-	if early {
+	if !s.allow() {
 		return nil, errSparing
 	}
 	return http.DefaultTransport.RoundTrip(r)

@@ -377,6 +377,23 @@ func TestForgedLogIn(t *testing.T) {
 	}
 }
 
+// Anybody can make log-ins fail as often as they like. That does not fill the log.
+func TestManyFailures(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	for range 20 {
+		b.get(strings.Replace(b.back(), "code=", "code=x", 1))
+	}
+	if n := strings.Count(w.log.String(), "refused its code"); n != 1 {
+		t.Errorf("%d warnings: %s", n, w.log.String())
+	}
+	w.ahead += providerInterval
+	b.get(strings.Replace(b.back(), "code=", "code=x", 1))
+	if n := strings.Count(w.log.String(), "refused its code"); n != 2 {
+		t.Errorf("%d warnings after %v", n, providerInterval)
+	}
+}
+
 // A callback works once, and only in the browser that started the log-in.
 func TestReplay(t *testing.T) {
 	w := newWorld(t)

@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -83,8 +82,7 @@ func (s *Service) refused(reason, description string) *page {
 
 // broken is the page for an answer of the provider that can't be used because of err.
 func (s *Service) broken(ctx context.Context, err error) *page {
-	s.options.Log.WarnContext(ctx, "a log-in failed: the answer of the identity provider is not valid",
-		slog.String("issuer", s.options.Issuer), slog.Any("error", err))
+	s.warn(ctx, "the answer of the identity provider is not valid", err)
 	return &page{
 		status: http.StatusForbidden,
 		title:  "The log-in failed",
