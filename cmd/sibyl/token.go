@@ -122,7 +122,7 @@ func tokenCreateCommand(p *process) *cobra.Command {
 			made.ID, made.Role, *dir)
 		if len(before) == 0 {
 			fmt.Fprintln(p.err, "sibyl: this is the first token: from now on, API and web UI reject clients without "+
-				"one, including those already connected")
+				"one, including those already connected, unless a person has logged in")
 		}
 		_, err = fmt.Fprintln(p.out, secret)
 		return err
