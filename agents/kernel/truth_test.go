@@ -191,14 +191,16 @@ func compareScheduler(t *testing.T, totals *waits.Totals, least, most times) {
 	t.Helper()
 	waited := int64(totals[waits.Preempted].TotalNs + totals[waits.RunQueue].TotalNs)
 	most.runQueue += int64(totals[waits.Preempted].MaxNs)
-	if waited < least.runQueue-tolerance(waited) || waited > most.runQueue+tolerance(waited) {
+	const late = 10e3 // ns: the scheduler decides some µs before the probe runs
+	queued := late * int64(totals[waits.Preempted].Count+totals[waits.RunQueue].Count)
+	if waited < least.runQueue-tolerance(waited)-queued || waited > most.runQueue+tolerance(waited) {
 		t.Errorf("%s waiting for a CPU, the scheduler counts %s to %s",
 			time.Duration(waited), time.Duration(least.runQueue), time.Duration(most.runQueue))
 	}
 	ran := int64(totals[waits.OnCPU].TotalNs)
-	// The scheduler decides some µs before the probe runs. A virtual machine may be stopped in between.
-	late := 5e6 + 10e3*int64(totals[waits.OnCPU].Count)
-	if ran < least.cpu-int64(totals[waits.OnCPU].MaxNs)-tolerance(ran)-late {
+	// A virtual machine may be stopped before the probe runs.
+	stopped := 5_000_000 + late*int64(totals[waits.OnCPU].Count)
+	if ran < least.cpu-int64(totals[waits.OnCPU].MaxNs)-tolerance(ran)-stopped {
 		t.Errorf("%s on CPUs, the scheduler counts %s", time.Duration(ran), time.Duration(least.cpu))
 	}
 }

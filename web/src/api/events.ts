@@ -38,25 +38,36 @@ function update(next: Connection) {
 
 const setLive = (live: boolean) => live !== connection.live && update({ live, since: Date.now() });
 
-// pauseHidden closes the stream of a hidden page until the page is visible again.
+// pauseHidden closes the stream of a hidden page until the page is visible again, and at once that of a page that is
+// left: the browser may keep it, with its connections.
 export function pauseHidden(): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let left = false;
   const changed = () => {
     clearTimeout(timer);
+    if (left) return; // browsers also report a change of visibility then
     if (document.hidden) timer = setTimeout(disconnect, hiddenGrace);
     else if (running?.signal.aborted !== false) {
       update({ ...connection, since: Date.now() });
       connect();
     }
   };
+  const leave = () => {
+    left = true;
+    disconnect();
+  };
+  const comeBack = () => {
+    left = false;
+    changed();
+  };
   document.addEventListener("visibilitychange", changed);
-  addEventListener("pagehide", disconnect); // the browser may keep a page that was left, with its connections
-  addEventListener("pageshow", changed);
+  addEventListener("pagehide", leave);
+  addEventListener("pageshow", comeBack);
   return () => {
     clearTimeout(timer);
     document.removeEventListener("visibilitychange", changed);
-    removeEventListener("pagehide", disconnect);
-    removeEventListener("pageshow", changed);
+    removeEventListener("pagehide", leave);
+    removeEventListener("pageshow", comeBack);
   };
 }
 
