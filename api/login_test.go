@@ -178,7 +178,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// Tokens of Sibyl work with log-in as without it, and so do those of the provider. They take precedence over a session.
+// With log-in, tokens of Sibyl and of the provider work, too. They take precedence over a session.
 func TestTokensWithLogIn(t *testing.T) {
 	w := newLoginHarness(t)
 	secret, _, err := w.tokens.Create(access.Viewer, "grafana", time.Now(), time.Time{})

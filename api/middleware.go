@@ -196,16 +196,25 @@ func hostname(host string) string {
 // operation returns the contract's operation for a request, with its path, or nil if the contract has no such
 // operation.
 func (a *API) operation(r *http.Request) (*openapi3.Operation, *openapi3.PathItem, string) {
-	pattern := strings.TrimPrefix(chi.RouteContext(r.Context()).RoutePattern(), a.options.Base+prefix)
+	return a.operationAt(chi.RouteContext(r.Context()).RoutePattern(), methodOf(r))
+}
+
+// operationAt is operation for a route and a method.
+func (a *API) operationAt(route, method string) (*openapi3.Operation, *openapi3.PathItem, string) {
+	pattern := strings.TrimPrefix(route, a.options.Base+prefix)
 	item := a.doc.Paths.Value(pattern)
 	if item == nil {
 		return nil, nil, ""
 	}
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
 	return item.GetOperation(method), item, pattern
+}
+
+// methodOf returns the method of the operation that answers r: a HEAD request is answered like a GET request.
+func methodOf(r *http.Request) string {
+	if r.Method == http.MethodHead {
+		return http.MethodGet
+	}
+	return r.Method
 }
 
 // authorize refuses callers without the role that the operation needs.

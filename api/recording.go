@@ -65,20 +65,12 @@ func setCaller(e *audit.Entry, who access.Principal) {
 	e.Who, e.Role, e.Subject, e.Via = who.Name, string(who.Role), cmp.Or(who.Subject, who.Token), who.Via
 }
 
-// requested returns the contract's operation for a request that hasn't been routed yet, or nil if there is none.
+// requested returns the contract's operation for a request that hasn't been routed yet, or nil if the contract has no
+// such operation.
 func (a *API) requested(r *http.Request) *openapi3.Operation {
-	method, path := r.Method, r.URL.Path
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	if r.URL.RawPath != "" {
-		path = r.URL.RawPath
-	}
-	pattern := a.router.Find(chi.NewRouteContext(), method, path)
-	if item := a.doc.Paths.Value(strings.TrimPrefix(pattern, a.options.Base+prefix)); item != nil {
-		return item.GetOperation(method)
-	}
-	return nil
+	method := methodOf(r)
+	op, _, _ := a.operationAt(a.router.Find(chi.NewRouteContext(), method, cmp.Or(r.URL.RawPath, r.URL.Path)), method)
+	return op
 }
 
 // record writes the audit entry of a change before the change, and its outcome before the answer. If the entry can't be

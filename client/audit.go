@@ -28,7 +28,7 @@ func (c *Client) Audit(ctx context.Context, q contract.ListAuditParams, most int
 }
 
 // Widths of the columns with the caller, its address and the operation. That of the caller is as wide as its widest
-// name, up to a limit, because people are told apart by both ends of an e-mail address and by what is between them.
+// name, up to a limit: two e-mail addresses may differ anywhere.
 const (
 	whoColumn       = 16
 	maxWhoColumn    = 48

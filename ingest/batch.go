@@ -116,7 +116,7 @@ var ErrRecords = errors.New("it has too many resources, scopes, spans, events, l
 
 // Minimum sizes of records with data in bytes. Empty records have 2 bytes in protobuf and 3 in JSON; a request of such
 // records would take many times as long as one with data. An event, link or attribute with data has more than these
-// bytes. A span with its identifiers has so many more that they cover a resource and a scope without data, too.
+// bytes. The identifiers of a span alone have enough bytes for the span, an empty resource and an empty scope.
 const (
 	MinRecord     = 8
 	MinRecordJSON = 16

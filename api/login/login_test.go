@@ -444,7 +444,7 @@ func TestReturnPath(t *testing.T) {
 	}
 }
 
-// A person without a role learns which claim was read, what it has, and whom to ask.
+// The page for a person without a role says which claim Sibyl read, what it contains, and whom to ask.
 func TestNoRole(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
