@@ -145,6 +145,8 @@ func New(engine Running, s *store.Store, tokens *access.Tokens, options Options)
 		root.Get(options.Base+login.StartPath, people.Start)
 		root.Get(options.Base+login.CallbackPath, a.recordLogin(people.Callback))
 		root.Post(options.Base+login.EndPath, a.countLogout(people.End))
+		root.Post(options.Base+login.DevicePath, a.startDevice)
+		root.Post(options.Base+login.DeviceTokenPath, a.recordLogin(a.endDevice))
 	}
 	root.Route(options.Base+prefix, a.routes)
 	return a, nil

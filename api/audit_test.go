@@ -293,6 +293,12 @@ func TestLoginsAreAudited(t *testing.T) {
 	if status, _ := w.ask(t, stranger, http.MethodGet, login.StartPath); status != http.StatusForbidden {
 		t.Errorf("without a role: %d", status)
 	}
+	handle := w.startDevice(t)
+	w.ask(t, http.DefaultClient, http.MethodPost, login.DeviceTokenPath, "Authorization", "Bearer "+handle) // waits
+	if status, token := w.endDevice(t, handle, "staff"); status != http.StatusOK || token == "" {
+		t.Errorf("log-in of a program: %d", status)
+	}
+	w.ask(t, http.DefaultClient, http.MethodPost, login.DeviceTokenPath, "Authorization", "Bearer "+handle) // has ended
 	w.options.Audit.Flush()
 	secret := w.secrets(t)[access.Admin]
 	items, _ := w.audited(t, "", "Authorization", "Bearer "+secret)
@@ -304,8 +310,10 @@ func TestLoginsAreAudited(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"login by    : 400 1",
+		"login by    : 404 1",
 		"login by ann@example.com 1  login: 403 1",
 		"login by ann@example.com 1 operator login: 303 0",
+		"login by ann@example.com 1 viewer login: 200 0",
 		"logout by ann@example.com 1 operator login: 200 1",
 		"saveView by ann@example.com 1 operator login: 201 0",
 	}
@@ -321,6 +329,10 @@ func TestLoginsAreAudited(t *testing.T) {
 	w.provider.QueueUser(w.user("ops"))
 	if status, _ := w.ask(t, stranger, http.MethodGet, login.StartPath); status != http.StatusServiceUnavailable {
 		t.Errorf("log-in that can't be recorded: %d", status)
+	}
+	status, token := w.endDevice(t, w.startDevice(t), "ops")
+	if status != http.StatusServiceUnavailable || token != "" {
+		t.Errorf("log-in of a program that can't be recorded: %d, %q", status, token)
 	}
 	if status, _ := w.ask(t, stranger, http.MethodGet, prefix+"/plan"); status != http.StatusUnauthorized {
 		t.Errorf("reading after that: %d", status)

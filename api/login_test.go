@@ -4,31 +4,45 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/oauth2-proxy/mockoidc"
 
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/login"
+	"github.com/sibyl-trace/sibyl/internal/testkit/device"
 )
 
 // loginHarness is a harness at an address, with an identity provider at which people log in.
 type loginHarness struct {
 	*harness
 	provider *mockoidc.MockOIDC
-	site     string // its address
+	device   *device.Endpoint // of the provider
+	site     string           // its address
+	ahead    atomic.Int64     // nanoseconds that its clock is ahead
 }
 
 func newLoginHarness(t *testing.T) *loginHarness {
 	t.Helper()
 	w := &loginHarness{harness: newHarness(t)}
 	var err error
-	if w.provider, err = mockoidc.Run(); err != nil {
+	if w.provider, err = mockoidc.NewServer(nil); err != nil {
+		t.Fatal(err)
+	}
+	w.device = device.Add(t, w.provider)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.provider.Start(l, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.provider.Shutdown() })
@@ -38,7 +52,7 @@ func newLoginHarness(t *testing.T) *loginHarness {
 	t.Cleanup(server.Close)
 	w.site = server.URL
 	o := w.options
-	o.Clock = time.Now
+	o.Clock = func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 	o.Login, err = login.New(login.Options{
 		Issuer:       w.provider.Issuer(),
 		ClientID:     w.provider.ClientID,
@@ -47,7 +61,7 @@ func newLoginHarness(t *testing.T) *loginHarness {
 		URL:          w.site,
 		Roles:        login.Roles{Claim: "groups", Operator: []string{"ops"}, Viewer: []string{"staff"}},
 		Dir:          w.dir,
-		Clock:        time.Now,
+		Clock:        o.Clock,
 		Log:          slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -215,5 +229,71 @@ func TestTokensWithLogIn(t *testing.T) {
 	status, _ := w.ask(t, http.DefaultClient, http.MethodGet, prefix+"/status", "Authorization", "Bearer "+secret)
 	if status != http.StatusOK {
 		t.Errorf("token of a viewer reads: %d", status)
+	}
+}
+
+// startDevice starts the log-in of a program and returns its handle.
+func (w *loginHarness) startDevice(t *testing.T) string {
+	t.Helper()
+	status, body := w.ask(t, http.DefaultClient, http.MethodPost, login.DevicePath)
+	var started contract.DeviceLogin
+	if err := json.Unmarshal([]byte(body), &started); err != nil || status != http.StatusOK {
+		t.Fatalf("start: %d, %s", status, body)
+	}
+	return started.Handle
+}
+
+// endDevice asks for the session of a log-in that a person of the group has confirmed.
+func (w *loginHarness) endDevice(t *testing.T, handle, group string) (status int, token string) {
+	t.Helper()
+	w.provider.QueueUser(w.user(group))
+	w.device.Change(func(e *device.Endpoint) { e.Answer = "" })
+	w.ahead.Add(int64(device.Interval * time.Second))
+	status, body := w.ask(t, http.DefaultClient, http.MethodPost, login.DeviceTokenPath,
+		"Authorization", "Bearer "+handle)
+	var answer contract.DeviceToken
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatalf("end: %d, %s", status, body)
+	}
+	return status, answer.Token
+}
+
+// The session of a program does what the person's role allows, and needs no page.
+func TestSessionsOfPrograms(t *testing.T) {
+	w := newLoginHarness(t)
+	_, operator := w.endDevice(t, w.startDevice(t), "ops")
+	_, viewer := w.endDevice(t, w.startDevice(t), "staff")
+	for name, c := range map[string]struct {
+		token, origin string
+		want          int
+	}{
+		"operator":     {operator, "", http.StatusCreated},
+		"own page":     {operator, w.site, http.StatusCreated},
+		"foreign page": {operator, "https://evil.example", http.StatusForbidden},
+		"viewer":       {viewer, "", http.StatusForbidden},
+		"forged":       {operator[:len(operator)-4] + "AAAA", "", http.StatusUnauthorized},
+	} {
+		status, body := w.ask(t, http.DefaultClient, http.MethodPost, prefix+"/views",
+			"Authorization", "Bearer "+c.token, "Origin", c.origin)
+		if status != c.want {
+			t.Errorf("%s: %d, want %d: %s", name, status, c.want, body)
+		}
+	}
+	_, got := w.ask(t, http.DefaultClient, http.MethodGet, prefix+"/me", "Authorization", "Bearer "+operator)
+	if want := `{"name":"ann@example.com","role":"operator","subject":"1","via":"login"}` + "\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Pages can't start the log-in of a program, not even those whose name was resolved to the service.
+func TestPagesStartNoLogIn(t *testing.T) {
+	w := newLoginHarness(t)
+	for _, headers := range [][]string{
+		{"Origin", "https://evil.example"}, {"Origin", w.site}, {"Sec-Fetch-Site", "same-origin"},
+	} {
+		status, body := w.ask(t, http.DefaultClient, http.MethodPost, login.DevicePath, headers...)
+		if status != http.StatusForbidden || w.device.Starts != 0 {
+			t.Errorf("%v: %d, %s", headers, status, body)
+		}
 	}
 }

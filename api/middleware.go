@@ -252,18 +252,25 @@ func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	}
 }
 
+// bearer returns the bearer token of a request, or "" if it has none.
+func bearer(r *http.Request) string {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
+}
+
 // identify returns the caller of a request, or a refusal if its token or session is missing or invalid. A token takes
 // precedence, because it is sent on purpose.
 func (a *API) identify(r *http.Request) (access.Principal, error) {
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "bearer") {
-		secret = ""
-	}
-	secret = strings.TrimSpace(secret)
+	secret := bearer(r)
 	if people := a.options.Login; people != nil {
 		switch {
 		case secret == "":
 			return people.Person(r)
+		case login.IsSession(secret):
+			return people.Session(secret)
 		case login.IsJWT(secret):
 			return people.Program(r.Context(), secret)
 		}
@@ -293,10 +300,10 @@ func (a *API) identify(r *http.Request) (access.Principal, error) {
 var errForeign = refusal.New(refusal.Forbidden,
 	"changes are accepted from pages of this site and from programs, not from pages of other sites", "")
 
-// sameSite refuses changes made by pages of other sites. With a session, the page must prove to be ours, because
-// browsers add the cookie by themselves.
+// sameSite refuses changes made by pages of other sites. With the cookie of a session, the page must prove to be ours,
+// because browsers add the cookie by themselves.
 func (a *API) sameSite(r *http.Request, who access.Principal) error {
-	if who.Via != access.ViaLogin {
+	if who.Via != access.ViaLogin || bearer(r) != "" {
 		return SameSite(r)
 	}
 	if reads(r) || a.options.Login.OwnPage(r) {

@@ -100,16 +100,18 @@ func (a *API) record(next http.Handler) http.Handler {
 	})
 }
 
-// recordLogin records log-ins, and counts those that fail. A person is logged in only if the entry can be written.
+// recordLogin records log-ins, and counts those that fail. A person is logged in only if the entry can be written. It
+// ignores answers that a log-in is still waiting for its person (202).
 func (a *API) recordLogin(logIn func(http.ResponseWriter, *http.Request) access.Principal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer := &bufferedResponse{header: w.Header().Clone()}
 		e := newEntry("login", r)
 		setCaller(e, logIn(answer, r))
-		if answer.status >= http.StatusBadRequest {
+		switch {
+		case answer.status >= http.StatusBadRequest:
 			e.Status = answer.status
 			a.options.Audit.Count(*e)
-		} else {
+		case answer.status != http.StatusAccepted:
 			id, err := a.options.Audit.Start(*e)
 			if err != nil {
 				a.fail(w, r, notRecorded(err)) // without the cookie

@@ -27,6 +27,7 @@ const (
 type Client struct {
 	http   http.Client
 	server string // its URL, without a slash at the end
+	root   string // of the paths of requests, below the URL
 	token  string // may be empty
 	origin string // address of the client for which requests are forwarded, or empty
 }
@@ -42,8 +43,11 @@ func New(server, token string) (*Client, error) {
 		return nil, fmt.Errorf("--server %s: want a URL like %s", server, DefaultServer)
 	}
 	base := strings.TrimSuffix(u.String(), "/")
-	return &Client{http: http.Client{Timeout: timeout}, server: base, token: token}, nil
+	return &Client{http: http.Client{Timeout: timeout}, server: base, root: "/api/v1", token: token}, nil
 }
+
+// Server returns the URL of the service, without a slash at the end.
+func (c *Client) Server() string { return c.server }
 
 // For returns a client like c that has another token, which may be empty. Unless origin is empty, the client marks its
 // requests as forwarded for a client at this address. The service refuses such requests until a token exists.
@@ -51,6 +55,21 @@ func (c *Client) For(token, origin string) *Client {
 	other := *c
 	other.token, other.origin = token, origin
 	return &other
+}
+
+// StartLogin asks the service to log in a person, who confirms it in a browser elsewhere.
+func (c *Client) StartLogin(ctx context.Context) (*contract.DeviceLogin, error) {
+	at := c.For("", "")
+	at.root = "/login"
+	return send[contract.DeviceLogin](ctx, at, http.MethodPost, nil, "device")
+}
+
+// EndLogin asks whether the person has confirmed the log-in with the given handle, and returns the session or how long
+// to wait before asking again.
+func (c *Client) EndLogin(ctx context.Context, handle string) (*contract.DeviceToken, error) {
+	at := c.For(handle, "")
+	at.root = "/login"
+	return send[contract.DeviceToken](ctx, at, http.MethodPost, nil, "device", "token")
 }
 
 // Problems returns up to most open problems that match q, in its order. If most is 0, it returns all.

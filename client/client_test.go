@@ -348,6 +348,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{401, refusal, "", "SIBYL_TOKEN"},
 		{401, refusal, "x", "another one"},
+		{401, strings.Replace(refusal, "{", `{"login":"x",`, 1), "x", "sibyl login --server " + server.URL},
 		{403, strings.Replace(refusal, "401", "403", 1), "x", "this needs a token"},
 		{502, "<html>", "", "is not Sibyl"},
 		{502, "{}", "", "is not Sibyl"},

@@ -83,11 +83,11 @@ func (c *Client) do(ctx context.Context, method string, query url.Values, body a
 	return answer{response.Header, data}, nil
 }
 
-// request returns a request to the API, with the token if there is one.
+// request returns a request to the service, with the token if there is one.
 func (c *Client) request(
 	ctx context.Context, method string, query url.Values, body any, path []string,
 ) (*http.Request, error) {
-	to := c.server + "/api/v1"
+	to := c.server + c.root
 	if len(path) > 0 {
 		escaped := make([]string, len(path))
 		for i, element := range path {
@@ -170,6 +170,9 @@ func (c *Client) refused(status int, body []byte) error {
 		hint = "give a token with --token or SIBYL_TOKEN"
 		if c.token != "" {
 			hint = "give another one with --token or SIBYL_TOKEN"
+		}
+		if e.Login != nil {
+			hint = "run sibyl login --server " + c.server + ", or " + hint
 		}
 	}
 	refused.text = c.server + ": " + e.Detail

@@ -20,13 +20,13 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
-// KeyFile is the name of the file with the key that seals cookies, in the data directory. Removing it ends all sessions
-// at the next start. A backup doesn't contain it.
+// KeyFile is the name of the file with the key that seals sessions, in the data directory. Removing it ends all
+// sessions at the next start. A backup doesn't contain it.
 const KeyFile = "session.key"
 
 const keySize = 32 // bytes, for AES-256
 
-// newSealer returns the cipher for cookies. It creates the key if there is none.
+// newSealer returns the cipher for sessions. It creates the key if there is none.
 func newSealer(dir string) (cipher.AEAD, error) {
 	path := filepath.Join(dir, KeyFile)
 	key, err := os.ReadFile(path)
@@ -49,7 +49,7 @@ func newSealer(dir string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// kind is a kind of cookies: its name, and how long browsers keep it.
+// kind is a kind of sealed texts, such as cookies: its name, and how long it is valid.
 type kind struct {
 	name string
 	life time.Duration
@@ -58,6 +58,7 @@ type kind struct {
 var (
 	attemptCookie = kind{"login", 10 * time.Minute}
 	sessionCookie = kind{"session", 8 * time.Hour}
+	tokenSession  = kind{"token", sessionCookie.life} // for programs, which send it as a bearer token
 )
 
 // attempt is the contents of the cookie of a person who is logging in at the provider.
@@ -68,14 +69,14 @@ type attempt struct {
 	To       string `json:"to"`       // path of the page to return to
 }
 
-// session is the contents of the cookie of a person who is logged in.
+// session is the contents of the cookie or token of a person who is logged in.
 type session struct {
 	Subject string `json:"sub"`
 	Name    string `json:"name"`
 	Value   string `json:"value"` // of the claim, which gives the role
 }
 
-// sealed is the text that a cookie seals.
+// sealed is the text that is sealed.
 type sealed struct {
 	Expires time.Time       `json:"expires"`
 	Value   json.RawMessage `json:"value"`
@@ -101,38 +102,49 @@ func (s *Service) cookie(k kind) *http.Cookie {
 
 // write sets a cookie of the kind k that seals value.
 func (s *Service) write(w http.ResponseWriter, k kind, value any) error {
-	inner, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(sealed{s.options.Clock().Add(k.life), inner})
+	text, err := s.seal(k, value)
 	if err != nil {
 		return err
 	}
 	c := s.cookie(k)
 	c.MaxAge = int(k.life.Seconds())
-	c.Value = base64.RawURLEncoding.EncodeToString(s.sealer.Seal(nil, nil, text, s.bound(k)))
+	c.Value = text
 	http.SetCookie(w, c)
 	return nil
 }
 
-// read reads the contents of the request's cookie of the kind k into value. It reports whether this service has sealed
-// it and it hasn't expired.
+// seal returns value as a text of the kind k, which begins to live now.
+func (s *Service) seal(k kind, value any) (string, error) {
+	inner, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(sealed{s.options.Clock().Add(k.life), inner})
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(s.sealer.Seal(nil, nil, text, s.bound(k))), nil
+}
+
+// read reads the contents of the request's cookie of the kind k into value, like open.
 func (s *Service) read(r *http.Request, k kind, value any) bool {
 	c, err := r.Cookie(s.cookie(k).Name)
+	return err == nil && s.open(k, c.Value, value)
+}
+
+// open reads the contents of a text of the kind k into value. It reports whether this service has sealed it and it
+// hasn't expired.
+func (s *Service) open(k kind, text string, value any) bool {
+	packed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return false
 	}
-	packed, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil {
-		return false
-	}
-	text, err := s.sealer.Open(nil, nil, packed, s.bound(k))
+	plain, err := s.sealer.Open(nil, nil, packed, s.bound(k))
 	if err != nil {
 		return false
 	}
 	var x sealed
-	return json.Unmarshal(text, &x) == nil && s.options.Clock().Before(x.Expires) &&
+	return json.Unmarshal(plain, &x) == nil && s.options.Clock().Before(x.Expires) &&
 		json.Unmarshal(x.Value, value) == nil
 }
 
@@ -143,8 +155,8 @@ func (s *Service) remove(w http.ResponseWriter, k kind) {
 	http.SetCookie(w, c)
 }
 
-// bound returns the data that a cookie is bound to: it is valid only as the same kind, for the same client of the same
-// provider.
+// bound returns the data that a sealed text is bound to: it is valid only as the same kind, for the same client of the
+// same provider.
 func (s *Service) bound(k kind) []byte {
 	return []byte(strings.Join([]string{k.name, s.options.Issuer, s.options.ClientID}, "\x00"))
 }

@@ -89,7 +89,7 @@ func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Princi
 }
 
 // exchange redeems a code of the provider for the session of the person who logged in, or for the page that explains
-// the failure. A person without a role has a session without a value.
+// the failure, as begin does.
 func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who session, failed *page) {
 	p, err := s.discover(ctx)
 	if err != nil {
@@ -113,6 +113,14 @@ func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who se
 	if err != nil {
 		return who, s.broken(ctx, err)
 	}
+	return s.begin(ctx, p, token, id)
+}
+
+// begin returns the session of the person to whom the provider has issued token and id, or the page that explains why
+// there is none. A person without a role has a session without a value.
+func (s *Service) begin(
+	ctx context.Context, p *provider, token *oauth2.Token, id *oidc.IDToken,
+) (who session, failed *page) {
 	all, err := s.claims(ctx, p, token, id)
 	if err != nil {
 		return who, s.broken(ctx, err)

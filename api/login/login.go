@@ -2,6 +2,10 @@
 // nonce. Both the attempt to log in and the session that follows are sealed cookies, so that the service stores nothing
 // about them and no request of a session needs the provider. Programs can send tokens (JWT) of the provider instead.
 //
+// A person can also log a program in that runs where there is no browser, with the device flow. The service is the
+// client of the provider, so the program needs neither its address nor the client's secret, and never has a token of
+// the provider. It gets a session as the browser does, sealed in a bearer token.
+//
 // The provider may be down when the service starts, and at any time later. It is needed only to log in, and for tokens
 // that are signed with a key that the service hasn't seen yet.
 package login
@@ -35,7 +39,7 @@ type Options struct {
 	Scopes       []string
 	URL          string // of the UI, as browsers reach it, without a slash at the end
 	Roles        Roles
-	Dir          string // holds the key that seals cookies
+	Dir          string // holds the key that seals sessions
 	Clock        func() time.Time
 	Log          *slog.Logger
 }
@@ -45,6 +49,9 @@ const (
 	StartPath    = "/login"
 	CallbackPath = "/login/callback"
 	EndPath      = "/logout"
+
+	DevicePath      = "/login/device"
+	DeviceTokenPath = "/login/device/token"
 )
 
 // Limits on the use of the provider.
@@ -62,6 +69,7 @@ type Service struct {
 	sealer  cipher.AEAD
 	client  *http.Client
 	warning pace // of warnings why a log-in failed
+	devices deviceFlows
 
 	mu       sync.Mutex // guards the fields below; held while the provider is being asked
 	provider *provider  // nil until it is found
@@ -90,6 +98,7 @@ func New(o Options) (*Service, error) {
 		suffix:  suffixOf(o.URL),
 		client:  &http.Client{Timeout: providerTimeout},
 		warning: pace{clock: o.Clock},
+		devices: deviceFlows{flows: make(map[string]*deviceFlow)},
 	}
 	if o.Audience == "" {
 		s.options.Audience = o.ClientID
@@ -235,6 +244,11 @@ func (s *Service) Person(r *http.Request) (access.Principal, error) {
 	if !s.read(r, sessionCookie, &x) {
 		return access.Principal{}, s.unauthenticated("you are not logged in", false)
 	}
+	return s.person(x)
+}
+
+// person returns the person of a session, or a refusal if the person has no role any more.
+func (s *Service) person(x session) (access.Principal, error) {
 	who := s.principal(x)
 	if who.Role == "" {
 		return access.Principal{}, s.unauthenticated("your role has changed: log in again", false)

@@ -31,6 +31,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/testkit/device"
 )
 
 // world is a service with an identity provider, which answers every person with the groups of the next user.
@@ -38,6 +39,7 @@ type world struct {
 	*Service
 	t        *testing.T
 	provider *mockoidc.MockOIDC
+	device   *device.Endpoint // of the provider
 	site     *httptest.Server
 	options  Options
 	ahead    time.Duration                       // of the service's clock
@@ -58,6 +60,7 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	if err := w.provider.AddMiddleware(w.intercept); err != nil {
 		t.Fatal(err)
 	}
+	w.device = device.Add(t, w.provider)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // page tells a person why there is no session.
@@ -17,6 +19,15 @@ type page struct {
 	title  string
 	texts  []string // paragraphs
 	again  bool     // whether another account may help
+}
+
+// refusal returns p for a program.
+func (p *page) refusal() *refusal.Error {
+	detail := p.title + ". " + strings.Join(p.texts, " ")
+	if p.status == http.StatusServiceUnavailable {
+		return refusal.New(refusal.Overloaded, detail, "").Later(providerInterval)
+	}
+	return refusal.New(refusal.Forbidden, detail, "")
 }
 
 // pagePolicy is the Content-Security-Policy of these pages, which have an inline style and nothing else.

@@ -25,19 +25,36 @@ type serverFlags struct{ server, token string }
 
 func (p *process) addServerFlags(c *cobra.Command) *serverFlags {
 	f := &serverFlags{}
-	c.Flags().StringVar(&f.server, "server", cmp.Or(p.getenv(serverVariable), client.DefaultServer),
-		"URL of the service; also "+serverVariable)
+	p.addServerFlag(c, &f.server)
 	c.Flags().StringVar(&f.token, "token", "", "access token; prefer SIBYL_TOKEN, which the process list does not show")
 	return f
 }
 
-// client returns a client for the selected service, with the token from --token or SIBYL_TOKEN.
+// addServerFlag adds the flag --server to c.
+func (p *process) addServerFlag(c *cobra.Command, server *string) {
+	c.Flags().StringVar(server, "server", cmp.Or(p.getenv(serverVariable), client.DefaultServer),
+		"URL of the service; also "+serverVariable)
+}
+
+// tokenVariable is the environment variable with the token for the service.
+const tokenVariable = "SIBYL_TOKEN"
+
+// client returns a client for the selected service, with the token from --token or SIBYL_TOKEN. Without one, it has the
+// session of sibyl login, if there is one.
 func (f *serverFlags) client(p *process) (*client.Client, error) {
-	c, err := client.New(f.server, cmp.Or(f.token, p.getenv("SIBYL_TOKEN")))
+	token := cmp.Or(f.token, p.getenv(tokenVariable))
+	c, err := client.New(f.server, token)
 	if err != nil {
 		return nil, cli.UsageError{Err: err}
 	}
-	return c, nil
+	if token != "" {
+		return c, nil
+	}
+	saved, err := readLogins()
+	if err != nil {
+		return nil, err
+	}
+	return c.For(saved[c.Server()].Token, ""), nil
 }
 
 // writeJSON writes x as indented JSON.

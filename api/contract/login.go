@@ -1,0 +1,23 @@
+package contract
+
+import "time"
+
+// DeviceLogin is the answer of POST /login/device: a person may log a program in. This path and the next aren't part of
+// openapi.yaml, because callers need no role.
+type DeviceLogin struct {
+	Handle                  string  `json:"handle"` // secret of the program
+	UserCode                string  `json:"user_code"`
+	VerificationURI         string  `json:"verification_uri"`
+	VerificationURIComplete string  `json:"verification_uri_complete,omitempty"` // with the code
+	ExpiresIn               float64 `json:"expires_in"`                          // seconds
+	Interval                float64 `json:"interval"`                            // seconds to wait before the next request
+}
+
+// DeviceToken is the answer of POST /login/device/token: the session, or how long to wait for it.
+type DeviceToken struct {
+	Interval float64   `json:"interval,omitempty"` // seconds to wait before the next request; 0: there is a session
+	Token    string    `json:"token,omitempty"`
+	Expires  time.Time `json:"expires,omitzero"`
+	Name     string    `json:"name,omitempty"`
+	Role     string    `json:"role,omitempty"`
+}

@@ -1,0 +1,287 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+// Limits on the device flow. Anybody may start a log-in, and each start is a request to the provider.
+const (
+	deviceLife     = 10 * time.Minute // at most; the provider may end a log-in earlier
+	deviceInterval = 5 * time.Second  // between requests about a log-in; added when the provider asks to slow down
+	startInterval  = time.Second      // between starts, after the first startBurst
+	startBurst     = 20
+)
+
+// Answers of the provider's token endpoint (RFC 8628).
+const (
+	answerPending  = "authorization_pending"
+	answerSlowDown = "slow_down"
+	answerExpired  = "expired_token"
+)
+
+// deviceFlow is the log-in of a program, by a person who confirms it in a browser elsewhere.
+type deviceFlow struct {
+	provider *provider
+	oauth    *oauth2.Config
+	code     string // names the log-in at the provider
+	verifier string // of PKCE
+	expires  time.Time
+	interval time.Duration // between requests to the provider
+	next     time.Time     // earliest time of the next request
+}
+
+// deviceFlows holds the log-ins in progress by handle, at most deviceLife/startInterval+startBurst. They end with the
+// process. A handle is good for one session, and the provider is asked about each only so often, whoever asks us.
+type deviceFlows struct {
+	mu    sync.Mutex
+	flows map[string]*deviceFlow
+	paid  time.Time // each start adds startInterval; never in the past
+}
+
+// admit reports whether another log-in may start.
+func (d *deviceFlows) admit(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.paid.Before(now) {
+		d.paid = now
+	}
+	if d.paid.Sub(now) > (startBurst-1)*startInterval {
+		return false
+	}
+	d.paid = d.paid.Add(startInterval)
+	return true
+}
+
+// add returns the handle of a new log-in.
+func (d *deviceFlows) add(f *deviceFlow, now time.Time) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.flows, func(_ string, f *deviceFlow) bool { return !now.Before(f.expires) })
+	handle := rand.Text()
+	d.flows[handle] = f
+	return handle
+}
+
+// turn returns the log-in with a handle, or nil if there is none, and how long to wait before asking the provider
+// about it. Without a wait, it is the caller's turn to ask.
+func (d *deviceFlows) turn(handle string, now time.Time) (*deviceFlow, time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.flows[handle]
+	if f == nil || !now.Before(f.expires) {
+		return nil, 0
+	}
+	if wait := f.next.Sub(now); wait > 0 {
+		return f, wait
+	}
+	f.next = now.Add(f.interval)
+	return f, 0
+}
+
+// slowDown makes requests about f rarer if the provider has asked for it. It returns the interval.
+func (d *deviceFlows) slowDown(f *deviceFlow, asked bool) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if asked {
+		f.interval += deviceInterval
+		f.next = f.next.Add(deviceInterval)
+	}
+	return f.interval
+}
+
+// end removes a log-in, and reports whether it was still there.
+func (d *deviceFlows) end(handle string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, was := d.flows[handle]
+	delete(d.flows, handle)
+	return was
+}
+
+// StartDevice starts the log-in of a program by a person who confirms it in a browser elsewhere.
+func (s *Service) StartDevice(ctx context.Context) (*contract.DeviceLogin, error) {
+	if !s.devices.admit(s.options.Clock()) {
+		return nil, refusal.New(refusal.Overloaded, "too many log-ins were started", "").Later(startInterval)
+	}
+	p, err := s.discover(ctx)
+	if err != nil {
+		return nil, s.unreachable().refusal()
+	}
+	if p.Endpoint().DeviceAuthURL == "" {
+		none := refusal.New(refusal.Failed, "the identity provider does not support the device flow, which log-in "+
+			"without a browser needs", "use a token: sibyl token create")
+		none.Status = http.StatusNotImplemented
+		return nil, none
+	}
+	f := &deviceFlow{provider: p, verifier: oauth2.GenerateVerifier()}
+	code, err := s.requestCode(ctx, f)
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.ErrorCode != "" {
+		s.warn(ctx, "the identity provider refused to start the device flow", err)
+		e := s.refused(refused.ErrorCode, refused.ErrorDescription).refusal()
+		e.Hint = "its operator may have to allow the device flow for Sibyl; tokens of sibyl token create work"
+		return nil, e
+	}
+	if err != nil {
+		s.warn(ctx, "the identity provider does not answer", err)
+		return nil, s.unreachable().refusal()
+	}
+	if code.DeviceCode == "" || code.UserCode == "" || code.VerificationURI == "" {
+		return nil, s.broken(ctx, errors.New("the device endpoint's answer lacks a code or an address")).refusal()
+	}
+	now := s.options.Clock()
+	f.code, f.expires, f.interval = code.DeviceCode, now.Add(deviceLife), deviceInterval
+	if !code.Expiry.IsZero() && code.Expiry.Before(f.expires) {
+		f.expires = code.Expiry
+	}
+	if code.Interval > 0 {
+		f.interval = min(time.Duration(code.Interval)*time.Second, deviceLife)
+	}
+	f.next = now.Add(f.interval)
+	return &contract.DeviceLogin{
+		Handle:                  s.devices.add(f, now),
+		UserCode:                code.UserCode,
+		VerificationURI:         code.VerificationURI,
+		VerificationURIComplete: code.VerificationURIComplete,
+		ExpiresIn:               f.expires.Sub(now).Seconds(),
+		Interval:                f.interval.Seconds(),
+	}, nil
+}
+
+// requestCode asks the provider for a code, and sets f.oauth. A client with a secret proves that it has it, in the
+// header or else in the body: providers differ. For the token endpoint, oauth2 would do that. But it takes the answer
+// that the person hasn't confirmed yet for the wrong way, and asks twice at once.
+func (s *Service) requestCode(ctx context.Context, f *deviceFlow) (code *oauth2.DeviceAuthResponse, err error) {
+	o := &s.options
+	styles := []oauth2.AuthStyle{oauth2.AuthStyleInHeader, oauth2.AuthStyleInParams}
+	if o.ClientSecret == "" {
+		styles = styles[1:]
+	}
+	for _, style := range styles {
+		endpoint := f.provider.Endpoint()
+		endpoint.AuthStyle = style
+		f.oauth = &oauth2.Config{
+			ClientID:     o.ClientID,
+			ClientSecret: o.ClientSecret,
+			Endpoint:     endpoint,
+			Scopes:       o.Scopes,
+		}
+		client, options := s.client, []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(f.verifier)}
+		switch {
+		case style == oauth2.AuthStyleInHeader:
+			client = &http.Client{Timeout: providerTimeout, Transport: withSecret{o.ClientID, o.ClientSecret}}
+		case o.ClientSecret != "":
+			options = append(options, oauth2.SetAuthURLParam("client_secret", o.ClientSecret))
+		}
+		code, err = f.oauth.DeviceAuth(oidc.ClientContext(ctx, client), options...)
+		if _, refused := errors.AsType[*oauth2.RetrieveError](err); !refused {
+			break
+		}
+	}
+	return code, err
+}
+
+// withSecret is a transport that adds the name and the secret of a client to the header, as OAuth prescribes.
+type withSecret struct{ id, secret string }
+
+// RoundTrip implements http.RoundTripper.
+func (c withSecret) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.SetBasicAuth(url.QueryEscape(c.id), url.QueryEscape(c.secret))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// errEnded refuses a handle that isn't known.
+var errEnded = refusal.New(refusal.NotFound,
+	"this log-in has ended: it was completed or refused, has expired, or Sibyl has restarted since",
+	"start another one")
+
+// DeviceToken returns the session of the log-in with a handle, or how long to wait for it. It also returns the person
+// whom the provider named, even if the person has no role and gets no session, or the zero Principal if it named
+// nobody.
+func (s *Service) DeviceToken(ctx context.Context, handle string) (*contract.DeviceToken, access.Principal, error) {
+	var nobody access.Principal
+	f, wait := s.devices.turn(handle, s.options.Clock())
+	switch {
+	case f == nil:
+		return nil, nobody, errEnded
+	case wait > 0:
+		return &contract.DeviceToken{Interval: wait.Seconds()}, nobody, nil
+	}
+	ctx = oidc.ClientContext(ctx, s.client)
+	token, err := f.oauth.Exchange(ctx, "",
+		oauth2.SetAuthURLParam("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
+		oauth2.SetAuthURLParam("device_code", f.code),
+		oauth2.VerifierOption(f.verifier))
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	switch {
+	case ok && (refused.ErrorCode == answerPending || refused.ErrorCode == answerSlowDown):
+		interval := s.devices.slowDown(f, refused.ErrorCode == answerSlowDown)
+		return &contract.DeviceToken{Interval: interval.Seconds()}, nobody, nil
+	case err != nil && (!ok || refused.ErrorCode == ""):
+		s.warn(ctx, "the identity provider does not answer", err)
+		return nil, nobody, s.unreachable().refusal()
+	case !s.devices.end(handle), ok && refused.ErrorCode == answerExpired:
+		return nil, nobody, errEnded
+	case ok:
+		return nil, nobody, s.refused(refused.ErrorCode, refused.ErrorDescription).refusal()
+	}
+	return s.newToken(ctx, f.provider, token)
+}
+
+// newToken returns a session for the person to whom the provider has issued token.
+func (s *Service) newToken(
+	ctx context.Context, p *provider, token *oauth2.Token,
+) (*contract.DeviceToken, access.Principal, error) {
+	text, _ := token.Extra("id_token").(string)
+	id, err := p.verify(ctx, text, s.options.ClientID)
+	if err != nil {
+		return nil, access.Principal{}, s.broken(ctx, err).refusal()
+	}
+	x, failed := s.begin(ctx, p, token, id)
+	who := s.principal(x)
+	if failed != nil {
+		return nil, who, failed.refusal()
+	}
+	expires := s.options.Clock().Add(tokenSession.life)
+	sealed, err := s.seal(tokenSession, x)
+	if err != nil {
+		return nil, who, fmt.Errorf("seal a session: %w", err)
+	}
+	return &contract.DeviceToken{
+		Token:   tokenPrefix + sealed,
+		Expires: expires.UTC().Truncate(time.Second),
+		Name:    who.Name,
+		Role:    string(who.Role),
+	}, who, nil
+}
+
+// tokenPrefix begins the sessions of programs. Sibyl's own tokens have no dot, those of providers have two.
+const tokenPrefix = "sibyl_login."
+
+// IsSession reports whether a bearer token has the form of a session.
+func IsSession(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
+
+// Session returns the person whose session a program sends, or a refusal.
+func (s *Service) Session(token string) (access.Principal, error) {
+	var x session
+	if !s.open(tokenSession, strings.TrimPrefix(token, tokenPrefix), &x) {
+		return access.Principal{}, s.unauthenticated("the log-in has expired", true)
+	}
+	return s.person(x)
+}
