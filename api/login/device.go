@@ -150,7 +150,7 @@ func (s *Service) StartDevice(ctx context.Context) (*contract.DeviceLogin, error
 		f.expires = code.Expiry
 	}
 	if code.Interval > 0 {
-		f.interval = min(time.Duration(code.Interval)*time.Second, deviceLife)
+		f.interval = time.Duration(min(code.Interval, int64(deviceLife/time.Second))) * time.Second
 	}
 	f.next = now.Add(f.interval)
 	return &contract.DeviceLogin{

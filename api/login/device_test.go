@@ -39,7 +39,7 @@ func (w *world) poll(started *contract.DeviceLogin) (*contract.DeviceToken, erro
 	return answer, err
 }
 
-// token returns the session of a program at which a person has logged in.
+// sessionToken returns the session of a program that the next person has logged in.
 func (w *world) sessionToken() string {
 	w.t.Helper()
 	started := w.start()
