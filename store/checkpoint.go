@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -100,7 +101,7 @@ func (c Checkpoints) Save(next *Checkpoint, forget trace.Nanos) error {
 	if err := c.forgetPieces(h.first, math.MaxUint64); err != nil { // left by a crash
 		return err
 	}
-	for piece := range slices.Chunk(s2.Encode(nil, next.State), pieceSize) {
+	for piece := range compressed(next.State) {
 		if err := c.db.Set(numbered(keyState, h.first+h.pieces), piece, pebble.Sync); err != nil {
 			return errors.Join(during("save checkpoint", err), c.forgetPieces(h.first, math.MaxUint64))
 		}
@@ -110,6 +111,29 @@ func (c Checkpoints) Save(next *Checkpoint, forget trace.Nanos) error {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
 	return c.forgetPieces(0, h.first)
+}
+
+// compressed yields pieces of a compressed block that contains state. It compresses a few of them at a time, because
+// the state may be large. A piece is valid until the next one is yielded.
+func compressed(state []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		buffer := binary.AppendUvarint(nil, uint64(len(state)))
+		var block []byte
+		for part := range slices.Chunk(state, 4*pieceSize) {
+			block = s2.Encode(block[:cap(block)], part)
+			_, head := binary.Uvarint(block) // blocks join without their lengths, see [s2.ConcatBlocks]
+			buffer = append(buffer, block[head:]...)
+			for len(buffer) >= pieceSize {
+				if !yield(buffer[:pieceSize]) {
+					return
+				}
+				buffer = append(buffer[:0], buffer[pieceSize:]...)
+			}
+		}
+		if len(buffer) > 0 {
+			yield(buffer)
+		}
+	}
 }
 
 // refer makes h the head of the last checkpoint, adds closed to the closed traces, and deletes traces closed before
