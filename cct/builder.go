@@ -46,7 +46,8 @@ type ContextCount struct {
 // enabled tracepoints, and only Build reconciles them, so merging gives the same bytes in any order. The zero Builder
 // is empty. It is not safe for concurrent use.
 type Builder struct {
-	Limit int // maximum number of nodes in a tree; 0 means DefaultLimit
+	Limit int   // maximum number of nodes in a tree; 0 means DefaultLimit
+	room  *Room // nil: only Limit applies
 
 	requests uint64
 	places   map[trace.Context]*place
@@ -92,18 +93,22 @@ func setHash(on []trace.Symbol) uint64 {
 
 func (b *Builder) limit() int { return cmp.Or(b.Limit, DefaultLimit) }
 
-// Observe adds o. It drops and counts new contexts once b holds twice its limit.
+// Observe adds o. It drops and counts new contexts once b holds twice its limit, or its share of the room.
 func (b *Builder) Observe(o Observation) {
 	b.requests++
 	h := setHash(o.On)
-	s := b.set(h, o.On, o.Seen)
-	s.requests++
-	s.seen = max(s.seen, o.Seen)
+	if s := b.set(h, o.On, o.Seen); s != nil {
+		s.requests++
+		s.seen = max(s.seen, o.Seen)
+	} else {
+		b.addAllBefore(o.On, 1)
+	}
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
 		p := b.place(x)
 		if p == nil {
 			b.refused++
+			b.room.refuse()
 			continue
 		}
 		p.seen = max(p.seen, o.Seen)
@@ -115,7 +120,8 @@ func (b *Builder) Observe(o Observation) {
 	}
 }
 
-// set returns the set `on` with the hash h, which it adds if necessary at time now.
+// set returns the set `on` with the hash h, which it adds if necessary at time now. It returns nil if there is no room
+// for it.
 func (b *Builder) set(h uint64, on []trace.Symbol, now trace.Nanos) *set {
 	s := b.sets[h]
 	if s == nil {
@@ -123,7 +129,10 @@ func (b *Builder) set(h uint64, on []trace.Symbol, now trace.Nanos) *set {
 			b.sets = make(map[uint64]*set)
 		}
 		if len(b.sets) >= 2*maxSets { // rare: Age keeps fewer
-			b.ageSets(now)
+			b.ageSets(now, MaxAge)
+		}
+		if !b.room.takeSet(on) {
+			return nil
 		}
 		s = &set{on: slices.Clone(on)}
 		b.sets[h] = s
@@ -134,7 +143,7 @@ func (b *Builder) set(h uint64, on []trace.Symbol, now trace.Nanos) *set {
 // place returns the statistics of x's context, which it adds if necessary. It returns nil if the builder is full.
 func (b *Builder) place(x *ContextCount) *place {
 	p := b.places[x.Context]
-	if p == nil && len(b.places) < 2*b.limit() {
+	if p == nil && len(b.places) < 2*b.limit() && b.room.take(len(b.places)) {
 		if b.places == nil {
 			b.places = make(map[trace.Context]*place)
 		}
@@ -172,12 +181,21 @@ func (b *Builder) Merge(c *Builder) {
 	}
 	for _, h := range slices.Sorted(maps.Keys(c.sets)) {
 		from := c.sets[h]
-		to := b.set(h, from.on, 0)
-		to.requests += from.requests
-		to.seen = max(to.seen, from.seen)
+		if to := b.set(h, from.on, 0); to != nil {
+			to.requests += from.requests
+			to.seen = max(to.seen, from.seen)
+		} else {
+			b.addAllBefore(from.on, from.requests)
+		}
 	}
 	for tp, n := range c.before {
 		b.addBefore(tp, n)
+	}
+}
+
+func (b *Builder) addAllBefore(on []trace.Symbol, requests uint64) {
+	for _, tp := range on {
+		b.addBefore(tp, requests)
 	}
 }
 
@@ -205,31 +223,39 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 	p.history.Merge(from.history)
 }
 
-// Age forgets contexts that no request executed within MaxAge before now. It also forgets sets of tracepoints that were
+// Age forgets contexts that no request executed within idle before now. It also forgets sets of tracepoints that were
 // last enabled before that, and the oldest sets beyond maxSets.
-func (b *Builder) Age(now trace.Nanos) {
-	for ctx, p := range b.places {
-		if now.Sub(p.seen) > MaxAge {
-			delete(b.places, ctx)
-			b.pruned++
-		}
-	}
-	b.ageSets(now)
+func (b *Builder) Age(now trace.Nanos, idle time.Duration) {
+	b.forget(func(_ trace.Context, p *place) bool { return now.Sub(p.seen) > idle })
+	b.ageSets(now, idle)
 }
 
-// ageSets forgets the sets that were not enabled within MaxAge before now, and the oldest beyond maxSets. It keeps
-// their requests in b.before.
-func (b *Builder) ageSets(now trace.Nanos) {
+// forget forgets the contexts for which old returns true.
+func (b *Builder) forget(old func(trace.Context, *place) bool) {
+	before := len(b.places)
+	maps.DeleteFunc(b.places, old)
+	forgotten := before - len(b.places)
+	b.pruned += uint64(forgotten)
+	b.room.leave(forgotten)
+	if forgotten > len(b.places) { // a map never shrinks
+		places := make(map[trace.Context]*place, len(b.places))
+		maps.Copy(places, b.places)
+		b.places = places
+	}
+}
+
+// ageSets forgets the sets that were not enabled within idle before now, and the oldest beyond maxSets. It keeps their
+// requests in b.before.
+func (b *Builder) ageSets(now trace.Nanos, idle time.Duration) {
 	hashes := slices.Sorted(maps.Keys(b.sets))
 	slices.SortStableFunc(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })
 	for i, h := range hashes {
 		s := b.sets[h]
-		if i < maxSets && now.Sub(s.seen) <= MaxAge {
+		if i < maxSets && now.Sub(s.seen) <= idle {
 			continue
 		}
-		for _, tp := range s.on {
-			b.addBefore(tp, s.requests)
-		}
+		b.addAllBefore(s.on, s.requests)
+		b.room.leaveSet(s.on)
 		delete(b.sets, h)
 	}
 }

@@ -59,7 +59,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) (string, error) {
 	case "age":
 		var now int64
 		d.ScanArgs(t, "now", &now)
-		s.builder.Age(trace.Nanos(now))
+		s.builder.Age(trace.Nanos(now), cct.MaxAge)
 		return fmt.Sprintf("pruned %d\n", s.builder.Pruned()), nil
 	case "build":
 		s.tree = s.builder.Build(cct.NewCatalogue(s.catalogue, &s.table), &s.table)

@@ -165,7 +165,8 @@ func TestDefaults(t *testing.T) {
 	core := engine.DefaultOptions()
 	core.Watch = watch
 	core.Strategy, core.Budget, core.Retention = search.DefaultStrategy, c.Budget.Search(), c.Retention.Age
-	core.Groups.Groups, core.Sites, core.EarlyBytes = 32_768, 65_536, 128*mib
+	core.Groups.Groups, core.Sites, core.EarlyBytes = 29_127, 20_132, 128*mib
+	core.Contexts, core.Tracepoints, core.Operations = 381_300, 131_072, 8192
 	core.Rules.GroupBy, core.Rules.Types = []string{}, []group.TypeRule{}
 	if diff := cmp.Diff(core, c.Engine()); diff != "" {
 		t.Error(diff)

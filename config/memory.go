@@ -8,30 +8,40 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 )
 
-// The key memory is one budget, which these shares divide, in sixteenths; they add up to less than the whole. A part
+// The key memory is one budget, which these shares divide, in parts of 256; they add up to less than the whole. A part
 // that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read and the
 // buffers of the databases have no share, because they leave within seconds. A few smaller parts have fixed limits. The
 // measured heap is the last limit.
 const (
-	groupsShare   = 5 // groups and request types with their contexts
-	openShare     = 3 // open traces; a quarter as much again remembers closed ones
-	namesShare    = 2 // the dictionary of the core
-	decodersShare = 1 // the dictionaries of the decoders
-	inFlightShare = 1 // requests that are admitted but not yet assembled, and again those waiting for the core
-	learningShare = 1 // requests of the learning period
-	chartsShare   = 1 // requests by tick
-	sixteenths    = 16
+	groupsShare      = 64 // groups and request types
+	openShare        = 48 // open traces; a quarter as much again remembers closed ones
+	namesShare       = 24 // the dictionary of the core
+	decodersShare    = 8  // the dictionaries of the decoders
+	inFlightShare    = 16 // requests that are admitted but not yet assembled, and again those waiting for the core
+	learningShare    = 16 // requests of the learning period; afterwards contexts of calls
+	chartsShare      = 8  // requests by tick
+	tracepointsShare = 14 // catalogues of agents and their reports
+	sitesShare       = 12 // the history of calls
+	operationsShare  = 7  // durations of spans
+	wholeShare       = 3  // requests with all attributes
+	keptShare        = 5  // requests for comparisons
+	parts            = 256
 )
 
 // Sizes of entries in bytes, rounded up.
 const (
-	groupBytes   = 20 << 10 // a large group with its contexts
-	siteBytes    = 32 << 10 // a site with its history, and its comparison at the end of an epoch
-	nameBytes    = 512      // a text of 128 bytes with an operation, a context and an edge
-	chartedBytes = 64 << 10 // a group with requests in each tick
+	groupBytes      = 18 << 10 // a large group
+	siteBytes       = 5000     // a site with its history
+	nameBytes       = 384      // a text of 128 bytes with an operation, a context and an edge
+	chartedBytes    = 32 << 10 // a group with requests in as many ticks as are kept between two checkpoints
+	contextBytes    = 192      // a context as it appeared
+	nodeBytes       = 160      // a node of a tree that was built
+	tracepointBytes = 896      // a tracepoint in package control and in the engine, its texts, and reports about it
+	operationBytes  = 7 << 10  // the durations of the spans of an operation in all periods
+	keptBytes       = 4300     // a kept request; with many request types there are more than twice as many
 )
 
-func (c *Config) share(n int64) int64 { return c.Memory * n / sixteenths }
+func (c *Config) share(n int64) int64 { return c.Memory / parts * n }
 
 // MaxInFlight returns the limit on the bytes of all requests being read or decoded. There is room for three of the
 // largest requests, because a request takes up to twice its size, as sent and uncompressed, and more than one sender
@@ -48,8 +58,12 @@ func (c *Config) OpenTraces() assemble.OnlineOptions {
 // limitStatistics sets the limits in o that depend on the memory.
 func (c *Config) limitStatistics(o *engine.Options) {
 	o.Groups.Groups = int(min(group.DefaultGroups, c.share(groupsShare)/groupBytes))
-	o.Sites = int(c.Memory / siteBytes)
-	o.EarlyBytes = min(engine.DefaultOptions().EarlyBytes, int(c.share(learningShare)))
+	o.Sites = int(c.share(sitesShare) / siteBytes)
+	o.Contexts = int(c.share(learningShare) / (contextBytes + nodeBytes))
+	o.Tracepoints = int(min(mostTracepoints, c.share(tracepointsShare)/tracepointBytes))
+	o.Operations = int(min(mostOperations, c.share(operationsShare)/operationBytes))
+	o.Kept = min(o.Kept, int(c.share(keptShare)/keptBytes))
+	o.EarlyBytes = min(o.EarlyBytes, int(c.share(learningShare)))
 }
 
 // IntakeLimits are the limits of package live that depend on the memory.
@@ -57,6 +71,7 @@ type IntakeLimits struct {
 	InFlight, Heap      int64 // bytes
 	Names, DecoderNames int   // of each kind
 	Charted             int   // groups and request types
+	Whole               int   // bytes
 }
 
 // IntakeLimits returns the limits of package live.
@@ -68,6 +83,7 @@ func (c *Config) IntakeLimits() IntakeLimits {
 		Names:        int(min(mostNames, c.share(namesShare)/nameBytes)),
 		DecoderNames: int(min(mostDecoderNames, c.share(decodersShare)/nameBytes/decoders)),
 		Charted:      int(min(mostCharted, c.share(chartsShare)/chartedBytes)),
+		Whole:        int(min(mostWhole, c.share(wholeShare))),
 	}
 }
 
@@ -76,4 +92,7 @@ const (
 	mostNames        = 1 << 20
 	mostDecoderNames = 1 << 18
 	mostCharted      = 2048
+	mostTracepoints  = 1_000_000
+	mostOperations   = 8192
+	mostWhole        = 24 * mib
 )

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -43,11 +44,13 @@ var (
 	ErrConflict = refusal.New(refusal.Conflict, "another agent has this ID",
 		"choose another ID, or wait until that agent is gone")
 	ErrUnknown  = refusal.New(refusal.NotFound, "unknown agent", "register again")
-	ErrFull     = refusal.New(refusal.Overloaded, "too many agents or tracepoints", "")
+	ErrFull     = refusal.New(refusal.Overloaded, "too many agents", "")
 	ErrStarting = refusal.New(refusal.Overloaded, "the service is starting", "")
 	ErrServices = refusal.New(refusal.Forbidden, "the token is limited to other services",
 		"the service, and those of all tracepoints, must be among the services of the token; "+
 			"an ID starts with its service and a slash")
+	ErrTracepoints = refusal.New(refusal.Overloaded, "no room for the tracepoints of this agent",
+		"raise memory, or let agents announce fewer tracepoints; the agent tries again")
 	ErrPages = refusal.New(refusal.Invalid, "the pages do not add up to the announced catalogue", "")
 )
 
@@ -154,6 +157,9 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	}
 	list, err := p.acceptCatalogue(&c, r, now)
 	if err != nil {
+		if errors.Is(err, ErrTracepoints) {
+			p.counts.NoRoom.Add(1)
+		}
 		return nil, err
 	}
 	if former != nil {
@@ -194,7 +200,7 @@ func (p *Plane) acceptCatalogue(c *Caller, r *protocol.Registration, now time.Ti
 		return nil, err
 	}
 	if r.Page != nil && !list.complete() {
-		err = list.add(r.Page)
+		err = p.catalogues.add(list, r.Page)
 	}
 	if err == nil && !c.ownsAll(list) {
 		err = ErrServices

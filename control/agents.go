@@ -52,9 +52,6 @@ func (s *agents) dispensable(principal string) *agent {
 	return silent
 }
 
-// fit reports whether there is room for n outcomes of a instead of its current ones.
-func (s *agents) fit(a *agent, n int) bool { return s.outcomes-len(a.outcomes)+n <= maxOutcomes }
-
 // setOutcomes replaces the outcomes of a.
 func (s *agents) setOutcomes(a *agent, outcomes []protocol.Outcome) {
 	s.outcomes += len(outcomes) - len(a.outcomes)

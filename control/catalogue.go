@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"sort"
@@ -17,6 +18,7 @@ type catalogue struct {
 	protocol.Catalogue
 	pages     [][]protocol.Tracepoint // received pages by number; nil once all were received
 	requested []time.Time             // by page: when an agent was last asked for it
+	text      int                     // bytes of the texts of its tracepoints, each counted once if it is complete
 	agents    int
 	idle      time.Time     // when it lost its last agent
 	done      chan struct{} // closed when all pages were received
@@ -37,10 +39,12 @@ const pageTimeout = 5 * time.Second
 type catalogues struct {
 	byHash      map[string]*catalogue
 	tracepoints int // of all catalogues
+	text        int // bytes of their texts
+	limit       int // of tracepoints
 }
 
 // get returns the catalogue with the hash of c, and adds it if it is new. It returns ErrPages if the known catalogue
-// has another size, and ErrFull if there are too many tracepoints.
+// has another size, and ErrTracepoints if there are too many tracepoints.
 func (s *catalogues) get(c protocol.Catalogue, now time.Time) (*catalogue, error) {
 	list := s.byHash[c.Hash]
 	switch {
@@ -48,8 +52,8 @@ func (s *catalogues) get(c protocol.Catalogue, now time.Time) (*catalogue, error
 		return nil, ErrPages
 	case list != nil:
 		return list, nil
-	case s.tracepoints+c.Size > maxTracepoints:
-		return nil, ErrFull
+	case s.tracepoints+c.Size > s.limit:
+		return nil, ErrTracepoints
 	}
 	list = &catalogue{
 		Catalogue: c,
@@ -77,6 +81,18 @@ func (s *catalogues) dropUnused(c *catalogue) {
 func (s *catalogues) drop(c *catalogue) {
 	delete(s.byHash, c.Hash)
 	s.tracepoints -= c.Size
+	s.text -= c.text
+}
+
+// add adds page to c, see [catalogue.add]. It returns ErrTracepoints if the texts are too long.
+func (s *catalogues) add(c *catalogue, page *protocol.Page) error {
+	if c.pages[page.Number] == nil && s.text+textOf(page.Tracepoints) > s.limit*textPerTracepoint {
+		return ErrTracepoints
+	}
+	before := c.text
+	err := c.add(page)
+	s.text += c.text - before
+	return err
 }
 
 // dropReplaced drops catalogues without agents: at once if all their services have other catalogues, otherwise after
@@ -117,6 +133,7 @@ func (c *catalogue) complete() bool { return c.pages == nil }
 // add adds a page. Once all pages are there, it checks their hash: if the hash differs from the announced one, it
 // discards all pages and returns ErrPages.
 func (c *catalogue) add(page *protocol.Page) error {
+	c.text += textOf(page.Tracepoints) - textOf(c.pages[page.Number])
 	c.pages[page.Number] = page.Tracepoints
 	if slices.ContainsFunc(c.pages, func(p []protocol.Tracepoint) bool { return p == nil }) {
 		return nil
@@ -125,9 +142,10 @@ func (c *catalogue) add(page *protocol.Page) error {
 	if !ascending(all) || protocol.HashCatalogue(all) != c.Hash {
 		clear(c.pages)
 		clear(c.requested)
+		c.text = 0
 		return ErrPages
 	}
-	intern(all)
+	c.text = intern(all)
 	c.pages, c.requested, c.services = nil, nil, make(map[string]bool)
 	for i := range all {
 		c.services[all[i].Service] = true
@@ -150,32 +168,48 @@ func ascending(all []protocol.Tracepoint) bool {
 	return true
 }
 
-// intern makes equal strings in all share memory, because there are only a few distinct services, scopes and owners.
-func intern(all []protocol.Tracepoint) {
-	known := make(map[string]string)
-	one := func(s *string) {
-		if same, found := known[*s]; found {
-			*s = same
-		} else {
-			known[*s] = *s
-		}
-	}
+// textOf returns the number of bytes of the texts of all.
+func textOf(all []protocol.Tracepoint) (bytes int) {
 	for i := range all {
-		t := &all[i]
-		one(&t.ID) // often the parent of other tracepoints
-		for _, s := range []*string{
-			(*string)(&t.Layer),
-			(*string)(&t.Kind),
-			(*string)(&t.SpanKind),
-			(*string)(&t.OwnerKind),
-			&t.Service,
-			&t.Scope,
-			&t.Parent,
-			&t.Owner,
-		} {
-			one(s)
+		for s := range texts(&all[i]) {
+			bytes += len(*s)
 		}
 	}
+	return bytes
+}
+
+// intern makes equal strings in all share memory, because there are only a few distinct services, scopes and owners. It
+// returns the number of bytes of the distinct strings.
+func intern(all []protocol.Tracepoint) (bytes int) {
+	known := make(map[string]string)
+	for i := range all {
+		for s := range texts(&all[i]) {
+			if same, found := known[*s]; found {
+				*s = same
+				continue
+			}
+			known[*s] = *s
+			bytes += len(*s)
+		}
+	}
+	return bytes
+}
+
+// texts yields the strings of t, first its ID, which is often the parent of other tracepoints.
+func texts(t *protocol.Tracepoint) iter.Seq[*string] {
+	return slices.Values([]*string{
+		&t.ID,
+		(*string)(&t.Layer),
+		(*string)(&t.Kind),
+		(*string)(&t.SpanKind),
+		(*string)(&t.OwnerKind),
+		&t.Service,
+		&t.Scope,
+		&t.Parent,
+		&t.Owner,
+		&t.Operation,
+		&t.Code,
+	})
 }
 
 // missing returns the numbers of the pages that the calling agent should send, and records that the agent was asked

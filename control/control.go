@@ -36,8 +36,10 @@ type Options struct {
 	CatalogueTTL time.Duration // how long a catalogue without agents is kept, unless another one replaces it
 	MaxBuffered  int64         // bytes of messages in memory
 	MaxAgents    int
-	Clock        func() time.Time // time.Now if nil
-	Log          *slog.Logger
+	// MaxTracepoints is the maximum number of tracepoints in all catalogues; agents that share one count once.
+	MaxTracepoints int
+	Clock          func() time.Time // time.Now if nil
+	Log            *slog.Logger
 }
 
 // Defaults of [Options] and fixed limits.
@@ -46,11 +48,16 @@ const (
 	defaultCatalogueTTL = 10 * time.Minute
 	defaultMaxBuffered  = 256 << 20
 	defaultMaxAgents    = 20_000
-	maxTracepoints      = 1_000_000 // in all catalogues; agents that share one count once
-	maxOutcomes         = 4_000_000 // of all agents
 	tick                = time.Second
 	measureTicks        = 5 // ticks between reports of measurements
 	recordTimeout       = 10 * time.Second
+	// defaultMaxTracepoints is the default of MaxTracepoints.
+	defaultMaxTracepoints = 1_000_000
+	// outcomesPerTracepoint is the number of outcomes, of all agents, that are kept for each tracepoint that may be in
+	// a catalogue.
+	outcomesPerTracepoint = 2
+	// textPerTracepoint is the maximum number of bytes of the texts of a tracepoint, on average over all catalogues.
+	textPerTracepoint = 192
 )
 
 // Plane is the control plane. Call New, Begin, Run and Close, in this order. It is safe for concurrent use.
@@ -74,6 +81,7 @@ type Plane struct {
 type Counts struct {
 	Registered, Plans, Unchanged, Statuses atomic.Int64 // answers, by kind
 	Refused                                atomic.Int64 // requests
+	NoRoom                                 atomic.Int64 // requests refused with ErrTracepoints
 	Conflicts                              atomic.Int64 // messages that use the ID of another agent
 	Expired                                atomic.Int64 // agents removed after a time without messages
 	Displaced                              atomic.Int64 // agents removed in favour of agents with other tokens
@@ -83,6 +91,7 @@ type Counts struct {
 func New(engine Engine, o Options) *Plane {
 	o.Lease, o.CatalogueTTL = cmp.Or(o.Lease, defaultLease), cmp.Or(o.CatalogueTTL, defaultCatalogueTTL)
 	o.MaxBuffered, o.MaxAgents = cmp.Or(o.MaxBuffered, defaultMaxBuffered), cmp.Or(o.MaxAgents, defaultMaxAgents)
+	o.MaxTracepoints = cmp.Or(o.MaxTracepoints, defaultMaxTracepoints)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -93,7 +102,7 @@ func New(engine Engine, o Options) *Plane {
 		begun:      make(chan struct{}),
 		closing:    make(chan struct{}),
 		agents:     agents{byID: make(map[string]*agent), perPrincipal: make(map[string]int)},
-		catalogues: catalogues{byHash: make(map[string]*catalogue)},
+		catalogues: catalogues{byHash: make(map[string]*catalogue), limit: o.MaxTracepoints},
 	}
 	p.published.Store(newPublished(p.newPlan(0), nil))
 	return p

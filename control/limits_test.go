@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,5 +262,43 @@ func TestLimitedToken(t *testing.T) {
 	}
 	if _, err := p.Register(limited("b"), registration("cart", "1", named("cart", "cart", 3), 0)); err != nil {
 		t.Errorf("its own catalogue again: %v", err)
+	}
+}
+
+// Catalogues have a limited number of tracepoints with limited texts. A refused agent displaces no other.
+func TestMaxTracepoints(t *testing.T) {
+	p := control.New(&recorder{}, control.Options{MaxTracepoints: 10, Log: slog.New(slog.DiscardHandler)})
+	p.Begin(nil)
+	register := func(service string, list []protocol.Tracepoint) error {
+		_, err := p.Register(control.Caller{ID: service}, registration(service, "1", list, 0))
+		return err
+	}
+	wordy := points("wordy", 3)
+	for i := range wordy {
+		wordy[i].Code = strings.Repeat(string(rune('a'+i)), 1000)
+	}
+	for _, step := range []struct {
+		list []protocol.Tracepoint
+		want error
+	}{
+		{points("cart", 6), nil},
+		{points("shop", 5), control.ErrTracepoints},
+		{wordy, control.ErrTracepoints},
+		{points("shop", 4), nil},
+		{points("cart", 6), nil},
+	} {
+		if err := register(step.list[0].Service, step.list); !errors.Is(err, step.want) {
+			t.Errorf("%d tracepoints of %s: error %v, want %v", len(step.list), step.list[0].Service, err, step.want)
+		}
+	}
+	if s := p.Summary(); s.Tracepoints != 10 || s.Agents != 2 || p.Counts().NoRoom.Load() != 2 {
+		t.Errorf("%+v, %d refused; want 10 tracepoints of 2 agents, and 2 refused", s, p.Counts().NoRoom.Load())
+	}
+	status := &protocol.Status{Protocol: protocol.Version, Session: "1"}
+	for _, x := range points("cart", 6) {
+		status.Tracepoints = append(status.Tracepoints, protocol.Outcome{ID: x.ID, State: protocol.Applied})
+	}
+	if err := p.Report(control.Caller{ID: "cart"}, status); err != nil {
+		t.Error(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // Report processes the status s of the agent identified by c. It ignores outcomes of tracepoints that are not in the
 // agent's catalogue, because no plan enables them. The error is ErrUnknown, ErrConflict, ErrServices, ErrStarting or
-// ErrFull.
+// ErrTracepoints.
 func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	c.Session = s.Session
 	p.mu.Lock()
@@ -22,8 +22,8 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	}
 	all := a.catalogue.content()
 	outcomes := known(s.Tracepoints, all)
-	if !p.agents.fit(a, len(outcomes)) {
-		return ErrFull
+	if !p.fit(a, len(outcomes)) {
+		return ErrTracepoints
 	}
 	plan := p.published.Load()
 	a.usage = search.Usage{}
@@ -39,6 +39,15 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	}
 	p.counts.Statuses.Add(1)
 	return nil
+}
+
+// fit reports whether there is room for n outcomes of a instead of its current ones. If not, it counts a refusal.
+func (p *Plane) fit(a *agent, n int) bool {
+	fits := p.agents.outcomes-len(a.outcomes)+n <= outcomesPerTracepoint*p.options.MaxTracepoints
+	if !fits {
+		p.counts.NoRoom.Add(1)
+	}
+	return fits
 }
 
 // count returns how many tracepoints of plan are applied according to outcomes, and how many couldn't be enabled. It
@@ -69,7 +78,8 @@ func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Ou
 		}
 	}
 	slices.SortStableFunc(list, func(x, y protocol.Outcome) int { return cmp.Compare(x.ID, y.ID) })
-	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
+	list = slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
+	return slices.Clone(list) // without spare capacity, because all agents send thousands
 }
 
 // firstFailure describes the first outcome of a tracepoint in all that couldn't be enabled or is incomplete, with the
@@ -94,8 +104,8 @@ func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
 	}
 	all := a.catalogue.content()
 	list := known(outcomes, all)
-	if !p.agents.fit(a, len(list)) {
-		return ErrFull
+	if !p.fit(a, len(list)) {
+		return ErrTracepoints
 	}
 	a.problem = cmp.Or(firstFailure(outcomes, all), a.problem)
 	p.agents.setOutcomes(a, list)

@@ -30,6 +30,14 @@ type Options struct {
 	Learning time.Duration
 	// Sites limits the sites whose calls raise incidents, see [history.Sites].
 	Sites int
+	// Tracepoints limits the tracepoints that agents offer; 0: no limit. Of an agent's further ones, none is used.
+	Tracepoints int
+	// Contexts limits the calling contexts of all trees together, and again the nodes of their builds; 0: no limit.
+	Contexts int
+	// Operations limits the operations whose spans have percentiles, to at most [observation.MaxSpanOps]; 0: that many.
+	Operations int
+	// Kept is the approximate number of requests that are kept for comparisons.
+	Kept int
 	// EarlyBytes limits the memory for requests of the learning period, which take about 200 bytes each.
 	EarlyBytes int
 	Epoch      time.Duration // time between two decisions
@@ -60,6 +68,7 @@ func DefaultOptions() Options {
 		Path:       critpath.DefaultOptions(),
 		Watch:      detect.DefaultWatchOptions(),
 		Learning:   5 * time.Minute,
+		Kept:       8192,
 		EarlyBytes: 256 << 20,
 		Epoch:      10 * time.Second,
 		Gates:      incident.DefaultGates(),
@@ -128,7 +137,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		detector:   detect.New(group.NewGrouper(types, table, options.Groups)),
 		calls:      newCalls(history.NewSites(table)),
 		objectives: objectives{Objectives: incident.NewObjectives(table), table: table},
-		offers:     newOffers(table),
+		offers:     newOffers(table, options.Tracepoints),
 		versions:   newVersions(),
 		learning: learning{
 			epoch:    options.Epoch,
@@ -138,10 +147,11 @@ func NewCore(table *trace.Table, options Options) *Core {
 		},
 	}
 	c.calls.Limit = options.Sites
-	c.trees = &Trees{table: table, offers: c.offers, byType: make(map[analysis.Hash]*tree)}
+	c.spans.Limit = options.Operations
+	c.trees = newTrees(table, c.offers, options.Contexts)
 	c.plans = &plans{offers: c.offers, all: []plan{{}}}
 	c.problems = newProblems(c.plans)
-	c.kept = newKept(table, c.problems)
+	c.kept = newKept(table, c.problems, options.Kept)
 	c.incidents = &Incidents{table: table, objectives: c.objectives.Objectives, tracker: incident.NewTracker()}
 	c.incidents.watch(options.Objectives, options.Gates)
 	c.searches = &Searches{

@@ -17,9 +17,8 @@ import (
 
 // Limits on the requests that are kept for comparisons. Each request takes 2 to 4 kB.
 const (
-	mostNewlyKept = 512  // requests between two calls of take
-	keptRequests  = 8192 // approximate total
-	keptTypes     = 1024 // request types
+	mostNewlyKept = 512 // requests between two calls of take
+	keptOfType    = 8   // average number of requests of a type, if there are as many types as possible
 	keptStratum   = 10 * time.Minute
 	keptFor       = 3 * time.Hour
 	mostOfStrata  = 64 // maximum number of requests of a type in a stratum
@@ -32,6 +31,7 @@ type Kept struct {
 	table    *trace.Table
 	problems *Problems
 	types    map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and start of the stratum
+	most     int                                                          // approximate total
 	// maximum number of requests of a type in a stratum
 	size  int
 	added []Recorded
@@ -49,10 +49,11 @@ type keptRequest struct {
 	group analysis.Hash // zero if it has no group
 }
 
-func newKept(table *trace.Table, problems *Problems) *Kept {
+func newKept(table *trace.Table, problems *Problems, most int) *Kept {
 	return &Kept{
 		table:    table,
 		problems: problems,
+		most:     most,
 		types:    make(map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest]),
 		size:     mostOfStrata,
 	}
@@ -62,7 +63,7 @@ func newKept(table *trace.Table, problems *Problems) *Kept {
 func (k *Kept) observe(requestType, group *group.Group, o *observation.Observation) {
 	strata := k.types[requestType.ID]
 	if strata == nil {
-		if len(k.types) >= keptTypes {
+		if len(k.types) >= k.most/keptOfType {
 			return
 		}
 		strata = make(map[trace.Nanos]*stats.Sample[keptRequest])
@@ -119,7 +120,7 @@ func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 		})
 		return len(strata) == 0 || !known(id)
 	})
-	size := min(mostOfStrata, max(1, keptRequests/max(1, len(k.types)*int(keptFor/keptStratum))))
+	size := min(mostOfStrata, max(1, k.most/max(1, len(k.types)*int(keptFor/keptStratum))))
 	if size == k.size {
 		return
 	}

@@ -35,7 +35,7 @@ func BenchmarkKept(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	k, now, i := newKept(nil, nil), trace.Nanos(1_800_000_000*int64(time.Second)), 0
+	k, now, i := newKept(nil, nil, DefaultOptions().Kept), trace.Nanos(1_800_000_000*int64(time.Second)), 0
 	one := func() {
 		o := all[i%len(all)]
 		o.Trace = trace.ID{0: byte(i), 1: byte(i >> 8), 2: byte(i >> 16), 3: byte(i >> 24)}

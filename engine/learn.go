@@ -34,6 +34,7 @@ type learning struct {
 	epochs   []epochEnd
 	seen     uint64 // number of requests
 	dropped  uint64 // requests dropped because there was no room
+	added    int    // bytes added to requests since the last snapshot
 }
 
 // observe stores o, or drops it if the limit is reached, and returns its provisional request type and group.
@@ -41,9 +42,11 @@ func (l *learning) observe(o *observation.Observation) (requestType, group *grou
 	l.preview.Groups.Types.Learn(o)
 	if l.requests.Bytes() < l.limit {
 		l.seen++
+		before := l.requests.Bytes()
 		if err := l.requests.Add(o); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the spool is in memory only
 		}
+		l.added += l.requests.Bytes() - before
 	} else {
 		l.dropped++
 	}

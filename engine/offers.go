@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ const measuredEpochs = 3
 // Offers holds the tracepoints that agents offer, and the agents' latest reports about them.
 type Offers struct {
 	table *trace.Table
+	limit int // maximum number of tracepoints; 0: no limit
 	// catalogues by service; the key 0 is for all services, see [Core.Announce]
 	services map[trace.Symbol][]cct.Tracepoint
 	costs    map[trace.Symbol]measuredCost // by tracepoint
@@ -38,9 +40,10 @@ type measuredCost struct {
 	Bytes int32
 }
 
-func newOffers(table *trace.Table) *Offers {
+func newOffers(table *trace.Table, limit int) *Offers {
 	return &Offers{
 		table:       table,
+		limit:       limit,
 		services:    make(map[trace.Symbol][]cct.Tracepoint),
 		costs:       make(map[trace.Symbol]measuredCost),
 		unavailable: make(map[trace.Symbol]trace.Nanos),
@@ -67,6 +70,9 @@ func (f *Offers) Measured() search.Measured { return f.measured }
 // costs of tracepoints may have changed.
 func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	if len(r.Catalogues) > 0 {
+		for i := range r.Catalogues { // first, so that they make room
+			delete(f.services, f.table.Symbol(r.Catalogues[i].Service))
+		}
 		for i := range r.Catalogues {
 			f.set(&r.Catalogues[i])
 		}
@@ -95,16 +101,29 @@ func (f *Offers) replace(now trace.Nanos, catalogue []cct.Tracepoint) {
 	f.update(now)
 }
 
-// set replaces the catalogue of from's service, or deletes it if it is empty.
+// room returns the number of tracepoints for which there is room.
+func (f *Offers) room() int {
+	if f.limit == 0 {
+		return math.MaxInt
+	}
+	room := f.limit
+	for _, list := range f.services {
+		room -= len(list)
+	}
+	return room
+}
+
+// set adds the catalogue of from's service, which has none, unless it is empty. It leaves out tracepoints for which
+// there is no room: package control refuses their agents, but after a restart it doesn't know the agents from before.
 func (f *Offers) set(from *search.Catalogue) {
 	service := f.table.Symbol(from.Service)
-	if len(from.Tracepoints) == 0 {
-		delete(f.services, service)
+	announced := from.Tracepoints[:min(len(from.Tracepoints), f.room())]
+	if len(announced) == 0 {
 		return
 	}
-	list, ops := make([]cct.Tracepoint, len(from.Tracepoints)), make(map[trace.Symbol]trace.Op, len(from.Tracepoints))
-	for i := range from.Tracepoints {
-		t := &from.Tracepoints[i]
+	list, ops := make([]cct.Tracepoint, len(announced)), make(map[trace.Symbol]trace.Op, len(announced))
+	for i := range announced {
+		t := &announced[i]
 		x := &list[i]
 		*x = cct.Tracepoint{
 			ID:       f.table.Symbol(t.ID),
@@ -165,6 +184,14 @@ func (f *Offers) update(now trace.Nanos) {
 		if id := before[i].ID; !present[id] {
 			f.removed[id] = now
 			delete(f.costs, id)
+		}
+	}
+	if excess := len(f.removed) - f.limit; f.limit > 0 && excess > 0 {
+		byAge := slices.SortedFunc(maps.Keys(f.removed), func(a, b trace.Symbol) int {
+			return cmp.Or(cmp.Compare(f.removed[a], f.removed[b]), cmp.Compare(a, b))
+		})
+		for _, id := range byAge[:excess] {
+			delete(f.removed, id)
 		}
 	}
 }
@@ -263,7 +290,9 @@ func (f *Offers) restore(saved *savedCore) error {
 	s := &saved.Heard
 	f.measured, f.at = s.Measured, s.At
 	for _, x := range s.Services {
-		f.services[x.Service] = x.Tracepoints
+		if list := x.Tracepoints[:min(len(x.Tracepoints), f.room())]; len(list) > 0 {
+			f.services[x.Service] = list
+		}
 	}
 	for _, x := range s.Costs {
 		f.costs[x.ID] = x.Cost

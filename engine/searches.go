@@ -225,18 +225,10 @@ func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
 }
 
 // builtTrees returns the up-to-date trees of the request types with a problem or a searched incident. If there is a
-// budget, it also returns the trees of all other types, which may be stale, because a tracepoint has a cost in every
-// type that runs it.
+// budget, it also returns the trees of all other types for which there is room, because a tracepoint has a cost in
+// every type that runs it. These may be stale.
 func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
-	if budget != (search.Budget{}) {
-		for id, t := range r.trees.byType {
-			if t.built == nil {
-				r.trees.Of(id)
-			}
-			trees[id] = t.built
-		}
-	}
 	add := func(id analysis.Hash) {
 		if t := r.trees.Of(id); t != nil {
 			trees[id] = t
@@ -249,6 +241,9 @@ func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree 
 		for _, id := range s.types() {
 			add(id)
 		}
+	}
+	if budget != (search.Budget{}) {
+		r.trees.addOthers(trees)
 	}
 	return trees
 }

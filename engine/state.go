@@ -68,7 +68,9 @@ func (c *Core) Snapshot() *Snapshot { return c.snapshot(c.table.Freeze()) }
 
 func (c *Core) snapshot(table *trace.Table) *Snapshot {
 	room := table.EncodedSize() + codec.SectionSize + 1 // so that we needn't copy the state, which may be large
-	return &Snapshot{c.appendStatistics(make([]byte, room, room+c.encoded+c.encoded/8)), room, table}
+	size := c.encoded + c.encoded/8 + c.learning.added
+	c.learning.added = 0
+	return &Snapshot{c.appendStatistics(make([]byte, room, room+size)), room, table}
 }
 
 // Release ends the use of the last snapshot.
@@ -161,7 +163,7 @@ func (c *Core) Restore(b []byte) error {
 	if c.detector, err = decode(parts[2]); err != nil {
 		return err
 	}
-	if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
+	if c.spans, _, err = observation.DecodeRecentSpans(s.Spans, c.options.Operations); err != nil {
 		return err
 	}
 	for _, part := range c.sections() {
@@ -173,6 +175,7 @@ func (c *Core) Restore(b []byte) error {
 		return err
 	}
 	c.offered()
+	c.encoded = len(b)
 	c.set(&s.Settings)
 	return nil
 }

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"iter"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -16,6 +18,10 @@ type Trees struct {
 	offers *Offers
 	byType map[analysis.Hash]*tree
 	aged   trace.Nanos // when old contexts were last deleted
+
+	room  *cct.Room // for the contexts of all trees
+	nodes int       // of all builds that are cached
+	uses  int       // number of the last use of a build
 }
 
 // tree collects the contexts of one request type, and caches the latest build of their tree.
@@ -23,33 +29,111 @@ type tree struct {
 	builder cct.Builder
 	built   *cct.Tree
 	grown   bool // since the latest build
+	used    int  // number of its latest use
 }
+
+func newTrees(table *trace.Table, offers *Offers, contexts int) *Trees {
+	return &Trees{
+		table:  table,
+		offers: offers,
+		byType: make(map[analysis.Hash]*tree),
+		room:   &cct.Room{Limit: cmp.Or(contexts, math.MaxInt)},
+	}
+}
+
+// Contexts returns the number of contexts in all trees.
+func (r *Trees) Contexts() int { return r.room.Used() }
+
+// Refused returns the number of times that a new context was dropped since the start, for lack of room in its tree or
+// in all trees.
+func (r *Trees) Refused() int { return r.room.Refused() }
+
+// add adds a tree of the contexts in b. If the room does not suffice, b forgets the oldest of them.
+func (r *Trees) add(requestType analysis.Hash, b *cct.Builder) *tree {
+	t := &tree{builder: *b, grown: true}
+	t.builder.Limit = r.maxNodes()
+	t.builder.Join(r.room)
+	r.byType[requestType] = t
+	return t
+}
+
+// maxNodes returns the maximum number of nodes of one tree.
+func (r *Trees) maxNodes() int { return min(r.room.Limit, cct.DefaultLimit) }
 
 // observe adds x, the contexts of a request, to the tree of its type.
 func (r *Trees) observe(requestType analysis.Hash, x cct.Observation) {
 	t := r.byType[requestType]
 	if t == nil {
-		t = &tree{}
-		r.byType[requestType] = t
+		t = r.add(requestType, &cct.Builder{})
 	}
 	t.grown = true
 	t.builder.Observe(x)
 }
 
-// Of returns the up-to-date tree of requestType, building it if necessary, or nil if the type has no tree.
+// Of returns the up-to-date tree of requestType, building it if necessary, or nil if the type has no tree. If the
+// builds exceed the room, it drops those used least recently.
 func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 	t := r.byType[requestType]
 	if t == nil {
 		return nil
 	}
-	if t.grown {
+	r.uses++
+	t.used = r.uses
+	if t.grown || t.built == nil {
+		r.drop(t)
 		t.built, t.grown = t.builder.Build(r.offers.indexed, r.table), false
+		r.nodes += len(t.built.Nodes)
 	}
-	return t.built
+	for built := t.built; ; {
+		last := r.dispensable(t)
+		if last == nil {
+			return built
+		}
+		r.drop(last)
+	}
 }
 
-// Built returns the latest build of the tree of requestType, or nil if it was never built. some reports whether the
-// type has a tree.
+// roomy reports whether there is room for another build.
+func (r *Trees) roomy() bool { return r.nodes < r.room.Limit }
+
+// addOthers adds the latest builds of all types that trees lacks. It builds those that are missing while there is room.
+func (r *Trees) addOthers(trees map[analysis.Hash]*cct.Tree) {
+	for _, id := range hashes(r.byType) {
+		if trees[id] != nil {
+			continue
+		}
+		if t := r.byType[id]; t.built != nil {
+			trees[id] = t.built
+		} else if r.roomy() {
+			trees[id] = r.Of(id)
+		}
+	}
+}
+
+// dispensable returns the tree other than t whose build was used least recently, if all builds exceed the room.
+// Otherwise it returns nil.
+func (r *Trees) dispensable(t *tree) (last *tree) {
+	if r.nodes <= r.room.Limit {
+		return nil
+	}
+	for _, x := range r.byType {
+		if x != t && x.built != nil && (last == nil || x.used < last.used) {
+			last = x
+		}
+	}
+	return last
+}
+
+// drop drops the build of t.
+func (r *Trees) drop(t *tree) {
+	if t.built != nil {
+		r.nodes -= len(t.built.Nodes)
+		t.built = nil
+	}
+}
+
+// Built returns the latest build of the tree of requestType, or nil if there is none. some reports whether the type has
+// a tree.
 func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	t := r.byType[requestType]
 	if t == nil {
@@ -58,7 +142,7 @@ func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	return t.built, true
 }
 
-// All yields the latest builds by request type, in any order. It skips trees that were never built.
+// All yields the latest builds by request type, in any order. It skips trees without one.
 func (r *Trees) All() iter.Seq2[analysis.Hash, *cct.Tree] {
 	return func(yield func(analysis.Hash, *cct.Tree) bool) {
 		for id, t := range r.byType {
@@ -71,7 +155,7 @@ func (r *Trees) All() iter.Seq2[analysis.Hash, *cct.Tree] {
 
 // inside returns the tree inside operations, joined over types.
 func (r *Trees) inside(types []analysis.Hash, operations map[trace.Op]bool) *cct.Tree {
-	var joined cct.Builder
+	joined := cct.Builder{Limit: r.maxNodes()}
 	for _, id := range types {
 		if t := r.byType[id]; t != nil {
 			joined.Merge(t.builder.Inside(operations))
@@ -108,18 +192,31 @@ func (r *Trees) outdate() {
 	}
 }
 
-// treeAging is the time between two deletions of old contexts from trees.
-const treeAging = time.Hour
+const (
+	treeAging  = time.Hour     // time between two deletions of old contexts from trees
+	shortAging = 2 * time.Hour // age of old contexts if there is little room
+)
 
 // age deletes the trees of types that aren't known and, every treeAging, old contexts from the others.
 func (r *Trees) age(now trace.Nanos, known func(requestType analysis.Hash) bool) {
-	maps.DeleteFunc(r.byType, func(id analysis.Hash, _ *tree) bool { return !known(id) })
+	maps.DeleteFunc(r.byType, func(id analysis.Hash, t *tree) bool {
+		if known(id) {
+			return false
+		}
+		r.drop(t)
+		t.builder.Leave()
+		return true
+	})
 	if now.Sub(r.aged) < treeAging {
 		return
 	}
 	r.aged = now
+	idle := cct.MaxAge
+	if r.room.Short() {
+		idle = shortAging
+	}
 	for _, t := range r.byType {
-		t.builder.Age(now)
+		t.builder.Age(now, idle)
 		t.grown = true
 	}
 }
@@ -140,7 +237,7 @@ func (r *Trees) restore(s *savedCore) error {
 		if err != nil {
 			return err
 		}
-		r.byType[x.ID] = &tree{builder: *b, grown: true}
+		r.add(x.ID, b)
 	}
 	return nil
 }

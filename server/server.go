@@ -114,7 +114,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.Core, o.Assembly, o.Keys = c.Engine(), c.OpenTraces(), keys
 	o.MaxJournal = uint64(c.Journal.MaxBytes)
 	limits := c.IntakeLimits()
-	o.InFlight, o.Heap, o.Charted = limits.InFlight, limits.Heap, limits.Charted
+	o.InFlight, o.Heap, o.Charted, o.Whole = limits.InFlight, limits.Heap, limits.Charted, limits.Whole
 	o.Names, o.DecoderNames = limits.Names, limits.DecoderNames
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Fits, o.Log = s.journal, s.store, s.disk.Full, s.disk.Fits, log
@@ -126,7 +126,11 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	most := max(opamp.MaxMessage, c.Memory/bodiesShare)
-	s.plane = control.New(feedback{s.live}, control.Options{MaxBuffered: most, Log: log})
+	s.plane = control.New(feedback{s.live}, control.Options{
+		MaxBuffered:    most,
+		MaxTracepoints: o.Core.Tracepoints,
+		Log:            log,
+	})
 	notes, err := cases.OpenNotes(c.DataDir)
 	if err != nil {
 		return s, err

@@ -271,6 +271,10 @@ func analysisDecoders(t testing.TB) []decoder {
 		}
 	}
 
+	decodeSpans := func(b []byte) (observation.RecentSpans, []byte, error) {
+		return observation.DecodeRecentSpans(b, 0)
+	}
+
 	return []decoder{
 		newDecoder("table", true, decodeTable, appendBinary, walkTable, &trace.Table{}, table),
 		newDecoder("observation", true, observation.DecodeObservation, appendObservation, walkObservation,
@@ -278,7 +282,7 @@ func analysisDecoders(t testing.TB) []decoder {
 		newDecoder("packer", true, observation.DecodePacker, appendBinary, func(p **observation.Packer) {
 			(*p).Append(nil, seeds[0])
 		}, &observation.Packer{}, &packer),
-		newDecoder("recent spans", true, observation.DecodeRecentSpans, appendPointer[observation.RecentSpans],
+		newDecoder("recent spans", true, decodeSpans, appendPointer[observation.RecentSpans],
 			func(r *observation.RecentSpans) {
 				r.Latest(5)
 				r.Usual(5)
@@ -481,7 +485,7 @@ func walkTree(b **cct.Builder) {
 	for i := range tree.Nodes {
 		tree.Path(int32(i))
 	}
-	(*b).Age(1e18)
+	(*b).Age(1e18, cct.MaxAge)
 }
 
 func walkState(s *search.State) {

@@ -1,6 +1,7 @@
 package observation
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"math"
@@ -13,13 +14,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanOps is the maximum number of operations in a SpanTimes. Each takes 300 to 1,000 bytes, at most 3.5 KiB.
-const spanOps = 8192
+// MaxSpanOps is the default limit on the operations in a SpanTimes. Each takes 300 to 1,000 bytes, at most 3.5 KiB.
+const MaxSpanOps = 8192
 
-// SpanTimes holds the durations of the spans of each step, on the critical path or not. It keeps the spanOps operations
-// with the lowest identities, so that the selection depends neither on the order of the spans nor on the period. The
-// zero value is empty.
+// SpanTimes holds the durations of the spans of each step, on the critical path or not. It keeps the operations with
+// the lowest identities, so that the selection depends neither on the order of the spans nor on the period. The zero
+// value is empty.
 type SpanTimes struct {
+	limit   int // maximum number of operations; 0 means MaxSpanOps
 	ops     map[trace.Op]*stats.Ranks
 	full    []trace.Op // the keys of ops once they are at the limit, as a heap, the greatest first; otherwise nil
 	dropped uint64     // spans of dropped operations
@@ -55,7 +57,7 @@ func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	switch {
 	case t.full != nil:
 		t.replaceLast(op)
-	case len(t.ops) == spanOps:
+	case len(t.ops) >= cmp.Or(t.limit, MaxSpanOps):
 		t.full = slices.Sorted(maps.Keys(t.ops))
 		slices.Reverse(t.full)
 	}
@@ -111,6 +113,8 @@ const (
 // SpanTally holds the durations of the spans of closed traces, by the tick when the trace starts. The zero value is
 // empty.
 type SpanTally struct {
+	Limit int // maximum number of operations in each tick; 0 means MaxSpanOps
+
 	ticks map[int64]*SpanTimes
 }
 
@@ -136,7 +140,7 @@ func (t *SpanTally) at(tick int64) *SpanTimes {
 		if t.ticks == nil {
 			t.ticks = make(map[int64]*SpanTimes)
 		}
-		s = &SpanTimes{}
+		s = &SpanTimes{limit: t.Limit}
 		t.ticks[tick] = s
 	}
 	return s
@@ -167,6 +171,7 @@ func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
 	if r.rotated == 0 || len(r.ticks)+len(r.current.ops)+len(r.before.ops) == 0 {
 		r.began, r.rotated = now, now
 	}
+	r.current.limit, r.before.limit = r.Limit, r.Limit
 	present := int64(now) / int64(spanTick)
 	for _, tick := range slices.Sorted(maps.Keys(r.ticks)) {
 		spans, from, to := r.ticks[tick], trace.Nanos(tick*int64(spanTick)), trace.Nanos((tick+1)*int64(spanTick))
@@ -186,7 +191,7 @@ func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
 		return
 	}
 	before := r.before
-	r.before, r.current = r.current, SpanTimes{}
+	r.before, r.current = r.current, SpanTimes{limit: r.Limit}
 	r.before.mergeIf(&before, func(op trace.Op) bool { return !healthy(op, now.Add(-spanTick), now) })
 	r.began, r.rotated = r.rotated, now
 }
@@ -263,18 +268,24 @@ func writeSpanTimes(e *codec.Writer, t *SpanTimes) {
 	}
 }
 
-// DecodeRecentSpans returns the RecentSpans that AppendBinary encoded, and the bytes after them. Errors wrap
-// [codec.ErrCorrupt].
-func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
+// DecodeRecentSpans returns the RecentSpans that AppendBinary encoded, with the given limit, and the bytes after them.
+// Errors wrap [codec.ErrCorrupt].
+func DecodeRecentSpans(b []byte, limit int) (RecentSpans, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(recentSpansVersion)
-	r := RecentSpans{began: d.Time(), rotated: d.Time(), before: readSpanTimes(d), current: readSpanTimes(d)}
+	r := RecentSpans{
+		SpanTally: SpanTally{Limit: limit},
+		began:     d.Time(),
+		rotated:   d.Time(),
+		before:    readSpanTimes(d, limit),
+		current:   readSpanTimes(d, limit),
+	}
 	last := int64(math.MinInt64)
 	for i := range d.Count(4) {
 		tick := int64(d.Time())
 		d.Ascending(i, tick > last)
 		last = tick
-		spans := readSpanTimes(d)
+		spans := readSpanTimes(d, limit)
 		if d.Bad() {
 			break
 		}
@@ -286,9 +297,10 @@ func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
 	return r, d.Rest(), nil
 }
 
-func readSpanTimes(d *codec.Reader) (t SpanTimes) {
-	t.dropped = d.Uvarint()
-	n := d.Below(spanOps + 1)
+// readSpanTimes reads a SpanTimes, which may have been written with a higher limit.
+func readSpanTimes(d *codec.Reader, limit int) (t SpanTimes) {
+	t.limit, t.dropped = limit, d.Uvarint()
+	n := d.Below(MaxSpanOps + 1)
 	before := trace.Op(0)
 	for i := range n {
 		op := trace.Op(d.Word())
@@ -298,10 +310,10 @@ func readSpanTimes(d *codec.Reader) (t SpanTimes) {
 			d.Fail()
 			return SpanTimes{}
 		}
-		before, *t.slot(op, 0) = op, spans
-	}
-	if t.full == nil && t.dropped > 0 {
-		d.Fail() // nothing is dropped while there is room
+		before = op
+		if r := t.slot(op, spans.Count()); r != nil {
+			*r = spans
+		}
 	}
 	return t
 }

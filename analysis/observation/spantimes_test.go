@@ -59,7 +59,7 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 	if !bytes.Equal(state, merged.AppendBinary(nil)) {
 		t.Fatal("the state depends on the order")
 	}
-	decoded, rest, err := observation.DecodeRecentSpans(state)
+	decoded, rest, err := observation.DecodeRecentSpans(state, 0)
 	if err != nil || len(rest) > 0 || !bytes.Equal(decoded.AppendBinary(nil), state) {
 		t.Fatalf("decoding leaves %d bytes, error %v", len(rest), err)
 	}
@@ -120,7 +120,7 @@ func FuzzDecodeRecentSpans(f *testing.F) {
 	observeSpans(&r, trace.Nanos(1000).Add(time.Hour), timed{5, time.Millisecond})
 	f.Add(r.AppendBinary(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, rest, err := observation.DecodeRecentSpans(b)
+		r, rest, err := observation.DecodeRecentSpans(b, 0)
 		if err != nil {
 			if !errors.Is(err, codec.ErrCorrupt) || rest != nil || r.Since() != 0 {
 				t.Fatalf("error %v with a value", err)
@@ -206,7 +206,7 @@ func TestUsualSpansAreHealthy(t *testing.T) {
 		r.Rotate(now, healthy(now))
 		if minute%50 == 0 {
 			state := r.AppendBinary(nil)
-			decoded, rest, err := observation.DecodeRecentSpans(state)
+			decoded, rest, err := observation.DecodeRecentSpans(state, 0)
 			if err != nil || len(rest) > 0 || !bytes.Equal(decoded.AppendBinary(nil), state) {
 				t.Fatalf("decoding leaves %d bytes, error %v", len(rest), err)
 			}

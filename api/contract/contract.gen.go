@@ -3399,7 +3399,7 @@ type Status struct {
 	// Ready The service has started.
 	Ready bool `json:"ready"`
 
-	// Refused Refused export requests, by reason, and requests without a group.
+	// Refused Refused export requests by reason, requests without a group, dropped calling contexts, and refused messages of agents.
 	Refused      map[string]int64 `json:"refused"`
 	RequestTypes int              `json:"request_types"`
 

@@ -24,6 +24,8 @@ func (m *metrics) agents(e metric.Emitter) {
 	e.Counter("agent_plans_total", "Plans sent to agents.", n.Plans.Load())
 	e.Counter("agent_statuses_total", "Accepted statuses of agents.", n.Statuses.Load())
 	e.Counter("agent_refused_total", "Refused requests of agents.", n.Refused.Load())
+	e.Counter("agent_tracepoints_refused_total",
+		"Requests of agents refused because of the limit on tracepoints.", n.NoRoom.Load())
 	e.Counter("agent_conflicts_total", "Messages of agents that used the ID of another agent.", n.Conflicts.Load())
 	e.Counter("agent_expired_total", "Agents removed after a long silence.", n.Expired.Load())
 	e.Counter("agent_displaced_total", "Agents removed to make room for agents with other tokens.", n.Displaced.Load())

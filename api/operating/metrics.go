@@ -166,8 +166,10 @@ func (m *metrics) engine(e metric.Emitter) {
 	e.Gauge("tracepoints_on", "Enabled tracepoints.", float64(t.On))
 	e.Gauge("overrides", "Tracepoints with an override.", float64(t.Overrides))
 	e.Gauge("plan_version", "Version of the plan.", float64(t.Version))
-	e.Gauge("tree_nodes", "Calling contexts in the trees.", float64(t.TreeNodes))
-	e.Counter("tree_dropped_contexts_total", "Calling contexts beyond the limit of trees.", int64(t.TreeLost))
+	e.Gauge("tree_contexts", "Calling contexts of all request types.", float64(t.Contexts))
+	e.Gauge("tree_nodes", "Nodes of the trees built from them.", float64(t.TreeNodes))
+	e.Counter("tree_dropped_contexts_total",
+		"Times that a request had a new calling context for which there was no room.", int64(t.TreeLost))
 	e.Counter("groups_refused_requests_total", "Requests without a group of their own, because of the limit on groups.",
 		int64(t.Refused))
 	e.Counter("groups_evicted_total", "Groups evicted at the limit on groups.", int64(t.Evicted))

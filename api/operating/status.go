@@ -53,6 +53,7 @@ func (a *Operating) GetStatus(
 		Refused: map[string]int64{
 			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(), "memory": n.Refused.Memory.Load(),
 			"too_many_groups": int64(s.Tally.Refused), "learning_full": int64(s.Tally.Unlearned),
+			"too_many_contexts": int64(s.Tally.TreeLost),
 		},
 		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},
 		Open:     contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
@@ -63,6 +64,9 @@ func (a *Operating) GetStatus(
 	}
 	for reason, count := range n.Unusable() {
 		d.Unusable[string(reason)] = count
+	}
+	if a.options.Agents != nil {
+		d.Refused["too_many_tracepoints"] = a.options.Agents.Counts().NoRoom.Load()
 	}
 	if a.options.Queues != nil {
 		for _, q := range a.options.Queues() {

@@ -342,6 +342,16 @@ var refusals = []struct {
 		"request", "not learned from", "Shorten --learning.",
 	},
 	{
+		func(s *contract.Status) int64 { return s.Refused["too_many_contexts"] },
+		"calling context", "dropped for lack of room",
+		"Operation names probably contain IDs: name spans by their route. Otherwise raise --memory.",
+	},
+	{
+		func(s *contract.Status) int64 { return s.Refused["too_many_tracepoints"] },
+		"agent message", "refused because of the limit on tracepoints",
+		"Raise --memory, or let agents announce fewer tracepoints.",
+	},
+	{
 		func(s *contract.Status) int64 { return s.Closed["age"] }, "trace", "closed early because spans kept arriving",
 		"Raise --assembly-timeout, which a trace can take six times, if requests take that long; " +
 			"end traces at queues with links instead of parents.",

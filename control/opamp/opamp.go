@@ -286,7 +286,7 @@ func (c *connection) refuse(answer *protobufs.ServerToAgent, err error) *protobu
 		answer.AgentIdentification = &protobufs.AgentIdentification{NewInstanceUid: other}
 		answer.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) // registers at once
 		return answer
-	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrStarting):
+	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrTracepoints), errors.Is(err, control.ErrStarting):
 		answer = refused(answer, unavailable, err.Error())
 		retry := &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}
 		answer.ErrorResponse.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: retry}

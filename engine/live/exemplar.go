@@ -86,7 +86,7 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 		retained:  retained,
 		counts:    counts,
 		size:      o.Retention.Exemplars,
-		whole:     newWholeTraces(),
+		whole:     newWholeTraces(o.Whole),
 		groups:    make(map[analysis.Hash]*groupSample),
 		work:      make(chan task, tasksWaiting),
 		postponed: make(chan []change, tasksWaiting+1), // one more for the current task, so that run never blocks

@@ -48,6 +48,7 @@ type Options struct {
 	Heap         int64
 	Names        int           // names of each kind in the core's dictionary; 0: [trace.DefaultLimit]
 	DecoderNames int           // the same for the dictionary of a decoder, of which there is one per core
+	Whole        int           // bytes of whole traces; the default is enough for about 10,000 of 20 spans
 	Charted      int           // groups and request types whose requests are kept by tick
 	Checkpoint   time.Duration // minimum time between checkpoints, which are taken at the ends of epochs
 	Retention    Retention
@@ -98,6 +99,7 @@ func DefaultOptions() Options {
 		Assembly:     assemble.DefaultOnlineOptions(),
 		InFlight:     256 << 20,
 		DecoderNames: 1 << 18,
+		Whole:        24 << 20,
 		Charted:      2048,
 		Checkpoint:   10 * time.Second,
 		Retention:    Retention{Exemplars: 3},

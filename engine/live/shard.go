@@ -118,7 +118,8 @@ func newShard(number int, in <-chan message, o *Options, from *intake, outputs *
 	assembly.Memory /= int64(o.Shards)
 	return &shard{
 		number: number, in: in, intake: from, outputs: outputs, counts: counts, open: assemble.NewOnline(assembly),
-		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTally), sites: history.NewTally(),
+		extractor: critpath.NewExtractor(o.Core.Path), spans: &observation.SpanTally{Limit: o.Core.Operations},
+		sites:    history.NewTally(),
 		coverage: new(trace.Coverage), out: &shardOutput{shard: number},
 	}
 }
@@ -139,7 +140,7 @@ func (sh *shard) run() {
 		}
 		if m.barrier != nil {
 			sh.out.barrier, sh.out.oldest, sh.out.closed = m.barrier, sh.open.Stats().Oldest, sh.open.NewlyClosed()
-			sh.out.spans, sh.spans = sh.spans, new(observation.SpanTally)
+			sh.out.spans, sh.spans = sh.spans, &observation.SpanTally{Limit: sh.spans.Limit}
 			sh.out.sites, sh.sites = sh.sites, history.NewTally()
 		}
 		sh.flush()

@@ -19,7 +19,7 @@ const (
 	MinutesKept = 2 * group.Day
 	// ticksEach is the mean number of ticks of a group between two checkpoints at which charts lack the requests in
 	// further ticks.
-	ticksEach = 64
+	ticksEach = 32
 )
 
 // ticks counts the requests since the last checkpoint by group and by the tick of their start, no matter when their

@@ -21,11 +21,8 @@ type wholeTraces struct {
 	most   int
 }
 
-// wholeBytes limits the memory for whole traces. It's enough for about 10,000 traces of 20 spans.
-const wholeBytes = 24 << 20
-
-func newWholeTraces() *wholeTraces {
-	return &wholeTraces{traces: make(map[trace.ID][]byte), most: wholeBytes}
+func newWholeTraces(most int) *wholeTraces {
+	return &wholeTraces{traces: make(map[trace.ID][]byte), most: most}
 }
 
 // add adds the trace id, given as an OTLP request in protobuf, and drops the oldest ones if necessary. It ignores a

@@ -95,8 +95,7 @@ func TestWholeTraceOfOddJSON(t *testing.T) {
 
 // The oldest traces make room for new ones, and a trace that is too large isn't kept.
 func TestWholeTracesAreBounded(t *testing.T) {
-	w := newWholeTraces()
-	w.most = 2000
+	w := newWholeTraces(2000)
 	body := []byte("abcdefgh")
 	for i := range byte(250) {
 		w.add(trace.ID{i, 1}, body)

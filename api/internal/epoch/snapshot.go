@@ -71,7 +71,8 @@ type tally struct {
 	Sites                         int
 	Uncounted                     uint64 // calls at sites that there was no room for
 	Joined, Lost                  uint64 // see [history.Messages.Joined]
-	Unnamed, TreeNodes, TreeLost  int
+	Unnamed, TreeNodes            int
+	Contexts, TreeLost            int
 	Unranked                      uint64
 	Version                       int64
 }
@@ -263,8 +264,8 @@ func (s *Snapshot) count(c *engine.View) {
 	}
 	for _, tree := range c.Trees.All() {
 		t.TreeNodes += len(tree.Nodes)
-		t.TreeLost += int(tree.Dropped)
 	}
+	t.Contexts, t.TreeLost = c.Trees.Contexts(), c.Trees.Refused()
 }
 
 // Sorted returns the list of groups or problems with the given order. s keeps the list, so it only calls fill, which

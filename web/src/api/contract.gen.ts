@@ -3442,7 +3442,7 @@ export interface components {
             groups: number;
             request_types: number;
             ingest: components["schemas"]["Ingest"];
-            /** @description Refused export requests, by reason, and requests without a group. */
+            /** @description Refused export requests by reason, requests without a group, dropped calling contexts, and refused messages of agents. */
             refused: {
                 [key: string]: number;
             };

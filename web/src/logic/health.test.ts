@@ -3,7 +3,18 @@ import { describeCounts, isFilling, describe, silentFor } from "./health.ts";
 
 test("describe returns the meaning of known keys and the name of others", () => {
   for (const [of, keys] of [
-    ["refused", ["busy", "memory", "disk_full", "too_many_groups", "learning_full"]],
+    [
+      "refused",
+      [
+        "busy",
+        "memory",
+        "disk_full",
+        "too_many_groups",
+        "learning_full",
+        "too_many_contexts",
+        "too_many_tracepoints",
+      ],
+    ],
     ["closed", ["complete", "idle", "age", "size", "evicted"]],
     [
       "queues",

@@ -71,6 +71,16 @@ const refused: Known = {
     "More requests arrived than Sibyl keeps while learning normal behaviour. It learns from the others.",
     "Only precision is lost. If there are many, shorten the learning period (learning).",
   ],
+  too_many_contexts: [
+    "Calling contexts dropped",
+    "There was no room for new calling contexts of requests. The search knows only the others.",
+    "Span names probably contain identifiers. Otherwise raise memory.",
+  ],
+  too_many_tracepoints: [
+    "Messages of agents refused",
+    "There was no room for the tracepoints of an agent. It tries again, and enables none until then.",
+    "Raise memory, or let agents announce fewer tracepoints.",
+  ],
 };
 
 const closed: Known = {
