@@ -107,17 +107,15 @@ func (a *API) recordLogin(logIn func(http.ResponseWriter, *http.Request) access.
 		answer := &bufferedResponse{header: w.Header().Clone()}
 		e := newEntry("login", r)
 		setCaller(e, logIn(answer, r))
+		e.Status = answer.status
 		switch {
 		case answer.status >= http.StatusBadRequest:
-			e.Status = answer.status
 			a.options.Audit.Count(*e)
 		case answer.status != http.StatusAccepted:
-			id, err := a.options.Audit.Start(*e)
-			if err != nil {
+			if err := a.options.Audit.LogIn(*e); err != nil {
 				a.fail(w, r, notRecorded(err)) // without the cookie
 				return
 			}
-			a.options.Audit.Finish(id, answer.status, "")
 		}
 		maps.Copy(w.Header(), answer.header)
 		w.WriteHeader(answer.status)

@@ -340,7 +340,8 @@ func outputKeys() []definition[Config] {
 			withDefault(3).reloadable(),
 		newField("retention.audit", duration(day, maxDuration),
 			func(c *Config) *time.Duration { return &c.Retention.Audit },
-			"How long to keep the audit log. Of changes, 64 MiB are kept at most, and of refused requests 16 MiB.").
+			"How long to keep the audit log, at most 64 MiB of changes, and 16 MiB each of log-ins and refused "+
+				"requests.").
 			withDefault(365 * day).reloadable(),
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },
 			"Links from traces to tracing backends.").withDefault([]TraceURL{}).reloadable(),

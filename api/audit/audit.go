@@ -3,8 +3,8 @@
 //
 // A change has two lines: [Log.Start] writes the entry before the change, [Log.Finish] its outcome before the answer.
 // No change lacks an entry, even if the process is killed in between; the entry then has no status. Requests that
-// change nothing, such as refused ones, are counted and have one line per minute, in files of their own, so that a
-// flood of them neither fills the disk nor displaces changes.
+// change nothing, such as refused ones, are counted and have one line per minute. They and log-ins have files of their
+// own, so that a flood of either neither fills the disk nor displaces changes.
 //
 // Several processes may write to the same log: a lock on its directory serialises them.
 package audit
@@ -15,11 +15,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,6 +53,7 @@ const DirName = "audit"
 const (
 	maxFile    = 4 << 20  // bytes of a file, after which the next one is begun
 	maxChanges = 64 << 20 // bytes of all files with changes
+	maxLogins  = 16 << 20 // bytes of all files with log-ins
 	maxCounted = 16 << 20 // bytes of all files with counted requests
 	maxKinds   = 20       // kinds of counted requests in a minute; more become one kind, see [other]
 	maxUnknown = 10       // those of callers who aren't known
@@ -63,10 +64,11 @@ const other = "(other)"
 
 // Log is an audit log. It is safe for concurrent use.
 type Log struct {
-	clock            func() time.Time
-	log              *slog.Logger
-	changes, counted series
-	age              atomic.Int64 // duration after which entries are deleted; 0: never
+	clock func() time.Time
+	log   *slog.Logger
+	age   atomic.Int64 // duration after which entries are deleted; 0: never
+
+	changes, logins, counted series
 
 	mu     sync.Mutex      // guards minute
 	minute map[Entry]int64 // numbers of counted requests since the last flush; the keys have no ID, time and count
@@ -81,25 +83,35 @@ func Open(dataDir string, clock func() time.Time, log *slog.Logger) *Log {
 		clock:   clock,
 		log:     log,
 		changes: series{dir: dir, name: "changes", file: maxFile, total: maxChanges},
+		logins:  series{dir: dir, name: "logins", file: maxFile, total: maxLogins},
 		counted: series{dir: dir, name: "counted", file: maxFile, total: maxCounted},
 		minute:  make(map[Entry]int64),
 	}
 }
 
+// all returns the series of l.
+func (l *Log) all() []*series { return []*series{&l.changes, &l.logins, &l.counted} }
+
 // Exists reports whether the data directory dataDir has an audit log, or the empty directory of one.
 func Exists(dataDir string) bool {
 	l := Open(dataDir, time.Now, slog.New(slog.DiscardHandler))
-	all, err := os.ReadDir(l.changes.dir)
-	changes, _ := l.changes.numbers() // a directory that can't be read isn't ours
-	counted, _ := l.counted.numbers()
-	return err == nil && len(all) == 0 || len(changes)+len(counted) > 0
+	entries, err := os.ReadDir(l.changes.dir)
+	return err == nil && len(entries) == 0 || slices.ContainsFunc(l.all(), func(s *series) bool {
+		numbers, _ := s.numbers() // a directory that can't be read isn't ours
+		return len(numbers) > 0
+	})
 }
 
 // Backup copies the log to the data directory dataDir on the same file system, with hard links for files that no longer
 // change.
 func (l *Log) Backup(dataDir string) error {
 	to := filepath.Join(dataDir, DirName)
-	return errors.Join(l.changes.backup(to), l.counted.backup(to))
+	for _, s := range l.all() {
+		if err := s.backup(to); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Keep sets the age at which entries are deleted.
@@ -113,10 +125,20 @@ func (l *Log) Torn() int64 { return l.torn.Load() }
 
 // Start writes the entry e of a change that is about to be made, and returns the ID for [Log.Finish]. It sets the ID
 // and the time of e. If it returns an error, the entry isn't in the log, so the change should not be made.
-func (l *Log) Start(e Entry) (id string, err error) {
+func (l *Log) Start(e Entry) (id string, err error) { return l.enter(&l.changes, e) }
+
+// LogIn writes the entry e of a log-in, with its outcome. If it returns an error, the entry isn't in the log, so the
+// person should get no session.
+func (l *Log) LogIn(e Entry) error {
+	_, err := l.enter(&l.logins, e)
+	return err
+}
+
+// enter sets the ID and the time of e, and writes it to s.
+func (l *Log) enter(s *series, e Entry) (id string, err error) {
 	e.ID, e.At = newID(), l.now()
 	bound(&e)
-	if err := l.write(&l.changes, e); err != nil {
+	if err := l.write(s, e); err != nil {
 		l.log.Error("an audit entry cannot be written",
 			slog.String("who", e.Who), slog.String("from", e.From), slog.String("operation", e.Operation),
 			slog.String("on", e.On), slog.Any("error", err))
@@ -217,7 +239,7 @@ func (l *Log) trim() {
 	if age == 0 {
 		return
 	}
-	for _, s := range []*series{&l.changes, &l.counted} {
+	for _, s := range l.all() {
 		if err := s.trim(l.clock(), age); err != nil {
 			l.log.Error("old audit entries cannot be deleted", slog.Any("error", err))
 		}

@@ -41,6 +41,7 @@ var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func openLog(dir string) *Log {
 	l := Open(dir, (&clock{now: begin}).Now, slog.New(slog.DiscardHandler))
 	l.changes.file, l.changes.total = 2000, 10000
+	l.logins.file, l.logins.total = 2000, 10000
 	l.counted.file, l.counted.total = 2000, 10000
 	return l
 }
@@ -213,6 +214,21 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// Log-ins in a loop displace other log-ins, but no changes.
+func TestLoginsInLoop(t *testing.T) {
+	l := openLog(t.TempDir())
+	mute(t, l, "ann", "1", 204)
+	for range 200 {
+		if err := l.LogIn(Entry{Who: "bob", Operation: "login", Status: 303}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := list(t, l, Query{}, 7)
+	if n := len(all); n < 40 || n > 150 || all[0].Status != 303 || all[n-1].Who != "ann" {
+		t.Errorf("%d entries: %q", n, texts(all))
+	}
+}
+
 // A flood of requests without a token does not hide what known callers try.
 func TestUnknownCallers(t *testing.T) {
 	l := openLog(t.TempDir())
@@ -297,8 +313,9 @@ func TestDamage(t *testing.T) {
 
 // Files with any contents can be read page by page, and written to.
 func FuzzFiles(f *testing.F) {
-	f.Add([]byte(`{"at":"2026-01-02T03:04:05Z","id":"1"}`+"\n"+`{"done":"1","status":204}`+"\n"+`{"id":"2`), "1.40-0.0")
-	f.Add([]byte("\n\n[]\n\x00"), "9223372036854775807.0-1.-1")
+	lines := `{"at":"2026-01-02T03:04:05Z","id":"1"}` + "\n" + `{"done":"1","status":204}` + "\n" + `{"id":"2`
+	f.Add([]byte(lines), "1.40-0.0-0.0")
+	f.Add([]byte("\n\n[]\n\x00"), "9223372036854775807.0-0.0-1.x")
 	f.Fuzz(func(t *testing.T, data []byte, after string) {
 		l := openLog(t.TempDir())
 		if err := os.MkdirAll(l.changes.dir, 0o700); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -52,28 +53,27 @@ func (p position) before(q position) bool {
 
 // List returns the entries that q selects, latest first.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
-	changes, counted := reader{s: &l.changes, before: end}, reader{s: &l.counted, before: end}
-	if q.After != "" {
-		a, b := &changes.before, &counted.before
-		if _, err := fmt.Sscanf(q.After, "%d.%d-%d.%d", &a.number, &a.offset, &b.number, &b.offset); err != nil {
-			return Page{}, ErrCursor
-		}
+	var readers []*reader
+	for _, s := range l.all() {
+		readers = append(readers, &reader{s: s, before: end})
 	}
-	for _, r := range []*reader{&changes, &counted} {
+	if q.After != "" && !resume(readers, q.After) {
+		return Page{}, ErrCursor
+	}
+	for _, r := range readers {
 		if err := r.start(ctx, q.From); err != nil {
 			return Page{}, err
 		}
 	}
 	p := Page{Entries: []Entry{}}
-	for changes.some || counted.some {
-		r := &changes
-		if !changes.some || counted.some && counted.entry.At.After(changes.entry.At) {
-			r = &counted
+	for {
+		r := latest(readers)
+		if r == nil {
+			break
 		}
 		if q.selects(&r.entry) {
 			if len(p.Entries) == q.Limit {
-				a, b := changes.before, counted.before
-				p.Next = fmt.Sprintf("%d.%d-%d.%d", a.number, a.offset, b.number, b.offset)
+				p.Next = cursor(readers)
 				break
 			}
 			p.Entries = append(p.Entries, r.entry)
@@ -82,8 +82,43 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 			return Page{}, err
 		}
 	}
-	p.Unreadable = changes.unreadable + counted.unreadable
+	for _, r := range readers {
+		p.Unreadable += r.unreadable
+	}
 	return p, nil
+}
+
+// latest returns the reader with the latest current entry, or nil if all have reached their ends.
+func latest(readers []*reader) (found *reader) {
+	for _, r := range readers {
+		if r.some && (found == nil || r.entry.At.After(found.entry.At)) {
+			found = r
+		}
+	}
+	return found
+}
+
+// cursor returns the positions of readers as text.
+func cursor(readers []*reader) string {
+	var parts []string
+	for _, r := range readers {
+		parts = append(parts, fmt.Sprintf("%d.%d", r.before.number, r.before.offset))
+	}
+	return strings.Join(parts, "-")
+}
+
+// resume sets the positions of readers to those in text. It reports whether text is a cursor.
+func resume(readers []*reader, text string) bool {
+	parts := strings.Split(text, "-")
+	if len(parts) != len(readers) {
+		return false
+	}
+	for i, r := range readers {
+		if _, err := fmt.Sscanf(parts[i], "%d.%d", &r.before.number, &r.before.offset); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // reader reads the entries of a series from the end.
