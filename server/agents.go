@@ -29,15 +29,15 @@ func (f feedback) Record(ctx context.Context, report *search.Feedback) error {
 }
 
 // control runs the control plane until ctx is done, once the journal has been read.
-func (s *Server) control(ctx context.Context) error {
+func (t *tenant) control(ctx context.Context) error {
 	select {
-	case <-s.live.Started():
+	case <-t.live.Started():
 	case <-ctx.Done():
 		return nil
 	}
 	var known []string
-	err := s.live.Ask(ctx, func(core *engine.View) {
-		s.plane.Publish(core.Searches.Plan(), core.Table)
+	err := t.live.Ask(ctx, func(core *engine.View) {
+		t.plane.Publish(core.Searches.Plan(), core.Table)
 		known = core.Offers.Services()
 	})
 	if err != nil {
@@ -46,13 +46,13 @@ func (s *Server) control(ctx context.Context) error {
 		}
 		return fmt.Errorf("start the control plane: %w", err)
 	}
-	s.plane.Begin(known)
-	return s.plane.Run(ctx)
+	t.plane.Begin(known)
+	return t.plane.Run(ctx)
 }
 
 // front routes requests of agents to the control plane and all others to the API.
 func (s *Server) front() http.Handler {
-	plain := s.plane.Handler(identify(s.tokens))
+	plain := s.main.plane.Handler(identify(s.shared.tokens))
 	agents := http.StripPrefix(s.config.API.BasePath, plain)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch base := s.config.API.BasePath; {
@@ -61,7 +61,7 @@ func (s *Server) front() http.Handler {
 		case base != "" && strings.HasPrefix(r.URL.Path, base+protocol.Path):
 			agents.ServeHTTP(w, r)
 		default:
-			s.api.ServeHTTP(w, below(base, r))
+			s.main.api.ServeHTTP(w, below(base, r))
 		}
 	})
 }
@@ -86,10 +86,10 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 	if s.config.OpAMP == "" {
 		return nil
 	}
-	if s.opamp, err = opamp.New(s.plane, identify(s.tokens), s.log); err != nil {
+	if s.opamp, err = opamp.New(s.main.plane, identify(s.shared.tokens), s.log); err != nil {
 		return err
 	}
-	agents := s.plane.Handler(identify(s.tokens))
+	agents := s.main.plane.Handler(identify(s.shared.tokens))
 	s.agents, err = openHTTP(ctx, "OpAMP", s.config.OpAMP, share, s.config.API.TLS, s.log, &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, protocol.Path) {

@@ -24,17 +24,17 @@ const backupAttempts = 5
 
 // backup replaces the backup with a copy of the data from which the service can be restored, and returns its directory.
 // The copy has everything that was acknowledged before the call.
-func (s *Server) backup() (string, error) {
-	s.backingUp.Lock()
-	defer s.backingUp.Unlock()
-	data, err := filepath.Abs(s.config.DataDir)
+func (t *tenant) backup() (string, error) {
+	t.backingUp.Lock()
+	defer t.backingUp.Unlock()
+	data, err := filepath.Abs(t.config.DataDir)
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(data, backupName)
 	fresh := dir + ".new"
 	for range backupAttempts {
-		whole, err := s.copyTo(fresh)
+		whole, err := t.copyTo(fresh)
 		if err != nil {
 			return "", errors.Join(fmt.Errorf("backup: %w", err), os.RemoveAll(fresh))
 		}
@@ -53,12 +53,12 @@ func (s *Server) backup() (string, error) {
 // incidents and problems in the store, then the store, then the journal. The journal then has all records since the
 // checkpoint in the store, unless a later checkpoint has trimmed it in between. copyTo reports whether the copy is
 // complete and on disk.
-func (s *Server) copyTo(dir string) (whole bool, err error) {
+func (t *tenant) copyTo(dir string) (whole bool, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return false, err
 	}
 	for _, name := range append(api.Files(), access.FileName) {
-		text, err := os.ReadFile(filepath.Join(s.config.DataDir, name))
+		text, err := os.ReadFile(filepath.Join(t.config.DataDir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -69,18 +69,18 @@ func (s *Server) copyTo(dir string) (whole bool, err error) {
 			return false, err
 		}
 	}
-	oldest, err := s.store.Checkpoints.Oldest() // may be earlier than in the copy
+	oldest, err := t.store.Checkpoints.Oldest() // may be earlier than in the copy
 	if err != nil {
 		return false, err
 	}
-	if err := s.store.Backup(filepath.Join(dir, "store")); err != nil {
+	if err := t.store.Backup(filepath.Join(dir, "store")); err != nil {
 		return false, err
 	}
-	first, err := s.journal.Backup(filepath.Join(dir, "journal"))
+	first, err := t.journal.Backup(filepath.Join(dir, "journal"))
 	if err != nil {
 		return false, err
 	}
-	if err := s.audit.Backup(dir); err != nil { // last, so that it has an entry of every change in the copy
+	if err := t.audit.Backup(dir); err != nil { // last, so that it has an entry of every change in the copy
 		return false, err
 	}
 	return first <= max(1, oldest), syncAll(dir)

@@ -296,8 +296,8 @@ func requestsIn(t *testing.T, dir string) (n uint64) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.live.Run(ctx) }()
-	<-s.live.Started()
+	go func() { done <- s.main.live.Run(ctx) }()
+	<-s.main.live.Started()
 	n = s.requests(t)
 	stop()
 	if err := fmt.Sprint(<-done, s.Close()); err != "<nil> <nil>" {
@@ -309,7 +309,7 @@ func requestsIn(t *testing.T, dir string) (n uint64) {
 // requests returns the number of requests in the statistics.
 func (s *Server) requests(t *testing.T) (n uint64) {
 	t.Helper()
-	err := s.live.Ask(t.Context(), func(core *engine.View) {
+	err := s.main.live.Ask(t.Context(), func(core *engine.View) {
 		for _, g := range core.Groups.Groups() {
 			if g.Level == group.LevelRequestType {
 				for _, w := range g.Windows() {

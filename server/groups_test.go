@@ -44,7 +44,7 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 	eventually(t, "requests are refused", func() bool {
 		var refused uint64
 		var groups int
-		err := s.live.Ask(t.Context(), func(core *engine.View) {
+		err := s.main.live.Ask(t.Context(), func(core *engine.View) {
 			refused, groups = core.Groups.Refused, core.Groups.Len()
 		})
 		if err != nil {

@@ -60,7 +60,7 @@ func (s *Server) listen(ctx context.Context) error {
 	if err := s.receiver.Listen(ctx); err != nil {
 		return err
 	}
-	if err := s.outbound.listen(ctx, s.files.others); err != nil {
+	if err := s.main.outbound.listen(ctx, s.files.others); err != nil {
 		return err
 	}
 	agents := connlimit.NewShare(s.files.agents, s.log) // agents connect to both addresses
@@ -68,7 +68,7 @@ func (s *Server) listen(ctx context.Context) error {
 	if s.config.API.TLS.Cert != "" {
 		web.Handler = onlyEncrypted(web.Handler)
 	}
-	web.RegisterOnShutdown(s.api.Close)
+	web.RegisterOnShutdown(s.main.api.Close)
 	var err error
 	if s.http, err = openHTTP(ctx, "the API", s.config.HTTP, agents, s.config.API.TLS, s.log, web); err != nil {
 		return err
@@ -88,7 +88,8 @@ func onlyEncrypted(next http.Handler) http.Handler {
 // listeners returns the open addresses, except those of the receivers.
 func (s *Server) listeners() []*listener.Listener {
 	var open []*listener.Listener
-	for _, l := range []*listener.Listener{s.http, s.agents, s.outbound.samplingHTTP, s.outbound.samplingGRPC} {
+	o := s.main.outbound
+	for _, l := range []*listener.Listener{s.http, s.agents, o.samplingHTTP, o.samplingGRPC} {
 		if l != nil {
 			open = append(open, l)
 		}
@@ -103,6 +104,6 @@ type Addresses struct{ API, GRPC, HTTP, OpAMP, SamplingHTTP, SamplingGRPC net.Ad
 func (s *Server) Addresses() Addresses {
 	return Addresses{
 		API: s.http.Addr(), GRPC: s.receiver.GRPCAddr(), HTTP: s.receiver.HTTPAddr(), OpAMP: s.agents.Addr(),
-		SamplingHTTP: s.outbound.samplingHTTP.Addr(), SamplingGRPC: s.outbound.samplingGRPC.Addr(),
+		SamplingHTTP: s.main.outbound.samplingHTTP.Addr(), SamplingGRPC: s.main.outbound.samplingGRPC.Addr(),
 	}
 }

@@ -29,18 +29,19 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.fetches(e)
 	const damaged = "Unreadable bytes at the end of a database's log that were removed at the start. " +
 		"A crash leaves some; many mean that the disk lost data."
-	e.Gauge("log_damaged_bytes", damaged, float64(c.server.journal.Truncated()), "database", "journal")
-	e.Gauge("log_damaged_bytes", damaged, float64(c.server.store.Truncated()), "database", "store")
+	e.Gauge("log_damaged_bytes", damaged, float64(c.server.main.journal.Truncated()), "database", "journal")
+	e.Gauge("log_damaged_bytes", damaged, float64(c.server.main.store.Truncated()), "database", "store")
 	e.Counter("audit_failed_lines_total", "Lines of the audit log that could not be written. Until there is space, "+
-		"changes are refused.", c.server.audit.Failed())
+		"changes are refused.", c.server.main.audit.Failed())
 	e.Counter("audit_torn_lines_total", "Incomplete lines cut off the audit log. A crash leaves one.",
-		c.server.audit.Torn())
-	e.Counter("tokens_refused_total", "Requests with an unknown, revoked or expired token.", c.server.tokens.Refused())
+		c.server.main.audit.Torn())
+	e.Counter("tokens_refused_total", "Requests with an unknown, revoked or expired token.",
+		c.server.shared.tokens.Refused())
 }
 
 // connections emits the metrics of listeners.
 func (c collector) connections(e metric.Emitter) {
-	s, o := c.server, c.server.outbound
+	s, o := c.server, c.server.main.outbound
 	otlp := s.receiver.Load()
 	for name, all := range map[string][]connlimit.Load{
 		"otlp":     {otlp.GRPC, otlp.HTTP},
@@ -68,7 +69,7 @@ func (c collector) connections(e metric.Emitter) {
 
 // webhooks emits the metrics of webhooks and of the outbox.
 func (c collector) webhooks(e metric.Emitter) {
-	for name, n := range c.server.outbound.notifier.Counts() {
+	for name, n := range c.server.main.outbound.notifier.Counts() {
 		const calls = "Webhook calls, by result; failed calls are retried."
 		e.Counter("webhook_calls_total", calls, int64(n.Delivered), "webhook", name, "result", "delivered")
 		e.Counter("webhook_calls_total", calls, int64(n.Failed), "webhook", name, "result", "failed")
@@ -77,7 +78,7 @@ func (c collector) webhooks(e metric.Emitter) {
 		e.Flag("webhook_disabled", "1 while a webhook is disabled because it answered 410.", n.Disabled,
 			"webhook", name)
 	}
-	outbox := c.server.outbound.outbox.Stats()
+	outbox := c.server.main.outbound.outbox.Stats()
 	e.Gauge("outbox_dead_letters", "Dead letters.", float64(outbox.Dead))
 	e.Gauge("outbox_bytes", "Bytes of queued messages and dead letters.", float64(outbox.Bytes))
 	e.Counter("outbox_dropped_messages_total", "Messages dropped at the limits of the outbox.", int64(outbox.Dropped))
@@ -85,7 +86,7 @@ func (c collector) webhooks(e metric.Emitter) {
 
 // exports emits the metrics of the export of critical paths.
 func (c collector) exports(e metric.Emitter) {
-	x := c.server.outbound.exporting
+	x := c.server.main.outbound.exporting
 	if x == nil {
 		return
 	}
@@ -98,7 +99,7 @@ func (c collector) exports(e metric.Emitter) {
 
 // fetches emits the metrics of fetching from Jaeger servers.
 func (c collector) fetches(e metric.Emitter) {
-	for _, p := range c.server.outbound.fetching.all() {
+	for _, p := range c.server.main.outbound.fetching.all() {
 		n, name := p.fetcher.Counts(), p.fetcher.Name()
 		count := func(metric, help string, n *atomic.Int64) { e.Counter(metric, help, n.Load(), "server", name) }
 		count("jaeger_traces_total", "Traces fetched from a Jaeger server.", &n.Traces)
@@ -115,14 +116,14 @@ func (c collector) fetches(e metric.Emitter) {
 }
 
 // queues returns the lengths and limits of all queues.
-func (s *Server) queues() []operating.Size {
+func (t *tenant) queues() []operating.Size {
 	var all []operating.Size
-	for _, q := range s.live.Queues() {
+	for _, q := range t.live.Queues() {
 		all = append(all, operating.Size(q))
 	}
-	waiting, most := s.outbound.outbox.Stats().Waiting, store.DefaultOutboxLimits().Messages
+	waiting, most := t.outbound.outbox.Stats().Waiting, store.DefaultOutboxLimits().Messages
 	all = append(all, operating.Size{Name: "outbox", Length: int64(waiting), Most: int64(most)})
-	if x := s.outbound.exporting; x != nil {
+	if x := t.outbound.exporting; x != nil {
 		length, most := x.exporter.Queue()
 		all = append(all, operating.Size{Name: "export", Length: int64(length), Most: int64(most)})
 	}

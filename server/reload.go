@@ -3,17 +3,14 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/config"
-	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -22,22 +19,7 @@ import (
 // can't be used or the settings can't be recorded, Apply returns an error and nothing has changed. It must not be
 // called concurrently.
 func (s *Server) Apply(ctx context.Context, c *config.Config) error {
-	apply, err := s.outbound.prepare(c)
-	if err != nil {
-		return err
-	}
-	old, next := s.applied.Load().Engine(), c.Engine()
-	if settings := next.Settings(); !reflect.DeepEqual(settings, old.Settings()) {
-		if _, err := s.live.Change(ctx, engine.Change{Settings: &settings}); err != nil {
-			return fmt.Errorf("record the settings: %w", err)
-		}
-	}
-	apply()
-	s.applied.Store(c)
-	s.live.Retain(retention(c))
-	s.audit.Keep(c.Retention.Audit)
-	s.api.SetDirectory(c.Directory())
-	return nil
+	return s.main.apply(ctx, c)
 }
 
 // Reloader reloads the configuration of a server when its file changes.
@@ -109,19 +91,19 @@ func (r *Reloader) reload(
 	}
 	id := ""
 	if !again {
-		id, _ = r.Server.audit.Start(e) // logs its error; the new configuration may free the space that is missing
+		id, _ = r.Server.main.audit.Start(e) // logs its error; the new configuration may free the space that is missing
 	}
 	err = r.Server.Apply(ctx, &next.Config)
 	if err != nil {
-		r.Server.audit.Finish(id, http.StatusInternalServerError, "")
+		r.Server.main.audit.Finish(id, http.StatusInternalServerError, "")
 		r.Log.ErrorContext(ctx, "the configuration cannot be applied; the previous one stays in effect",
 			slog.Any("error", err))
 		return current, errors.Is(err, refusal.Overloaded)
 	}
 	if again {
-		id, _ = r.Server.audit.Start(e)
+		id, _ = r.Server.main.audit.Start(e)
 	}
-	r.Server.audit.Finish(id, http.StatusOK, "")
+	r.Server.main.audit.Finish(id, http.StatusOK, "")
 	_ = r.Level.UnmarshalText([]byte(next.Config.Log.Level)) // the configuration contains only valid levels
 	if len(refused) > 0 {
 		r.Log.WarnContext(ctx, "changes of the configuration need a restart", slog.Any("keys", refused))

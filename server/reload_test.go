@@ -72,7 +72,7 @@ func started(t *testing.T, e *config.Effective, level *slog.LevelVar, log io.Wri
 			t.Error(err)
 		}
 	})
-	<-s.live.Started()
+	<-s.main.live.Started()
 	return s
 }
 
@@ -135,7 +135,8 @@ func TestReload(t *testing.T) {
 	defer reloading.Wait()
 	defer stop()
 	settings := func() (x engine.Settings) {
-		if err := s.live.Ask(t.Context(), func(core *engine.View) { o := core.Options; x = o.Settings() }); err != nil {
+		err := s.main.live.Ask(t.Context(), func(core *engine.View) { o := core.Options; x = o.Settings() })
+		if err != nil {
 			t.Error(err)
 		}
 		return x
@@ -165,14 +166,14 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	if x := settings(); len(x.Objectives) != 2 || x.Gates.Growth != 0.3 || x.Gates.Score != 0.02 {
 		t.Errorf("objectives and gates: %+v", x)
 	}
-	rates, kept := s.outbound.rates.Load(), s.applied.Load().Retention
+	rates, kept := s.main.outbound.rates.Load(), s.main.applied.Load().Retention
 	if level.Level() != slog.LevelDebug || rates.Default != 0.5 || kept.Age != 48*time.Hour {
 		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *rates, kept)
 	}
 	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[learning]") {
 		t.Errorf("the log does not say that shards need a restart:\n%s", text)
 	}
-	if _, there := s.outbound.notifier.Counts()["hook"]; !there {
+	if _, there := s.main.outbound.notifier.Counts()["hook"]; !there {
 		t.Error("the webhook is unknown")
 	}
 	<-called // by the fetcher for Jaeger
@@ -186,13 +187,13 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	before := reloads()
 	put("min-samples: 70\n")
 	eventually(t, "another file is applied", func() bool { return reloads() > before })
-	x, fetchers := settings(), len(s.outbound.fetching.all())
+	x, fetchers := settings(), len(s.main.outbound.fetching.all())
 	if x.Watch.MinSamples != 70 || x.Budget.Tracepoints != 1000 || level.Level() != slog.LevelInfo || fetchers != 0 {
 		t.Errorf("removed keys do not have their defaults: %+v, level %v, %d servers", x, level.Level(), fetchers)
 	}
 	asked <- syscall.SIGHUP
 	eventually(t, "the file is reloaded on SIGHUP", func() bool { return reloads() > before+1 })
-	page, err := s.audit.List(t.Context(), audit.Query{Limit: 10})
+	page, err := s.main.audit.List(t.Context(), audit.Query{Limit: 10})
 	if err != nil || len(page.Entries) != 3 {
 		t.Fatalf("audit log: %+v, %v", page, err)
 	}
@@ -219,7 +220,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 	if err := s.Apply(t.Context(), &next); err == nil || !strings.Contains(err.Error(), "used twice") {
 		t.Fatalf("got %v, want an error for two webhooks of the same name", err)
 	}
-	err = s.live.Ask(t.Context(), func(core *engine.View) {
+	err = s.main.live.Ask(t.Context(), func(core *engine.View) {
 		if n := core.Options.Budget.Tracepoints; n != e.Config.Budget.Tracepoints {
 			t.Errorf("the budget is %d tracepoints, want %d as before", n, e.Config.Budget.Tracepoints)
 		}
@@ -253,7 +254,7 @@ func TestRetriesAreAuditedOnce(t *testing.T) {
 	}
 	delete(env, "SIBYL_MIN_SAMPLES")
 	r.reload(t.Context(), e, false, true)
-	page, err := s.audit.List(t.Context(), audit.Query{Limit: 10})
+	page, err := s.main.audit.List(t.Context(), audit.Query{Limit: 10})
 	if err != nil || len(page.Entries) != 2 {
 		t.Fatalf("%+v, %v", page, err)
 	}

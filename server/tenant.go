@@ -1,0 +1,287 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api"
+	"github.com/sibyl-trace/sibyl/api/audit"
+	"github.com/sibyl-trace/sibyl/api/cases"
+	"github.com/sibyl-trace/sibyl/api/operating"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/control/opamp"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/ingest/zipkin"
+	"github.com/sibyl-trace/sibyl/internal/durable"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/web"
+)
+
+// tenant is a service of its own within the process: it owns a data directory with its databases, and all parts whose
+// state depends on them. Its life cycle is openTenant, serve, parts, close.
+type tenant struct {
+	config    *config.Config                // configuration at the start
+	applied   atomic.Pointer[config.Config] // configuration since the last reload
+	log       *slog.Logger
+	disk      *pebbledb.Disk
+	journal   *journal.Journal
+	store     *store.Store
+	live      *live.Service
+	plane     *control.Plane
+	notes     *cases.Notes
+	audit     *audit.Log
+	outbound  *outbound
+	api       *api.API   // set by serve
+	shared    *shared    // set by serve
+	backingUp sync.Mutex // held during a backup
+}
+
+// bodiesShare is the ratio of the configured memory to the memory for bodies from agents that are being read.
+const bodiesShare = 16
+
+// openTenant opens the data directory of c, which it locks against other processes. Each database has at most the given
+// number of files open, and calls giveUp if it can't continue. If openTenant fails, the caller must still close the
+// tenant.
+func openTenant(c *config.Config, files int, log *slog.Logger, giveUp func(error)) (t *tenant, err error) {
+	t = &tenant{config: c, log: log}
+	t.applied.Store(c)
+	if err := durable.MkdirAll(c.DataDir); err != nil {
+		return t, fmt.Errorf("make the data directory: %w: name another one with --data-dir", err)
+	}
+	warnOfMissing(c.DataDir, log)
+	if t.disk, err = pebbledb.NewDisk(c.DataDir); err != nil {
+		return t, err
+	}
+	t.journal, err = journal.Open(journal.Options{
+		Dir:    filepath.Join(c.DataDir, journalName),
+		Sync:   c.Journal.Durability == "disk",
+		Files:  files,
+		Memory: c.Memory,
+		Disk:   t.disk,
+		Log:    log,
+		GiveUp: explained(giveUp, c.DataDir, journalName),
+	})
+	if err != nil {
+		return t, explain(err, c.DataDir, journalName)
+	}
+	t.store, err = store.Open(store.Options{
+		Dir:    filepath.Join(c.DataDir, storeName),
+		Files:  files,
+		Memory: c.Memory,
+		Disk:   t.disk,
+		Log:    log,
+		GiveUp: explained(giveUp, c.DataDir, storeName),
+	})
+	if err != nil {
+		return t, explain(err, c.DataDir, storeName)
+	}
+	if t.live, err = t.openEngine(); err != nil {
+		return t, err
+	}
+	most := max(opamp.MaxMessage, c.Memory/bodiesShare)
+	t.plane = control.New(feedback{t.live}, control.Options{
+		MaxBuffered:    most,
+		MaxTracepoints: c.Engine().Tracepoints,
+		Log:            log,
+	})
+	if t.notes, err = cases.OpenNotes(c.DataDir); err != nil {
+		return t, err
+	}
+	t.audit = audit.Open(c.DataDir, time.Now, log)
+	t.audit.Keep(c.Retention.Audit)
+	t.outbound, err = newOutbound(c, t.store, t.notes, intake{t.live}, log)
+	return t, err
+}
+
+// openEngine returns the engine, in the state of its last checkpoint.
+func (t *tenant) openEngine() (*live.Service, error) {
+	c, o := t.config, live.DefaultOptions()
+	var err error
+	if o.Keys, err = c.DecodedKeys(); err != nil {
+		return nil, err
+	}
+	o.Core, o.Assembly = c.Engine(), c.OpenTraces()
+	o.MaxJournal = uint64(c.Journal.MaxBytes)
+	limits := c.IntakeLimits()
+	o.InFlight, o.Heap, o.Charted, o.Whole = limits.InFlight, limits.Heap, limits.Charted, limits.Whole
+	o.Names, o.DecoderNames = limits.Names, limits.DecoderNames
+	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
+	o.Journal, o.Store, o.Full, o.Fits, o.Log = t.journal, t.store, t.disk.Full, t.disk.Fits, t.log
+	o.Epoch = t.epoch
+	return live.Open(o)
+}
+
+// serve connects the tenant with the parts that all tenants share, so that it can answer requests.
+func (t *tenant) serve(with *shared) (err error) {
+	t.shared = with
+	t.api, err = t.newAPI()
+	return err
+}
+
+// parts returns the functions that run the tenant until ctx is done or they fail. The engine then finishes the accepted
+// requests and takes a checkpoint.
+func (t *tenant) parts(ctx context.Context) []func() error {
+	return []func() error{
+		func() error { return t.live.Run(ctx) },
+		func() error { return t.outbound.run(ctx) },
+		func() error { return t.control(ctx) },
+	}
+}
+
+// awaitReady waits until the journal has been read and logs that the tenant is ready, unless ctx is done first.
+func (t *tenant) awaitReady(ctx context.Context) {
+	select {
+	case <-t.live.Started():
+		t.log.InfoContext(ctx, "ready")
+	case <-ctx.Done():
+	}
+}
+
+// apply is [Server.Apply] for the configuration c of the tenant.
+func (t *tenant) apply(ctx context.Context, c *config.Config) error {
+	apply, err := t.outbound.prepare(c)
+	if err != nil {
+		return err
+	}
+	old, next := t.applied.Load().Engine(), c.Engine()
+	if settings := next.Settings(); !reflect.DeepEqual(settings, old.Settings()) {
+		if _, err := t.live.Change(ctx, engine.Change{Settings: &settings}); err != nil {
+			return fmt.Errorf("record the settings: %w", err)
+		}
+	}
+	apply()
+	t.applied.Store(c)
+	t.live.Retain(retention(c))
+	t.audit.Keep(c.Retention.Audit)
+	t.api.SetDirectory(c.Directory())
+	return nil
+}
+
+// epoch passes the results of the epoch e to the agents, the API and the integrations. The owner of the core calls it
+// when the epoch has ended.
+func (t *tenant) epoch(core *engine.View, e live.Ended) error {
+	t.plane.Publish(core.Searches.Plan(), core.Table)
+	t.api.Epoch(core, e.Before, e.Decisions)
+	if t.shared.traced != nil {
+		t.shared.traced.epoch(core, e, time.Duration(t.live.Counts().Decided.Load()))
+	}
+	return t.outbound.epoch(core, e)
+}
+
+// retention returns the limits on history in c.
+func retention(c *config.Config) live.Retention {
+	return live.Retention{Age: c.Retention.Age, Bytes: c.Retention.Bytes, Exemplars: c.Retention.Exemplars}
+}
+
+// close closes the databases and unlocks the data directory.
+func (t *tenant) close() (err error) {
+	if t.store != nil {
+		err = t.store.Close()
+	}
+	if t.journal != nil {
+		err = errors.Join(err, t.journal.Close())
+	}
+	return err
+}
+
+// newAPI returns the handler of the API, the UI and /metrics.
+func (t *tenant) newAPI() (*api.API, error) {
+	ui, err := web.New(t.config.API.BasePath)
+	if err != nil {
+		return nil, err
+	}
+	comments, err := cases.OpenComments(t.config.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	views, err := operating.OpenViews(t.config.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	failing, err := t.config.FailureRules()
+	if err != nil {
+		return nil, err
+	}
+	o := api.Options{
+		Failing:     failing,
+		Notes:       t.notes,
+		Comments:    comments,
+		Views:       views,
+		Audit:       t.audit,
+		UI:          t.config.UI(),
+		Login:       t.shared.login,
+		Base:        t.config.API.BasePath,
+		Pages:       ui.Serve,
+		Directory:   t.config.Directory(),
+		Version:     t.shared.build.Version,
+		Go:          t.shared.build.Go,
+		Queues:      t.queues,
+		Bytes:       t.sizes,
+		Registry:    t.shared.registry,
+		Agents:      t.plane,
+		Webhooks:    t.outbound.notifier.Webhooks,
+		DeadLetters: t.outbound.outbox,
+		Resend:      t.outbound.notifier.Resend,
+		Backup:      t.backup,
+		Clock:       time.Now,
+		Log:         t.log,
+	}
+	if t.shared.traced != nil {
+		o.Tracer = t.shared.traced.tracer
+	}
+	return api.New(t.live, t.store, t.shared.tokens, o)
+}
+
+// sizes returns the sizes and limits of the databases in bytes.
+func (t *tenant) sizes() []operating.Size {
+	return []operating.Size{
+		{Name: "journal", Length: int64(t.journal.Stats().Bytes), Most: t.config.Journal.MaxBytes},
+		{Name: "store", Length: int64(t.store.Bytes()), Most: t.applied.Load().Retention.Bytes},
+	}
+}
+
+// intake passes requests from the receivers to the engine.
+type intake struct{ service *live.Service }
+
+// Take implements [receiver.Intake].
+func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (receiver.Rejected, error) {
+	switch format {
+	case receiver.Zipkin:
+		return i.takeZipkin(ctx, body)
+	case receiver.JSON:
+		n, why, err := i.service.Take(ctx, body, journal.JSON)
+		return receiver.Rejected{Spans: n, Why: why}, err
+	case receiver.Protobuf:
+	}
+	n, why, err := i.service.Take(ctx, body, journal.Protobuf)
+	return receiver.Rejected{Spans: n, Why: why}, err
+}
+
+// takeZipkin takes body, spans of Zipkin. It translates them first, so that the journal contains only OTLP. The sender
+// isn't told which spans were rejected, because Zipkin's answers have no field for it, but they are counted.
+func (i intake) takeZipkin(ctx context.Context, body []byte) (receiver.Rejected, error) {
+	if refused := i.service.Refuse(); refused != nil { // before spending time on a translation
+		return receiver.Rejected{}, refused
+	}
+	request, rejected, err := zipkin.Translate(body)
+	if err != nil {
+		return receiver.Rejected{}, err
+	}
+	n, _, err := i.service.Take(ctx, request, journal.Protobuf)
+	if err != nil {
+		return receiver.Rejected{}, err
+	}
+	return receiver.Rejected{Spans: n + i.service.Reject(rejected)}, nil
+}
