@@ -114,7 +114,7 @@ func (l *Log) Backup(dataDir string) error {
 	return nil
 }
 
-// Keep sets the age at which entries are deleted.
+// Keep sets the age at which entries are deleted. They age only while Run runs.
 func (l *Log) Keep(age time.Duration) { l.age.Store(int64(age)) }
 
 // Failed returns the number of lines that could not be written.
@@ -187,7 +187,7 @@ func (l *Log) full(e *Entry) bool {
 	return len(l.minute) >= maxKinds || e.Who == "" && unknown >= maxUnknown
 }
 
-// trimInterval is the interval between deletions of old entries.
+// trimInterval is the interval between deletions of old entries. Time since the last one is lost when the service ends.
 const trimInterval = time.Hour
 
 // Run writes counted requests every minute, and deletes old entries, until ctx is done.
@@ -195,7 +195,6 @@ func (l *Log) Run(ctx context.Context) {
 	minute, trim := time.NewTicker(time.Minute), time.NewTicker(trimInterval)
 	defer minute.Stop()
 	defer trim.Stop()
-	l.trim()
 	for {
 		select {
 		case <-minute.C:
@@ -233,16 +232,28 @@ func (l *Log) Flush() {
 	}
 }
 
-// trim deletes old entries.
+// trim makes the files older by trimInterval, and deletes old ones.
 func (l *Log) trim() {
 	age := time.Duration(l.age.Load())
 	if age == 0 {
 		return
 	}
+	dir := l.changes.dir
+	old, err := readAges(dir)
+	if err != nil {
+		l.log.Error("the ages of audit entries are unknown, so they begin anew", slog.Any("error", err))
+	}
+	next := make(ages)
 	for _, s := range l.all() {
-		if err := s.trim(l.clock(), age); err != nil {
+		if err := s.trim(old, next, age); err != nil {
 			l.log.Error("old audit entries cannot be deleted", slog.Any("error", err))
 		}
+	}
+	if len(next) == 0 {
+		return
+	}
+	if err := next.write(dir); err != nil {
+		l.log.Error("the ages of audit entries cannot be stored", slog.Any("error", err))
 	}
 }
 

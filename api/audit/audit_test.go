@@ -243,7 +243,7 @@ func TestUnknownCallers(t *testing.T) {
 	}
 }
 
-// The oldest file is deleted when the log is full, and by age.
+// The oldest file is deleted when the log is full.
 func TestRotation(t *testing.T) {
 	l := openLog(t.TempDir())
 	for i := range 200 {
@@ -253,27 +253,54 @@ func TestRotation(t *testing.T) {
 	if len(got) < 40 || len(got) > 90 || got[0].On != "199" || got[len(got)-1].Status != 204 {
 		t.Errorf("%d entries, from %v to %v", len(got), got[len(got)-1], got[0])
 	}
-	numbers, err := l.changes.numbers()
-	if err != nil || len(numbers) < 4 {
-		t.Fatal(numbers, err)
+}
+
+// Entries are deleted once the service has run for their age, at most a part of it later. Restarts don't change that.
+func TestAge(t *testing.T) {
+	dir := t.TempDir()
+	left := make(map[string]int) // hours until the entry was deleted
+	for hour := range 100 {
+		l := openLog(dir)
+		l.Keep(24 * time.Hour)
+		if hour < 30 {
+			mute(t, l, "ann", fmt.Sprint(hour), 204)
+		}
+		l.trim()
+		for _, e := range list(t, l, Query{}, 100) {
+			left[e.On] = hour
+		}
 	}
-	last := numbers[len(numbers)-1]
-	for _, n := range numbers[:len(numbers)-1] {
-		old := begin.Add(-25 * time.Hour)
-		if err := os.Chtimes(l.changes.path(n), old, old); err != nil {
+	for i := range 30 {
+		if hours := left[fmt.Sprint(i)] + 1 - i; hours < 24 || hours > 24+24/parts+2 {
+			t.Errorf("entry %d was deleted after %d hours, want 24 or a little more", i, hours)
+		}
+	}
+	numbers, err := openLog(dir).changes.numbers()
+	if err != nil || len(numbers) != 1 {
+		t.Errorf("files %v are left, %v; want one, which is empty", numbers, err)
+	}
+}
+
+// A wrong clock deletes nothing.
+func TestWrongClock(t *testing.T) {
+	l := openLog(t.TempDir())
+	l.Keep(24 * time.Hour)
+	for i, years := range []int{0, 50, -50, 0} {
+		l.clock = func() time.Time { return begin.AddDate(years, 0, 0) }
+		for range 3 {
+			l.trim()
+		}
+		mute(t, l, "ann", fmt.Sprint(i), 204)
+		numbers, err := l.changes.numbers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(l.changes.path(numbers[len(numbers)-1]), l.clock(), l.clock()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l.Keep(24 * time.Hour)
-	l.trim()
-	if numbers, err := l.changes.numbers(); err != nil || !slices.Equal(numbers, []int{last}) {
-		t.Errorf("old files are left: %v, %v", numbers, err)
-	}
-	l.clock = func() time.Time { return begin.Add(3 * time.Hour) }
-	l.trim() // begins a new file so that the last one becomes old, too
-	l.trim()
-	if numbers, err := l.changes.numbers(); err != nil || !slices.Equal(numbers, []int{last, last + 1}) {
-		t.Errorf("after three hours of 24, the files are %v, %v; want %d and the next", numbers, err, last)
+	if got := texts(list(t, l, Query{}, 10)); len(got) != 4 {
+		t.Errorf("%q are left, want all four", got)
 	}
 }
 

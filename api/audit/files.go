@@ -226,9 +226,37 @@ func (s *series) backup(to string) error {
 // parts is the number of files among which lines are distributed by age, so that old ones can be deleted.
 const parts = 12
 
-// trim deletes the files whose lines are all older than age, and begins a new file if the first line of the last one is
-// older than a part of it.
-func (s *series) trim(now time.Time, age time.Duration) (err error) {
+// ages has, by the name of a file, the time for which it has existed while the service ran. The clock has no say in it:
+// a clock that is far ahead would make everything old.
+type ages map[string]time.Duration
+
+// agesName is the name of the file with the ages, in the directory of the log.
+const agesName = "ages.json"
+
+// readAges returns the ages in the directory dir. Files without one are new.
+func readAges(dir string) (all ages, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, agesName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	return all, err
+}
+
+// write replaces the ages in the directory dir.
+func (a ages) write(dir string) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(dir, agesName), data)
+}
+
+// trim deletes the files whose lines are all older than age, and begins a new file if the last one has existed for a
+// part of it. It adds the ages of the files that are left to next: their ages in old, and trimInterval.
+func (s *series) trim(old, next ages, age time.Duration) (err error) {
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -242,43 +270,28 @@ func (s *series) trim(now time.Time, age time.Duration) (err error) {
 	if err != nil || len(numbers) == 0 {
 		return err
 	}
+	var after time.Duration // age of the next file; all lines of this one are older
+	for _, n := range slices.Backward(numbers) {
+		if after > age {
+			if err := os.Remove(s.path(n)); err != nil {
+				return err
+			}
+			continue
+		}
+		name := filepath.Base(s.path(n))
+		next[name] = old[name] + trimInterval
+		after = next[name]
+	}
 	last := numbers[len(numbers)-1]
-	began, err := s.began(last)
+	if next[filepath.Base(s.path(last))] <= age/parts {
+		return nil
+	}
+	if info, err := os.Stat(s.path(last)); err != nil || info.Size() == 0 {
+		return err
+	}
+	f, _, err := s.open(dir, last+1)
 	if err != nil {
 		return err
 	}
-	if !began.IsZero() && now.Sub(began) > age/parts {
-		f, _, err := s.open(dir, last+1)
-		if err != nil {
-			return err
-		}
-		if err := f.Close(); err != nil {
-			return err
-		}
-		numbers = append(numbers, last+1)
-	}
-	for _, n := range numbers[:len(numbers)-1] {
-		info, err := os.Stat(s.path(n)) // its time is the time of the last line
-		if err == nil && now.Sub(info.ModTime()) > age {
-			err = os.Remove(s.path(n))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// began returns the time of the first line of a file, or zero if there is none or it is unreadable.
-func (s *series) began(number int) (time.Time, error) {
-	data, err := os.ReadFile(s.path(number))
-	if err != nil {
-		return time.Time{}, err
-	}
-	first, _, _ := bytes.Cut(data, []byte("\n"))
-	var x line
-	if json.Unmarshal(first, &x) != nil {
-		return time.Time{}, nil
-	}
-	return x.At, nil
+	return f.Close()
 }
