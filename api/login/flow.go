@@ -68,6 +68,13 @@ func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Princi
 		s.answer(w, s.foreign())
 		return access.Principal{}
 	}
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	default:
+		s.answer(w, s.busy())
+		return access.Principal{}
+	}
 	s.remove(w, attemptCookie) // an attempt has only one end
 	if reason := query.Get("error"); reason != "" {
 		s.answer(w, s.refused(reason, query.Get("error_description")))

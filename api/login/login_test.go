@@ -45,6 +45,8 @@ type world struct {
 	ahead    time.Duration                       // of the service's clock
 	alter    func(header, claims map[string]any) // changes the ID tokens of log-ins; may be nil
 	keys     atomic.Int64                        // requests for the provider's keys
+	codes    atomic.Int64                        // codes that the provider was asked to exchange
+	hold     chan struct{}                       // not nil: exchanges end when it is closed
 	down     atomic.Bool                         // the provider closes connections without an answer
 	log      bytes.Buffer
 }
@@ -119,6 +121,12 @@ func (w *world) intercept(next http.Handler) http.Handler {
 		}
 		if r.URL.Path == mockoidc.JWKSEndpoint {
 			w.keys.Add(1)
+		}
+		if r.URL.Path == mockoidc.TokenEndpoint {
+			w.codes.Add(1)
+			if w.hold != nil {
+				<-w.hold
+			}
 		}
 		if r.URL.Path != mockoidc.TokenEndpoint || w.alter == nil {
 			next.ServeHTTP(a, r)
@@ -376,7 +384,50 @@ func TestForgedLogIn(t *testing.T) {
 			if status, _, body := b.get(at); status != c.status || b.loggedIn() {
 				t.Errorf("%d, want %d: %s", status, c.status, body)
 			}
+			if n := w.codes.Load(); c.status == http.StatusBadRequest && n > 0 {
+				t.Errorf("the provider was asked for %d codes", n)
+			}
 		})
+	}
+}
+
+// However many browsers come back at once, the provider is asked about few. The others can come again.
+func TestManyExchanges(t *testing.T) {
+	w := newWorld(t)
+	w.hold = make(chan struct{})
+	const refused = 4
+	type end struct {
+		status int
+		b      *browser
+		at     string // the callback's address
+	}
+	ends := make(chan end)
+	for range maxExchanges + refused {
+		b := w.browser()
+		w.person("staff")
+		at := b.back()
+		go func() {
+			status, _, _ := b.get(at)
+			ends <- end{status, b, at}
+		}()
+	}
+	var late end
+	for range refused {
+		if late = <-ends; late.status != http.StatusServiceUnavailable {
+			t.Errorf("beyond the limit: %d", late.status)
+		}
+	}
+	if n := w.codes.Load(); n > maxExchanges {
+		t.Errorf("%d exchanges at a time, want at most %d", n, maxExchanges)
+	}
+	close(w.hold)
+	for range maxExchanges {
+		if in := <-ends; in.status != http.StatusOK || !in.b.loggedIn() {
+			t.Errorf("within the limit: %d", in.status)
+		}
+	}
+	if late.b.get(late.at); !late.b.loggedIn() {
+		t.Error("a person who was refused can't come again")
 	}
 }
 

@@ -70,6 +70,15 @@ func (s *Service) unreachable() *page {
 	}
 }
 
+// busy is the page for a person who comes back from the provider when too many others do.
+func (s *Service) busy() *page {
+	return &page{
+		status: http.StatusServiceUnavailable,
+		title:  "Log-in is not possible now",
+		texts:  []string{"Too many people are logging in at the moment. Reload this page in a few seconds."},
+	}
+}
+
 // foreign is the page for a browser that comes back from the provider without a matching attempt to log in.
 func (s *Service) foreign() *page {
 	return &page{
