@@ -186,3 +186,33 @@ func PerSecond(impact float64) string {
 	}
 	return units.Duration(time.Duration(impact)) + "/s"
 }
+
+// mostlyExplained is the smallest share of the variance at which an attribute is where to look first.
+const mostlyExplained = 0.5
+
+// CompareValue proposes to look at the attribute value that explains most of the variance of p. It returns nil if none
+// explains half of it.
+func CompareValue(n *Names, p *detect.Problem) Sentence {
+	var most *detect.Explanation
+	for i := range p.Explanations {
+		x := &p.Explanations[i]
+		switch x.Variable {
+		case variableCount, variablePresent, variableErrors, variableSkeleton: // they are effects, not places to look
+			continue
+		}
+		if x.Value != "" && x.Effect >= mostlyExplained && (most == nil || x.Effect > most.Effect) {
+			most = x
+		}
+	}
+	if most == nil {
+		return nil
+	}
+	of, where := n.variable(most)
+	share := number(units.Percent(most.Effect))
+	if most.Variable == keyVersion && most.Where != 0 {
+		service := n.Table.Operation(n.Table.Base(n.Last(most.Where))).Service
+		return Say("roll back %s of %s, or compare it with other versions: it explains %s of the variance",
+			Name(n.Clean(most.Value)), n.service(service), share)
+	}
+	return Say("compare ").And(of).And(where).And(Say(" with the others: it explains %s of the variance", share))
+}

@@ -26,13 +26,7 @@ func BacktestTable(w io.Writer, r *backtest.Result, style terminal.Style) error 
 	t := table{names: backtestNames(r, terminal.Printable), style: style}
 	t.backtestHeading(r)
 	if len(r.Incidents) > 0 {
-		t.incidentColumns()
-	}
-	for i := range r.Incidents {
-		if i > 0 {
-			t.printf("\n")
-		}
-		t.incident(r, &r.Incidents[i])
+		t.incidentList(r)
 	}
 	if r.Score != nil {
 		t.score(r.Score)
@@ -84,10 +78,16 @@ const (
 	lastedWidth = 13
 )
 
-// incidentColumns writes the names of the columns of the table of incidents.
-func (t *table) incidentColumns() {
+// incidentList writes the table of incidents.
+func (t *table) incidentList(r *backtest.Result) {
 	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.PadRight("began", beganWidth)+
 		terminal.PadRight("opened", openedWidth)+terminal.PadRight("lasted", lastedWidth)+"suspects"))
+	for i := range r.Incidents {
+		if i > 0 {
+			t.printf("\n")
+		}
+		t.incident(r, &r.Incidents[i])
+	}
 }
 
 // incident writes the line of x, its sentence, and why it ended. Note that an incident opens some minutes after its

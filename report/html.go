@@ -9,6 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -37,6 +38,7 @@ func HTML(w io.Writer, r *offline.Report, in Input) error {
 type page struct {
 	Traces, Spans, Judged, Rejected string
 	Cut, Coverage                   []string
+	Incidents                       []pageIncident
 	Problems                        []pageProblem
 	ProblemCount                    string
 	MoreProblems                    int
@@ -45,9 +47,15 @@ type page struct {
 	TypeCount, GroupCount           string
 }
 
+type pageIncident struct {
+	Began, Lasted string
+	Sentence      describe.Sentence
+}
+
 type pageProblem struct {
 	Rank                int
 	Kind, Onset, Who    string
+	Changed             bool
 	Requests, Impact    string
 	CoV                 string
 	Diagnosis           describe.Sentence
@@ -126,10 +134,16 @@ func newPage(r *offline.Report, in Input) page {
 	for _, text := range in.Cut {
 		p.Cut = append(p.Cut, terminal.Printable(text))
 	}
+	p.Incidents = pageIncidents(r.Incidents)
+	affected := affectedTypes(r)
 	ranks := make(map[analysis.Hash][]int)
 	for i := range r.Problems[:min(pageProblems, len(r.Problems))] {
-		p.Problems = append(p.Problems, n.pageProblem(i+1, &r.Problems[i]))
 		id := r.Problems[i].RequestType
+		problem := n.pageProblem(i+1, &r.Problems[i])
+		if affected[id] {
+			problem.Onset = partOfIncident
+		}
+		p.Problems = append(p.Problems, problem)
 		ranks[id] = append(ranks[id], i+1)
 	}
 	for i := 0; i < len(r.Groups) && len(p.Types) < pageTypes; i++ {
@@ -141,6 +155,28 @@ func newPage(r *offline.Report, in Input) page {
 		}
 	}
 	return p
+}
+
+// pageIncidents presents the incidents in r, which may be nil.
+func pageIncidents(r *backtest.Result) []pageIncident {
+	if r == nil {
+		return nil
+	}
+	n := backtestNames(r, terminal.Printable)
+	var all []pageIncident
+	for i := range r.Incidents {
+		x := &r.Incidents[i]
+		lasted := "open at the end"
+		if !x.IsOpen() {
+			lasted = "lasted " + units.Span(x.Lasted(0))
+		}
+		all = append(all, pageIncident{
+			Began:    "began " + describe.Clock(x.Onset, true) + " UTC",
+			Lasted:   lasted,
+			Sentence: n.incident(x).Sentence,
+		})
+	}
+	return all
 }
 
 // groupsOf returns the groups of the request type all[i], which directly follow it.
@@ -160,6 +196,7 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 		Rank:        rank,
 		Kind:        p.Kind.String(),
 		Onset:       p.Onset.String(),
+		Changed:     p.Onset == detect.Changed,
 		Who:         "all requests of the type",
 		Requests:    units.Plural(int(p.Requests), "request"),
 		Impact:      describe.PerSecond(p.Impact),

@@ -35,6 +35,11 @@ func JSON(w io.Writer, r *offline.Report, in Input) error {
 	if len(in.Cut) > 0 {
 		o.field("cut", in.Cut) // errors of files that end early
 	}
+	if r.Incidents != nil {
+		of := backtestNames(r.Incidents, describe.Verbatim)
+		incidents := r.Incidents.Incidents
+		o.list("incidents", len(incidents), func(i int) any { return of.jsonIncident(&incidents[i]) })
+	}
 	o.field("refused", r.Refused) // requests judged by request type only
 	o.list("groups", len(r.Groups), func(i int) any { return n.jsonGroup(&r.Groups[i]) })
 	o.list("problems", len(r.Problems), func(i int) any { return n.jsonProblem(i+1, &r.Problems[i]) })

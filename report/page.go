@@ -26,7 +26,8 @@ const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src
 // render writes p as an HTML document.
 func (p *page) render(w io.Writer) error {
 	return document(
-		w, p.ProblemCount+" in "+p.Traces, p.header(), h.Main(lines(p.problemList(), p.typeList())), footer(),
+		w, p.ProblemCount+" in "+p.Traces, p.header(),
+		h.Main(lines(p.incidentList(), p.problemList(), p.typeList())), footer(),
 		h.Script(g.Raw("\n"+pageScript)),
 	)
 }
@@ -69,6 +70,20 @@ func (p *page) header() g.Node {
 	return h.Header(lines(nodes...))
 }
 
+func (p *page) incidentList() g.Node {
+	if len(p.Incidents) == 0 {
+		return nil
+	}
+	return lines(h.H2(h.ID("incidents"), g.Text("Incidents")), each(p.Incidents, (*pageIncident).article))
+}
+
+func (x *pageIncident) article() g.Node {
+	return h.Article(h.Class("card problem changed"), lines(
+		h.Div(h.Class("meta"), span(x.Began), span(x.Lasted)),
+		h.H3(sentence(x.Sentence)),
+	))
+}
+
 func (p *page) problemList() g.Node {
 	if len(p.Problems) == 0 {
 		return h.P(h.Class("card"), g.Text("Nothing stands out among the groups with enough requests. "),
@@ -104,8 +119,12 @@ func footer() g.Node {
 
 func (p *pageProblem) article() g.Node {
 	id := "problem-" + strconv.Itoa(p.Rank)
+	class := "card problem"
+	if p.Changed {
+		class += " changed"
+	}
 	return h.Article(
-		h.Class("card problem "+p.Onset), h.Aria("labelledby", id),
+		h.Class(class), h.Aria("labelledby", id),
 		lines(
 			h.Div(
 				h.Class("meta"), h.Span(h.Class("what"), g.Text(strconv.Itoa(p.Rank)+" · "+p.Kind+", "+p.Onset)),

@@ -24,6 +24,10 @@ func (n *names) pick(k *search.Pick) describe.Sentence {
 // next returns the next steps for r, most important first.
 func (n *names) next(r *offline.Problem) []describe.Sentence {
 	var all []describe.Sentence
+	if s := describe.CompareValue(n.Names, &r.Problem); s != nil {
+		all = append(all, s)
+	}
+	explained := len(all)
 	for i := range r.Proposed {
 		all = append(all, n.pick(&r.Proposed[i]))
 	}
@@ -39,7 +43,7 @@ func (n *names) next(r *offline.Problem) []describe.Sentence {
 		s.Plain(": the known tracepoints do not explain their part of the problem")
 		all = append(all, s)
 	}
-	if e := describe.Leading(&r.Problem); len(all) == 0 && e != nil && e.Edge != 0 {
+	if e := describe.Leading(&r.Problem); len(all) == explained && e != nil && e.Edge != 0 {
 		all = append(all, n.unexplained(e))
 	}
 	return all

@@ -71,7 +71,12 @@ func TestGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, newSample(), write)) })
 	}
+	withIncidents := newSample()
+	withIncidents.Incidents = newBacktest()
+	withIncidents.Incidents.Score = nil
+	withIncidents.Problems = withIncidents.Problems[:1]
 	for name, r := range map[string]*offline.Report{
+		"incidents.txt": withIncidents,
 		"left-out.txt": {
 			Table:    &trace.Table{},
 			Traces:   2,

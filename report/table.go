@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -36,13 +38,14 @@ type Input struct {
 	Cut   []string // errors about files that end early
 }
 
-// Table writes r for a terminal: first the problems, then the request types and their groups. It shows the first top
+// Table writes r for a terminal: incidents, problems, then the request types and their groups. It shows the first top
 // problems and request types, or all if top is 0.
 func Table(w io.Writer, r *offline.Report, in Input, style terminal.Style, top int) error {
 	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
 	t.names.files = in.Files
 	t.heading(r, in.Cut)
-	t.problems(r.Problems)
+	t.incidents(r.Incidents)
+	t.problems(r)
 	t.common(r.Common)
 	t.groups(r.Groups)
 	_, err := io.WriteString(w, t.out.String())
@@ -95,7 +98,11 @@ func (t *table) heading(r *offline.Report, cut []string) {
 	}
 	types, groups := levels(r.Groups)
 	t.printf("%s, %s, ", units.Plural(types, "request type"), units.Plural(groups, "group"))
-	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Problems), "problem")))
+	found := units.Plural(len(r.Problems), "problem")
+	if r.Incidents != nil && r.Incidents.Learned != 0 {
+		found = units.Plural(len(r.Incidents.Incidents), "incident") + ", " + found
+	}
+	t.printf("%s\n", t.style.Paint(terminal.Bold, found))
 	switch {
 	case r.Judged == 0:
 		t.printf("\nNo trace has a request that took time, so there " +
@@ -138,17 +145,49 @@ func levels(summaries []group.Summary) (types, groups int) {
 	return types, len(summaries) - types
 }
 
-func (t *table) problems(all []offline.Problem) {
+// incidents writes the incidents in r, which may be nil.
+func (t *table) incidents(r *backtest.Result) {
+	if r == nil || len(r.Incidents) == 0 {
+		return
+	}
+	of := table{names: backtestNames(r, terminal.Printable), style: t.style}
+	of.incidentList(r)
+	t.printf("%s", of.out.String())
+}
+
+func (t *table) problems(r *offline.Report) {
+	all, affected := r.Problems, affectedTypes(r)
 	for i := range all[:t.shown(len(all))] {
-		t.problem(i+1, &all[i])
+		onset := all[i].Onset.String()
+		if affected[all[i].RequestType] {
+			onset = partOfIncident
+		}
+		t.problem(i+1, &all[i], onset)
 	}
 	t.more(len(all)-t.shown(len(all)), "problem", "\n")
 }
 
-// problem writes r, which has the given rank: title, diagnosis, edges, causes, exemplars, next steps.
-func (t *table) problem(rank int, r *offline.Problem) {
+// partOfIncident takes the place of a problem's onset if an incident affects its requests.
+const partOfIncident = "part of an incident"
+
+// affectedTypes returns the request types that the incidents in r affect.
+func affectedTypes(r *offline.Report) map[analysis.Hash]bool {
+	affected := make(map[analysis.Hash]bool)
+	if r.Incidents == nil {
+		return affected
+	}
+	for i := range r.Incidents.Incidents {
+		for _, t := range r.Incidents.Incidents[i].Types {
+			affected[t.RequestType] = true
+		}
+	}
+	return affected
+}
+
+// problem writes r, which has the given rank and onset: title, diagnosis, edges, causes, exemplars, next steps.
+func (t *table) problem(rank int, r *offline.Problem, onset string) {
 	p := &r.Problem
-	t.title(rank, p)
+	t.title(rank, p, onset)
 	t.printf("%s", wrap(t.style, describe.Diagnosis(t.names.Names, p, 0, 0), 4))
 	t.edges(p)
 	t.place(p)
@@ -178,8 +217,8 @@ func (t *table) problem(rank int, r *offline.Problem) {
 	}
 }
 
-func (t *table) title(rank int, p *detect.Problem) {
-	kind := p.Kind.String() + ", " + p.Onset.String()
+func (t *table) title(rank int, p *detect.Problem, onset string) {
+	kind := p.Kind.String() + ", " + onset
 	rest := who(p) + " · " + units.Plural(int(p.Requests), "request") + " · impact " + describe.PerSecond(p.Impact)
 	t.printf("\n%s  %s%s\n", terminal.PadLeft(strconv.Itoa(rank), 2), t.style.Paint(onsetColour(p.Onset), kind),
 		terminal.Shorten(rest, t.style.Line()-4-len(kind)))

@@ -53,10 +53,10 @@ func (t *Thresholds) of(g *group.Group, rules *group.RuleSet) (objective time.Du
 	return cmp.Or(objective, t.Objectives[g.Entry]), cmp.Or(accepted, t.Accepted[g.Entry])
 }
 
-// Chronic returns the problems that the judged windows show without history, ranked: variable and slow groups, each at
-// the level that explains it best. The edges of a problem are ranked by their contribution.
-func (d *Detector) Chronic(t Thresholds) []Problem {
-	return ranked(d.chronicProblems(nil, t))
+// Chronic returns the problems that the judged windows show without history, in the given order: variable and slow
+// groups, each at the level that explains it best. The edges of a problem are ranked by their contribution.
+func (d *Detector) Chronic(t Thresholds, by Order) []Problem {
+	return ranked(d.chronicProblems(nil, t), by)
 }
 
 // chronicProblems appends the chronic problems of the request types that have no open changed problem to changed. An

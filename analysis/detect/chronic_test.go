@@ -85,7 +85,7 @@ func thresholds(t *testing.T, d *datadriven.TestData) detect.Thresholds {
 
 func chronic(s *harness, th detect.Thresholds) string {
 	var out bytes.Buffer
-	for i, p := range s.d.Chronic(th) {
+	for i, p := range s.d.Chronic(th, detect.ByImpact) {
 		fmt.Fprintf(&out, "%d. %v %v", i+1, p.Level, p.Kind)
 		grp := s.g.Group(p.Group)
 		if p.Level == group.LevelGroup {
@@ -112,7 +112,7 @@ func TestManyProblems(t *testing.T) {
 		g.Observe(requests.Plain(i%600, 1, trace.Nanos(i+1), time.Duration(1e6+i%7*1e5)))
 	}
 	g.EndEpoch(0)
-	problems := detect.New(g).Chronic(detect.Thresholds{CoV: 0.1, MinSamples: 10})
+	problems := detect.New(g).Chronic(detect.Thresholds{CoV: 0.1, MinSamples: 10}, detect.ByImpact)
 	if len(problems) < 550 {
 		t.Fatalf("%d problems", len(problems))
 	}
@@ -158,9 +158,33 @@ func TestRulesExpect(t *testing.T) {
 			g.Observe(o)
 		}
 		g.EndEpoch(0)
-		problems := detect.New(g).Chronic(detect.DefaultThresholds())
+		problems := detect.New(g).Chronic(detect.DefaultThresholds(), detect.ByImpact)
 		if c.none != (len(problems) == 0) || !c.none && problems[0].Kind != c.want {
 			t.Errorf("%s: %d problems, want %v: %+v", name, len(problems), c.want, problems)
+		}
+	}
+}
+
+func TestOrders(t *testing.T) {
+	g := newGrouper(group.Options{})
+	for i := range 40 * 100 {
+		of := i % 40
+		g.Observe(requests.Plain(of, 1, trace.Nanos(i+1), time.Duration((1+of*7%40)*1e6+(i/40)%7*of*3e5)))
+	}
+	g.EndEpoch(0)
+	for order, figure := range map[detect.Order]func(p *detect.Problem) float64{
+		detect.ByImpact:   func(p *detect.Problem) float64 { return p.Impact },
+		detect.ByCoV:      func(p *detect.Problem) float64 { return p.CoV },
+		detect.BySlowness: func(p *detect.Problem) float64 { return float64(p.Mean) },
+	} {
+		problems := detect.New(g).Chronic(detect.Thresholds{CoV: 0.1, MinSamples: 10}, order)
+		if len(problems) < 20 {
+			t.Fatalf("%d problems", len(problems))
+		}
+		for i := range problems[1:] {
+			if a, b := figure(&problems[i]), figure(&problems[i+1]); a < b {
+				t.Errorf("order %d: %v before %v", order, a, b)
+			}
 		}
 	}
 }

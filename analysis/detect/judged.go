@@ -103,25 +103,12 @@ type chronicType struct {
 	problems  []found
 }
 
-// ranked returns all problems in the order of [Rank], the first maxDetailed with the values of the sample.
-func ranked(all []found) []Problem {
-	type rank struct {
-		onset    Onset
-		kind     ProblemKind
-		severity float64
-		*found
-	}
-	order := make([]rank, len(all))
-	for i := range all {
-		p := all[i].problem
-		order[i] = rank{p.Onset, p.Kind, severity(p), &all[i]}
-	}
-	slices.SortFunc(order, func(a, b rank) int {
-		c := cmp.Or(cmp.Compare(a.onset, b.onset), cmp.Compare(a.kind, b.kind), cmp.Compare(b.severity, a.severity))
-		if c == 0 {
-			c = a.problem.ID.Compare(b.problem.ID)
-		}
-		return c
+// ranked returns all problems in the given order, the first maxDetailed with the values of the sample.
+func ranked(all []found, by Order) []Problem {
+	order := slices.Clone(all)
+	slices.SortFunc(order, func(a, b found) int {
+		p, q := a.problem, b.problem
+		return cmp.Or(cmp.Compare(p.Onset, q.Onset), cmp.Compare(by.figure(q), by.figure(p)), p.ID.Compare(q.ID))
 	})
 	problems := make([]Problem, len(order))
 	for i := range order {

@@ -15,7 +15,7 @@ import (
 // ProblemKind is the way that requests violate their expectation.
 type ProblemKind uint8
 
-// The kinds of problem, in their order of rank within an onset.
+// The kinds of problem.
 const (
 	KindVariable ProblemKind = iota // the CoV is high
 	KindSlow                        // the mean is high
@@ -188,15 +188,24 @@ func (p *Problem) rankEdges(whole Whole, score func(*group.EdgeShare) float64) {
 	p.Edges = ranked
 }
 
-// severity returns the figure that ranks problems of one kind.
-func severity(p *Problem) float64 {
-	switch p.Kind {
-	case KindVariable:
+// Order is an order of problems of one onset.
+type Order uint8
+
+// The orders of problems. The largest comes first.
+const (
+	ByImpact   Order = iota // time lost per second
+	ByCoV                   // coefficient of variation
+	BySlowness              // mean duration
+)
+
+// figure returns the figure of p that o compares.
+func (o Order) figure(p *Problem) float64 {
+	switch o {
+	case ByCoV:
 		return p.CoV
-	case KindSlow:
-		return float64(p.Mean - p.Expected)
-	case KindShifted:
-		return p.Shift
+	case BySlowness:
+		return float64(p.Mean)
+	case ByImpact:
 	}
-	return 0
+	return p.Impact
 }

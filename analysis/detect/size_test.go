@@ -42,7 +42,7 @@ func TestSizes(t *testing.T) {
 			g.Observe(requests.Sized(i, trace.Nanos(i), x))
 		}
 		g.EndEpoch(0)
-		problems := detect.New(g).Chronic(detect.Thresholds{CoV: c.cov, Delayed: 0.02, MinSamples: 50})
+		problems := detect.New(g).Chronic(detect.Thresholds{CoV: c.cov, Delayed: 0.02, MinSamples: 50}, detect.ByImpact)
 		if (len(problems) > 0) != c.problem {
 			t.Errorf("%s: problems %+v", name, problems)
 		}

@@ -203,7 +203,7 @@ func (d *Detector) problems(o WatchOptions) []Problem {
 			}
 		}
 	}
-	return ranked(d.chronicProblems(open, o.chronic()))
+	return ranked(d.chronicProblems(open, o.chronic()), ByImpact)
 }
 
 // epoch judges groups at the end of an epoch.

@@ -40,7 +40,6 @@ func (a *Cases) StoreClosed(c *engine.View, before []detect.Problem, ended trace
 	}
 	var all []store.ClosedProblem
 	var names renderer
-	ranked := epoch.Ranks(before)
 	for i := range before {
 		p := &before[i]
 		if open[p.ID] || len(all) == maxClosing {
@@ -49,7 +48,7 @@ func (a *Cases) StoreClosed(c *engine.View, before []detect.Problem, ended trace
 		if all == nil {
 			names = renderer{a.reader.Renderer(c)}
 		}
-		x, err := names.closed(p, ranked[i], ended, len(all) < maxClosingEvidence)
+		x, err := names.closed(p, i+1, ended, len(all) < maxClosingEvidence)
 		if err != nil {
 			a.options.Log.Error("a closed problem could not be encoded", slog.Any("error", err))
 			continue

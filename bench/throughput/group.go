@@ -180,7 +180,7 @@ func (o Options) measureManyGroups(ctx context.Context, result *Result) error {
 	}
 	bytes := heap() - before
 	begin := time.Now()
-	found := detect.New(g).Chronic(detect.Thresholds{CoV: 0.15, MinSamples: requestsPerWindow})
+	found := detect.New(g).Chronic(detect.Thresholds{CoV: 0.15, MinSamples: requestsPerWindow}, detect.ByImpact)
 	judged := time.Since(begin)
 	if want := groups / 10; len(found) < want {
 		return fmt.Errorf("%d problems in %d groups, want %d", len(found), groups, want)

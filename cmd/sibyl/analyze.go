@@ -16,6 +16,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/cli"
@@ -37,6 +38,7 @@ type analyzeFlags struct {
 	size       string
 	timeout    time.Duration
 	fail       bool
+	rank       *cli.Choice
 	window     string
 	baseline   string
 	path       *cli.PathFlags
@@ -47,13 +49,17 @@ type analyzeFlags struct {
 const allAttributes = "all"
 
 func analyzeCommand(p *process) *cobra.Command {
-	f := &analyzeFlags{output: cli.NewChoice("table", "json", "pprof", "folded", "html")}
+	f := &analyzeFlags{
+		output: cli.NewChoice("table", "json", "pprof", "folded", "html"),
+		rank:   cli.NewChoice("impact", "cov", "slowness"),
+	}
 	c := &cobra.Command{
 		Use:   "analyze FILE…",
 		Short: "Report slow and erratic requests, their causes, and the tracepoints to enable next",
 		Long: `Analyze reads traces, groups requests that should perform alike, and ranks the groups that do not. For
 each of these problems it reports the edges of the critical path that carry the time or the variance, the variables
-that explain it, and the tracepoints to enable next.
+that explain it, and the tracepoints to enable next. If the traces span at least nine minutes, it begins with the
+incidents that sibyl serve would have reported, as sibyl backtest does.
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf), Jaeger JSON or Zipkin JSON, plain, gzip or zstd; -
 is standard input.
@@ -95,6 +101,8 @@ baseline defaults to all traces before the window; if these are few, those after
 		"number of requests that a group needs before it is judged")
 	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV,
 		"coefficient of variation above which a group is a problem")
+	f.rank.Flag(c, "rank", "", "order of the problems: by time lost per second, coefficient of variation, or mean "+
+		"duration")
 	c.Flags().IntVar(&f.top, "top", 10, "number of problems and request types in the table; 0: all")
 	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil,
 		"keys of attributes with few values each; requests with different values form different groups")
@@ -107,7 +115,7 @@ baseline defaults to all traces before the window; if these are few, those after
 	c.Flags().StringVar(&f.window, "window", "",
 		"compare the traces that begin in this window, FROM..TO, with a baseline")
 	c.Flags().StringVar(&f.baseline, "baseline", "", "baseline of --window, FROM..TO; default: all before the window")
-	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
+	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem or an incident")
 	f.path = cli.AddPathFlags(c)
 	f.input = cli.AddInputFlags(c)
 	return c
@@ -141,7 +149,7 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	if err := n.Complete(); err != nil {
 		return err
 	}
-	if f.fail && len(r.Problems) > 0 {
+	if f.fail && (len(r.Problems) > 0 || r.Incidents != nil && len(r.Incidents.Incidents) > 0) {
 		return exitProblems
 	}
 	return nil
@@ -241,8 +249,31 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Co
 	if o.Input.Keys, err = f.keys(c); err != nil {
 		return o, fmt.Errorf("--attributes: %w", err)
 	}
+	if o.Incidents, err = f.incidents(configured); err != nil {
+		return o, err
+	}
+	o.Order = orders[f.rank.Value]
 	o.Objectives, err = parseObjectives(f.objectives)
 	return o, err
+}
+
+// orders has the orders of problems by the value of --rank.
+var orders = map[string]detect.Order{"impact": detect.ByImpact, "cov": detect.ByCoV, "slowness": detect.BySlowness}
+
+// incidents returns the options of the service configured by c, which looks for the incidents, or nil if the output
+// can't contain incidents. If c is nil, it is the default configuration.
+func (f *analyzeFlags) incidents(c *config.Config) (*backtest.Options, error) {
+	if f.output.Value == "pprof" || f.output.Value == "folded" {
+		return nil, nil
+	}
+	if c == nil {
+		e, err := config.Load(config.Sources{})
+		if err != nil {
+			return nil, err
+		}
+		c = &e.Config
+	}
+	return &backtest.Options{Core: c.Engine(), Assembly: c.OpenTraces()}, nil
 }
 
 // keys returns the attribute keys to search for causes, together with the keys that c needs.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 	"github.com/sibyl-trace/sibyl/internal/testkit/tracegen"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -125,6 +127,26 @@ func TestBacktest(t *testing.T) {
 	again = sibyl(t, "", "backtest", "--incidents", labels, "--config", slow, traces)
 	if got, want := sentence.ReplaceAllString(again.out, ""), sentence.ReplaceAllString(table.out, ""); got != want {
 		t.Errorf("while problems are still learned: %s, %s; want the same incidents as %s", again.err, got, want)
+	}
+}
+
+// TestAnalyzeIncidents checks that analyze begins with the incidents that backtest reports.
+func TestAnalyzeIncidents(t *testing.T) {
+	traces, _, service := recording(t)
+	incidents := func(args ...string) any {
+		r := sibyl(t, "", append(args, "-o", "json", traces)...)
+		var doc struct{ Incidents any }
+		if err := json.Unmarshal([]byte(r.out), &doc); err != nil || r.code != 0 {
+			t.Fatalf("%q: exit code %d, %v, %s", args, r.code, err, r.err)
+		}
+		return doc.Incidents
+	}
+	if diff := cmp.Diff(incidents("backtest"), incidents("analyze")); diff != "" {
+		t.Errorf("(-backtest +analyze)\n%s", diff)
+	}
+	r := sibyl(t, "", "analyze", "--fail-on-problem", "--rank", "slowness", "--cov-threshold", "100", traces)
+	if r.code != 4 || !strings.Contains(r.out, "1 incident, 0 problems") || !strings.Contains(r.out, service) {
+		t.Errorf("exit code %d, %s", r.code, r.out)
 	}
 }
 

@@ -10,10 +10,8 @@ package backtest
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
@@ -36,9 +34,6 @@ type Result struct {
 // Files plays the traces of the files and directories in paths. It returns an error if a path can't be read, if there
 // is no room for temporary files, if ctx ends, or if there are traces and labels but no label can be scored. It doesn't
 // use Options.Table.
-//
-// Traces far from the others have a wrong clock ([assemble.Calendar]). They aren't played because the engine's clock
-// would follow them.
 func Files(
 	ctx context.Context, paths []string, labels []Label, input file.Options, options Options,
 ) (result *Result, err error) {
@@ -46,24 +41,19 @@ func Files(
 		input.Memory = assemble.DefaultMemory
 	}
 	input.Memory /= 2 // traces by ID and traces by time are in memory together
-	var clocks arrivals
-	input.Decoded = clocks.add
+	r := NewRecording(input.Memory, input.TempDir)
+	input.Decoded = r.Decoded
 	in, err := file.Read(ctx, paths, input)
 	if err != nil {
 		return nil, err
 	}
-	clocks.end()
-	timeline := assemble.NewTimeline(assemble.Options{Memory: input.Memory, TempDir: input.TempDir})
-	defer func() { err = errors.Join(err, in.Close(), timeline.Close()) }()
-	calendar := make(assemble.Calendar)
+	defer func() { err = errors.Join(err, in.Close(), r.Close()) }()
 	for t, err := range in.All() {
 		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			from, to := clocks.extent(t)
-			calendar.Add(from, to)
-			err = timeline.Add(to, t)
+			err = r.Add(t)
 		}
 		if err != nil {
 			return nil, err
@@ -72,46 +62,10 @@ func Files(
 	if err := in.Close(); err != nil { // frees memory
 		return nil, err
 	}
-	if len(calendar) == 0 {
-		result = &Result{Table: in.Table}
-		in.Summary.Cover(&result.Coverage)
-		return result, nil
-	}
-	var recorded history.Interval
-	recorded.From, recorded.To = calendar.Recorded()
-	within, outside, err := during(labels, recorded)
-	if err != nil {
+	options.Table = in.Table
+	if result, err = r.Play(ctx, labels, options); err != nil {
 		return nil, err
 	}
-	options.Table = in.Table
-	p, misdated := NewPlayer(within, options), 0
-	for t, err := range timeline.All() {
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			return nil, err
-		}
-		from, to := clocks.extent(t)
-		if to < recorded.From || to > recorded.To {
-			misdated++
-			for i := range t.Spans {
-				p.result.Coverage.Leave(&t.Spans[i], trace.Misdated)
-			}
-			continue
-		}
-		p.play(t, from, to)
-	}
-	result = p.Finish()
-	result.Misdated = misdated
 	in.Summary.Cover(&result.Coverage)
-	if result.Score == nil {
-		return result, nil
-	}
-	if len(result.Score.Cases) == 0 && len(labels) > 0 {
-		return nil, fmt.Errorf("no known fault lies in the time in which incidents are reported: "+
-			"they need nine minutes of history, and the traces begin at %s UTC", date(result.From))
-	}
-	result.Score.Outside = append(outside, result.Score.Outside...)
 	return result, nil
 }

@@ -1,7 +1,8 @@
-// Package offline analyses recorded traces. [Analyze] reads files in several passes and returns a [Report]: the groups
-// of requests, their problems in order of rank, the causes of the first problems, and the tracepoints to enable for
-// them. [CompareWindow] and [CompareFiles] compare traces with a baseline and rank the services by their additional
-// cost. Critical paths, groups, detection, explanations and search are the same as in the online core, package engine.
+// Package offline analyses recorded traces. [Analyze] reads files in several passes and returns a [Report]: the
+// incidents, the groups of requests, their problems in order of rank, the causes of the first problems, and the
+// tracepoints to enable for them. [CompareWindow] and [CompareFiles] compare traces with a baseline and rank the
+// services by their additional cost. Critical paths, groups, detection, explanations and search are the same as in the
+// online core, package engine.
 package offline
 
 import (
@@ -20,6 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
@@ -36,8 +38,10 @@ type Options struct {
 	Budget     search.Budget
 	Strategy   string // name of a published strategy; empty: the default
 	Rules      group.Rules
-	Split      bool // split groups by variables that explain their variance
-	Explained  int  // number of problems to explain, in order of rank
+	Split      bool              // split groups by variables that explain their variance
+	Explained  int               // number of problems to explain, in order of rank
+	Order      detect.Order      // of the problems
+	Incidents  *backtest.Options // of the service whose incidents are looked for; nil: none are
 }
 
 // DefaultOptions returns the options that `sibyl analyze` uses without any flags.
@@ -62,14 +66,15 @@ const spoolShare = 4
 
 // analyzer holds the state of one call of [Analyze].
 type analyzer struct {
-	options  Options
-	input    *file.Input
-	report   *Report
-	requests *spool.Spool
-	types    *group.RequestTypes
-	aliases  group.Aliases // of all requests
-	grouper  *group.Grouper
-	trees    map[analysis.Hash]*cct.Builder // by request type
+	options   Options
+	input     *file.Input
+	report    *Report
+	requests  *spool.Spool
+	recording *backtest.Recording // nil if no incidents are looked for
+	types     *group.RequestTypes
+	aliases   group.Aliases // of all requests
+	grouper   *group.Grouper
+	trees     map[analysis.Hash]*cct.Builder // by request type
 
 	from, to trace.Nanos       // of the requests with plausible clocks
 	misdated map[trace.ID]bool // traces of the other requests
@@ -84,22 +89,30 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 	if err := options.Rules.Check(); err != nil {
 		return nil, err
 	}
+	memory := cmp.Or(options.Input.Memory, assemble.DefaultMemory)
+	var recording *backtest.Recording
+	if options.Incidents != nil {
+		options.Input.Memory = memory / 2 // traces by ID and traces by time are in memory together
+		recording = backtest.NewRecording(memory/2, options.Input.TempDir)
+		options.Input.Decoded = recording.Decoded
+		defer func() { err = errors.Join(err, recording.Close()) }()
+	}
 	in, err := file.Read(ctx, paths, options.Input)
 	if err != nil {
 		return nil, err
 	}
 	a := &analyzer{
-		options: options,
-		input:   in,
-		report:  &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
-		requests: spool.New(options.Input.TempDir,
-			int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare)),
-		types:    &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, in.Table)},
-		trees:    make(map[analysis.Hash]*cct.Builder),
-		misdated: make(map[trace.ID]bool),
+		options:   options,
+		input:     in,
+		recording: recording,
+		report:    &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
+		requests:  spool.New(options.Input.TempDir, int(memory/spoolShare)),
+		types:     &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, in.Table)},
+		trees:     make(map[analysis.Hash]*cct.Builder),
+		misdated:  make(map[trace.ID]bool),
 	}
 	defer func() { err = errors.Join(err, in.Close(), a.requests.Close()) }()
-	for _, pass := range []func(context.Context) error{a.extract, a.learnTypes, a.group, a.judge} {
+	for _, pass := range []func(context.Context) error{a.extract, a.learnTypes, a.group, a.judge, a.play} {
 		if err := pass(ctx); err != nil {
 			return nil, err
 		}
@@ -130,6 +143,11 @@ func (a *analyzer) extract(ctx context.Context) error {
 		}
 		r.Traces++
 		r.Spans += len(t.Spans)
+		if a.recording != nil {
+			if err := a.recording.Add(t); err != nil {
+				return err
+			}
+		}
 		p := extractor.Extract(t)
 		d := dayOf(days, p)
 		p.Cover(&d.coverage)
@@ -280,7 +298,7 @@ func (a *analyzer) judge(ctx context.Context) error {
 		return err
 	}
 	thresholds.Objectives = objectives
-	problems := detect.New(a.grouper).Chronic(thresholds)
+	problems := detect.New(a.grouper).Chronic(thresholds, a.options.Order)
 	if a.report.Problems, err = a.explain(ctx, problems); err != nil {
 		return err
 	}
@@ -359,6 +377,21 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 		}
 	}
 	return proposals, nil
+}
+
+// leastRecorded is the length of a recording below which incidents aren't looked for: they need as much history.
+const leastRecorded = 9 * time.Minute
+
+// play plays the recording and reports the incidents. It comes last because the engine adds its own contexts and edges
+// to the table.
+func (a *analyzer) play(ctx context.Context) (err error) {
+	if a.recording == nil || a.recording.Recorded() < leastRecorded {
+		return nil
+	}
+	options := *a.options.Incidents
+	options.Table = a.report.Table
+	a.report.Incidents, err = a.recording.Play(ctx, nil, options)
+	return err
 }
 
 // problemsAt is the time at which the search makes its decisions. No result depends on it.

@@ -4,24 +4,26 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Report has the groups of requests that [Analyze] found in traces, and their problems.
 type Report struct {
-	Table    *trace.Table // with all names used below
-	Traces   int
-	Spans    int
-	Judged   int                   // traces with at least one root in the statistics
-	Complete int                   // judged traces without a missing parent
-	Rejected map[trace.Reason]int  // spans and roots left out of the statistics
-	Coverage trace.Coverage        // how the spans were used
-	Families []trace.Family        // operations whose names seem to contain identities
-	Refused  uint64                // requests counted only by request type because there were too many groups
-	Groups   []group.Summary       // request types first, each followed by its groups; most requests first
-	Problems []Problem             // ranked
-	Common   []explain.CommonEdges // places that different request types seem to share, strongest correlation first
+	Table     *trace.Table // with all names used below
+	Traces    int
+	Spans     int
+	Judged    int                   // traces with at least one root in the statistics
+	Complete  int                   // judged traces without a missing parent
+	Rejected  map[trace.Reason]int  // spans and roots left out of the statistics
+	Coverage  trace.Coverage        // how the spans were used
+	Families  []trace.Family        // operations whose names seem to contain identities
+	Refused   uint64                // requests counted only by request type because there were too many groups
+	Groups    []group.Summary       // request types first, each followed by its groups; most requests first
+	Problems  []Problem             // ranked
+	Incidents *backtest.Result      // nil if none were looked for
+	Common    []explain.CommonEdges // places that different request types seem to share, strongest correlation first
 }
 
 // Problem is a ranked problem with its explanations and the tracepoints that the search would enable next. Problems

@@ -1,9 +1,7 @@
 package epoch
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -154,12 +152,11 @@ func (s *Snapshot) addProblems(c *engine.View, names *describe.Names) {
 		investigations[v.Subject] = v
 	}
 	problems := c.Problems.Open()
-	ranked := Ranks(problems)
 	s.Problems = make([]contract.Problem, 0, len(problems))
 	for i := range problems {
 		p := &problems[i]
 		v := investigations[search.OfProblem(p.ID)]
-		x := ProblemOf(c, names, p, v, ranked[i])
+		x := ProblemOf(c, names, p, v, i+1)
 		if id, within := c.Incidents.With(p.ID); within && c.Searches.Investigation(search.OfIncident(id)) != nil {
 			x.Incident = new(render.Hex16(id))
 		} else if v == nil {
@@ -169,25 +166,6 @@ func (s *Snapshot) addProblems(c *engine.View, names *describe.Names) {
 		s.IDs = append(s.IDs, p.ID)
 		s.Problems = append(s.Problems, x)
 	}
-}
-
-// Ranks returns the rank of each problem, starting at 1. Changed problems come before chronic ones, then the largest
-// impact comes first, because people first look at the requests that lose the most time. Ties keep their order in
-// problems.
-func Ranks(problems []detect.Problem) []int {
-	order := make([]int, len(problems))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		a, b := &problems[i], &problems[j]
-		return cmp.Or(cmp.Compare(a.Onset, b.Onset), cmp.Compare(b.Impact, a.Impact))
-	})
-	ranks := make([]int, len(problems))
-	for i, at := range order {
-		ranks[at] = i + 1
-	}
-	return ranks
 }
 
 // ProblemOf returns a problem as shown in lists.
