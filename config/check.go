@@ -99,15 +99,29 @@ func (c *checker) tls(section string, t TLS) {
 
 // oidc checks that log-in is configured completely or not at all.
 func (c *checker) oidc() {
-	const issuer, client, own = "auth.oidc.issuer", "auth.oidc.client-id", "auth.oidc.url"
+	const issuer, client, own, base = "auth.oidc.issuer", "auth.oidc.client-id", "auth.oidc.url", "api.base-path"
 	o, address := &c.e.Config.OIDC, c.e.Config.LoginURL()
 	c.require(o.Issuer == "" || o.ClientID != "", "log-in needs the name of the client; set "+client, issuer)
 	c.require(o.Issuer != "" || o.ClientID == "", "log-in needs an identity provider; set "+issuer, client)
 	c.require(o.Issuer == "" || address != "", "log-in needs the address of the UI; set "+own, issuer)
 	c.require(o.Issuer == "" || isSafeURL(address),
 		"log-in needs encryption, but browsers reach the UI at "+address+"; set "+own, issuer)
+	prefix := c.e.Config.API.BasePath
+	c.require(o.Issuer == "" || address == "" || pathOf(address) == prefix,
+		fmt.Sprintf("log-in ends at %s/login/callback, but the UI is served below %s/; make the path of %s equal to %s",
+			address, prefix, own, base),
+		own, base, "api.public-url")
 	c.require(o.Issuer == "" || slices.Contains(o.Scopes, "openid"), "the scope openid is missing; add it",
 		"auth.oidc.scopes")
+}
+
+// pathOf returns the path of a URL without a slash at the end.
+func pathOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(u.Path, "/")
 }
 
 // Listener is an enabled listener.
