@@ -38,6 +38,14 @@ func newSealer(dir string) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of sessions: %w", err)
 	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("key of sessions: %w", err)
+	}
+	if info.Mode()&0o007 != 0 { // a cluster may give its files to a group, of which the service is the only member
+		return nil, fmt.Errorf("key of sessions: %s has mode %04o, so others may have read it and can make sessions: "+
+			"remove it; people then log in again", path, info.Mode().Perm())
+	}
 	if len(key) != keySize {
 		return nil, fmt.Errorf("key of sessions: %s has %d bytes, want %d: remove it; people then log in again",
 			path, len(key), keySize)

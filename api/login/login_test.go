@@ -741,7 +741,7 @@ func TestCookieAttributes(t *testing.T) {
 	}
 }
 
-// The key is made once, and only its owner can read it.
+// The key is made once, and only its owner can read it. One that others can read is refused.
 func TestKey(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, KeyFile)
@@ -758,6 +758,17 @@ func TestKey(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || len(keys[0]) != keySize ||
 		!bytes.Equal(keys[0], keys[1]) {
 		t.Errorf("%v, %d bytes: %v", info.Mode(), len(keys[0]), err)
+	}
+	for mode, want := range map[os.FileMode]bool{0o604: false, 0o602: false, 0o660: true, 0o400: true} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newSealer(dir); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "remove it") {
+			t.Errorf("mode %04o: %v", mode, err)
+		}
+	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
