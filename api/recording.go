@@ -19,7 +19,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/audit"
-	"github.com/sibyl-trace/sibyl/api/internal/datafile"
+	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -141,7 +141,7 @@ func (a *API) countLogout(logOut http.HandlerFunc) http.HandlerFunc {
 // notRecorded returns the refusal of a change whose audit entry can't be written because of err.
 func notRecorded(err error) error {
 	detail, hint := "the audit log cannot be written, so nothing is changed", "Sibyl's log has the details"
-	if datafile.Full(err) {
+	if durable.Full(err) {
 		detail, hint = detail+": the disk is full", "free space on the disk of the data directory"
 	}
 	return refusal.New(refusal.Overloaded, detail, hint).Later(2 * time.Second)

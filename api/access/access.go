@@ -4,6 +4,7 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -13,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -180,7 +182,7 @@ func read(path string, size int64) ([]Token, error) {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, unusable(path, err)
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(x Token) bool { return x.Hash == revoked }), nil
 }
 
 // unusable returns the error for the token file at path, which is unusable because of err. It says how to recover.
@@ -305,7 +307,8 @@ func (t *Tokens) Create(
 	return secret, made, t.write(append(slices.Clone(t.all), made))
 }
 
-// Revoke removes the token with the given ID. The error wraps [ErrUnknown] if there is no such token.
+// Revoke removes the token with the given ID, even if the disk is full. The error wraps [ErrUnknown] if there is no
+// such token.
 func (t *Tokens) Revoke(id string) error {
 	unlock, err := t.lock()
 	if err != nil {
@@ -315,11 +318,45 @@ func (t *Tokens) Revoke(id string) error {
 	if err := t.refresh(); err != nil {
 		return err
 	}
-	left := slices.DeleteFunc(slices.Clone(t.all), func(x Token) bool { return x.ID == id })
-	if len(left) == len(t.all) {
+	i := slices.IndexFunc(t.all, func(x Token) bool { return x.ID == id })
+	if i < 0 {
 		return fmt.Errorf("%w: %s", ErrUnknown, id)
 	}
-	return t.write(left)
+	hash := t.all[i].Hash
+	err = t.write(slices.Delete(slices.Clone(t.all), i, i+1))
+	if durable.Full(err) {
+		err = t.overwrite(hash)
+	}
+	return err
+}
+
+// revoked is the hash of a token that was revoked while the disk was full. No secret has it.
+var revoked = strings.Repeat("0", 2*sha256.Size)
+
+// overwrite revokes the token with the given hash in place, which needs no space. After a crash, the token is valid or
+// not: its hash may be overwritten in part. The caller must hold the lock.
+func (t *Tokens) overwrite(hash string) (err error) {
+	f, err := os.OpenFile(t.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	at := bytes.Index(text, []byte(`"`+hash+`"`))
+	if at < 0 {
+		return fmt.Errorf("tokens: %s has changed: try again", t.path)
+	}
+	if _, err := f.WriteAt([]byte(revoked), int64(at)+1); err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	t.seen = nil
+	return t.refresh()
 }
 
 // lock locks the file against other goroutines and processes, and returns the function that unlocks it.

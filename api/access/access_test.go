@@ -59,6 +59,58 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// On a full disk, tokens can be revoked, also the last one, but not created. Another process sees that.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("mounting a small disk needs root: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+	admin, served := Open(dir), Open(dir)
+	lost, first, err := admin.Create(Admin, "lost", now, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, second, err := admin.Create(Viewer, "kept", now, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if _, _, err := admin.Create(Viewer, "", now, time.Time{}); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a token was created on a full disk, or: %v", err)
+	}
+	if err := admin.Revoke(first.ID); err != nil {
+		t.Fatal(err)
+	}
+	if x, _, err := served.Find(lost, now); x != nil || err != nil {
+		t.Errorf("the revoked token: found %v, %v", x, err)
+	}
+	if x, _, err := served.Find(kept, now); x == nil || err != nil {
+		t.Errorf("the other token: found %v, %v", x, err)
+	}
+	if err := admin.Revoke(second.ID); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := served.List(); len(all) != 0 || err != nil {
+		t.Errorf("%v are left, %v", all, err)
+	}
+	if err := admin.Revoke(first.ID); !errors.Is(err, ErrUnknown) {
+		t.Errorf("again: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := admin.Create(Viewer, "", now, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, FileName)); err != nil || strings.Contains(string(text), "lost") {
+		t.Errorf("the file still has the revoked tokens, or: %v", err)
+	}
+}
+
 // A file that is changed in place is read again, even if only its size or its modification time differs.
 func TestChangedInPlace(t *testing.T) {
 	another := func(text, hash string) string { return strings.ReplaceAll(text, hash, hashOf("another")) }

@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -130,8 +131,12 @@ func tokenCreateCommand(p *process) *cobra.Command {
 	return c
 }
 
+// revokeOperation is the name of a revocation in the audit log.
+const revokeOperation = "revokeToken"
+
 // recorded makes a change of the data directory dir, which returns the ID of its resource, and records it in the audit
-// log as e. If the log can't be written, the change isn't made.
+// log as e. If the log can't be written, the change isn't made, unless the disk is full and the change is to revoke a
+// token.
 func (p *process) recorded(dir string, e audit.Entry, change func() (on string, err error)) error {
 	log := audit.Open(dir, time.Now, slog.New(slog.DiscardHandler)) // we return its errors
 	e.Who, e.Via = fmt.Sprint("uid ", os.Getuid()), "command"
@@ -142,7 +147,10 @@ func (p *process) recorded(dir string, e audit.Entry, change func() (on string, 
 		e.Who = by
 	}
 	id, err := log.Start(e)
-	if err != nil {
+	switch {
+	case durable.Full(err) && e.Operation == revokeOperation:
+		fmt.Fprintf(p.err, "sibyl: this is not in the audit log: %v\n", err)
+	case err != nil:
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	on, err := change()
@@ -224,7 +232,7 @@ func tokenRevokeCommand(p *process) *cobra.Command {
 		if err := checkDataDir(*dir); err != nil {
 			return err
 		}
-		e := audit.Entry{Operation: "revokeToken", On: args[0]}
+		e := audit.Entry{Operation: revokeOperation, On: args[0]}
 		err := p.recorded(*dir, e, func() (string, error) { return args[0], access.Open(*dir).Revoke(args[0]) })
 		if err != nil {
 			return err

@@ -1,19 +1,49 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
+
+// On a full disk, a token can be revoked, though the audit log can't have it. None can be created.
+func TestTokenFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("mounting a small disk needs root: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+	_, made, err := access.Open(dir).Create(access.Admin, "lost", time.Now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if r := sibyl(t, "", "token", "create", "--role", "viewer", "--data-dir", dir); r.code != 1 {
+		t.Errorf("created: %+v", r)
+	}
+	r := sibyl(t, "", "token", "revoke", made.ID, "--data-dir", dir)
+	if r.code != 0 || !strings.Contains(r.err, "not in the audit log") {
+		t.Errorf("revoked: %+v", r)
+	}
+	if all, err := access.Open(dir).List(); len(all) != 0 || err != nil {
+		t.Errorf("%v are left, %v", all, err)
+	}
+}
 
 // Tokens can be created, listed and revoked, and wrong usage is reported.
 func TestToken(t *testing.T) {

@@ -32,6 +32,9 @@ func Replace(path string, data []byte) error {
 	return SyncDir(dir)
 }
 
+// Full reports whether err says that the disk, or its owner's share of it, is full.
+func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
 // GiveToOwner gives a file or directory created by root to the owner of its directory, see [Replace].
 func GiveToOwner(f *os.File) error {
 	if os.Geteuid() != 0 {

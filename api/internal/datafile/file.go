@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/internal/durable"
@@ -49,12 +48,9 @@ func Replace(path string, x any) error {
 
 // notStored returns the error for a file that couldn't be written because of err: a refusal if the disk is full.
 func notStored(err error) error {
-	if Full(err) {
+	if durable.Full(err) {
 		return refusal.New(refusal.Overloaded, "the disk is full",
 			"free space on the disk of the data directory").Later(2 * time.Second)
 	}
 	return fmt.Errorf("store: %w", err)
 }
-
-// Full reports whether err says that the disk, or its owner's share of it, is full.
-func Full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
