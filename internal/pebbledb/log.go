@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -84,6 +85,9 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File,
 	}
 	return neededFile{f, fs}, err
 }
+
+// MkdirAll implements [vfs.FS]. Only the owner can use the directory; Pebble lets everybody read its checkpoints.
+func (fs logFS) MkdirAll(dir string, _ os.FileMode) error { return fs.FS.MkdirAll(dir, 0o700) }
 
 // ReuseForWrite implements [vfs.FS]. It creates a new file, because the rest of an old log after a new one would look
 // like corruption.

@@ -67,6 +67,35 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
+// Only the owner can read a database and its checkpoints.
+func TestModes(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Dir:      filepath.Join(dir, "store"),
+		MemTable: 1 << 20,
+		Cache:    1 << 20,
+		Disk:     disk,
+		Log:      slog.New(slog.DiscardHandler),
+	}
+	db, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "copy", "store")
+	if err := errors.Join(db.Checkpoint(copied), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{o.Dir, copied, filepath.Dir(copied)} {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s has mode %v, %v", dir, info.Mode(), err)
+		}
+	}
+}
+
 // Only a directory that another process uses is reported as in use.
 func TestUnusableLock(t *testing.T) {
 	dir := t.TempDir()
