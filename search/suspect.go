@@ -137,11 +137,12 @@ func (r ranking) undivided() bool {
 	return top.Tracepoint == 0
 }
 
-// missing returns the operations of the first suspects, at most maxLocated, that carry part of the problem.
+// missing returns the operations of the first suspects, at most maxLocated, that carry at least leastShare of the
+// problem.
 func (r ranking) missing() []trace.Op {
 	var ops []trace.Op
 	for _, s := range r.suspects[:min(len(r.suspects), maxLocated)] {
-		if s.Op != 0 && s.Share > 0 {
+		if s.Op != 0 && s.Share >= leastShare {
 			ops = append(ops, s.Op)
 		}
 	}

@@ -63,6 +63,10 @@ type UnrelatedVariable struct {
 	Name    string
 }
 
+// leastCarried is the smallest share of a problem at which we explain the times of an edge. What explains other edges
+// would lead readers astray.
+const leastCarried = 0.05
+
 // Associate finds the variables of the requests that are associated with their durations, and with their times in the
 // leading edges of p. The requests must be a uniform sample, in any order. Equal arguments yield equal results. Fewer
 // than 12 requests yield no explanations.
@@ -96,7 +100,10 @@ func Associate(p *detect.Problem, requests []*observation.Observation, table *tr
 		return a
 	}
 	s.collect()
-	s.addTargets(p)
+	carrying := *p
+	carrying.Edges = slices.DeleteFunc(slices.Clone(p.Edges),
+		func(e group.EdgeShare) bool { return e.Score < leastCarried })
+	s.addTargets(&carrying)
 	if len(s.targets) == 0 {
 		return a
 	}
