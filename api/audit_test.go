@@ -306,6 +306,9 @@ func TestLoginsAreAudited(t *testing.T) {
 	for _, e := range items {
 		who := strings.Join([]string{e.Who, e.Subject, e.Role, e.Via}, " ")
 		got = append(got, fmt.Sprint(e.Operation, " by ", who, ": ", e.Status, " ", e.Count))
+		if e.Subject != "" && e.Issuer != w.provider.Issuer() {
+			t.Errorf("the subject %s is of the issuer %q", e.Subject, e.Issuer)
+		}
 	}
 	slices.Sort(got)
 	want := []string{

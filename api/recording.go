@@ -62,7 +62,8 @@ func newEntry(operation string, r *http.Request) *audit.Entry {
 
 // setCaller sets the fields of e that describe the caller.
 func setCaller(e *audit.Entry, who access.Principal) {
-	e.Who, e.Role, e.Subject, e.Via = who.Name, string(who.Role), cmp.Or(who.Subject, who.Token), who.Via
+	e.Who, e.Role, e.Via = who.Name, string(who.Role), who.Via
+	e.Subject, e.Issuer = cmp.Or(who.Subject, who.Token), who.Issuer
 }
 
 // requested returns the contract's operation for a request that hasn't been routed yet, or nil if the contract has no

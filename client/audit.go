@@ -77,6 +77,9 @@ func ShowAudit(w io.Writer, list *contract.AuditList, style terminal.Style, now 
 // auditNotes returns the resource of an entry, its detail, and the other facts for which the table has no columns.
 func auditNotes(e *contract.AuditEntry) string {
 	notes := []string{e.On, e.Detail}
+	if e.Issuer != "" { // the name doesn't identify a person
+		notes = append(notes, "subject "+e.Subject)
+	}
 	if e.Count > 0 {
 		notes = append(notes, fmt.Sprintf("%s in a minute", units.Plural(int(e.Count), "request")))
 	}

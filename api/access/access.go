@@ -62,6 +62,7 @@ type Principal struct {
 	Name    string
 	Role    Role
 	Subject string // identifies a person at the identity provider; empty for tokens and local callers
+	Issuer  string // the identity provider; empty if Subject is
 	Token   string // ID of the token; empty for other callers
 	Via     string // what proves who the caller is: one of the constants below
 }

@@ -300,7 +300,7 @@ const (
 
 // bound shortens the texts of e.
 func bound(e *Entry) {
-	texts := []*string{&e.Who, &e.Role, &e.Subject, &e.Via, &e.From, &e.ForwardedFor, &e.Operation, &e.On}
+	texts := []*string{&e.Who, &e.Role, &e.Subject, &e.Issuer, &e.Via, &e.From, &e.ForwardedFor, &e.Operation, &e.On}
 	for _, text := range texts {
 		*text = shorten(*text, maxText)
 	}

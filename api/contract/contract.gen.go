@@ -1164,6 +1164,9 @@ type AuditEntry struct {
 	From string `json:"from,omitempty"`
 	ID   string `json:"id"`
 
+	// Issuer The identity provider that knows the subject; absent: it is a token.
+	Issuer string `json:"issuer,omitempty"`
+
 	// On IDs in the path, separated by slashes.
 	On string `json:"on,omitempty"`
 
@@ -1174,13 +1177,13 @@ type AuditEntry struct {
 	// Status Status of the answer; 500: failed. Absent: unknown, because Sibyl ended before the answer or could not write it.
 	Status int `json:"status,omitempty"`
 
-	// Subject Identifies a person at the identity provider, or is the ID of a token.
+	// Subject Identifies a person at the identity provider, or is the ID of a token. Names can change, and two people can have the same.
 	Subject string `json:"subject,omitempty"`
 
 	// Via What proves who the caller is, such as `token`, `login`, `jwt` or `local`; `command`: an account of the machine; `signal`, `file`: a reload.
 	Via string `json:"via,omitempty"`
 
-	// Who Name of the caller; empty: unknown, because the request had no valid token.
+	// Who Name of the caller, as the identity provider says; empty: unknown, because the request had no valid token.
 	Who string `json:"who"`
 }
 

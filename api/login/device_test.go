@@ -88,7 +88,13 @@ func TestDeviceFlow(t *testing.T) {
 	if life := got.Expires.Sub(w.options.Clock()); life > sessionCookie.life || life < sessionCookie.life-time.Minute {
 		t.Errorf("it lasts %v", life)
 	}
-	want := access.Principal{Name: "ann@example.com", Role: access.Operator, Subject: "u1", Via: access.ViaLogin}
+	want := access.Principal{
+		Name:    "ann@example.com",
+		Role:    access.Operator,
+		Subject: "u1",
+		Issuer:  w.options.Issuer,
+		Via:     access.ViaLogin,
+	}
 	w.restart()
 	if who, err := w.Session(got.Token); err != nil || who != want {
 		t.Errorf("%v, %v", who, err)

@@ -238,7 +238,7 @@ func (s *Service) Program(ctx context.Context, token string) (access.Principal, 
 			fmt.Sprintf("the claim %s of the token gives no role in Sibyl", s.options.Roles.Claim),
 			"its operator can name one of the values in auth.oidc.roles")
 	}
-	return access.Principal{Name: claims.name(), Role: role, Subject: id.Subject, Via: access.ViaJWT}, nil
+	return s.named(claims.name(), id.Subject, role, access.ViaJWT), nil
 }
 
 // Person returns the person whose session the cookie of a request holds, or a refusal.
@@ -266,7 +266,12 @@ func (s *Service) principal(x session) access.Principal {
 		return access.Principal{}
 	}
 	role := s.options.Roles.from([]string{x.Value})
-	return access.Principal{Name: x.Name, Role: role, Subject: x.Subject, Via: access.ViaLogin}
+	return s.named(x.Name, x.Subject, role, access.ViaLogin)
+}
+
+// named returns a caller whom the provider knows.
+func (s *Service) named(name, subject string, role access.Role, via string) access.Principal {
+	return access.Principal{Name: name, Role: role, Subject: subject, Issuer: s.options.Issuer, Via: via}
 }
 
 // unauthenticated returns the refusal for a caller who isn't known. invalid tells whether there is a token.

@@ -287,7 +287,8 @@ func TestLogIn(t *testing.T) {
 	b := w.browser()
 	w.person("team", "ops")
 	_, last, body := b.get(w.site.URL + StartPath + "?to=" + url.QueryEscape("/problems/1?a=b"))
-	if last.Path != "/problems/1" || body != "/problems/1?a=b {ann@example.com operator u1  login} <nil>" {
+	want := "/problems/1?a=b {ann@example.com operator u1 " + w.options.Issuer + "  login} <nil>"
+	if last.Path != "/problems/1" || body != want {
 		t.Errorf("at %s: %s", last, body)
 	}
 	for _, c := range b.Jar.Cookies(parsed(t, w.site.URL)) {
@@ -574,7 +575,13 @@ func TestPrograms(t *testing.T) {
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
-		want := access.Principal{Name: "machine", Role: access.Operator, Subject: "machine", Via: access.ViaJWT}
+		want := access.Principal{
+			Name:    "machine",
+			Role:    access.Operator,
+			Subject: "machine",
+			Issuer:  w.options.Issuer,
+			Via:     access.ViaJWT,
+		}
 		if c.want == nil && who != want || c.want != nil && who != (access.Principal{}) {
 			t.Errorf("%s: %+v", name, who)
 		}
@@ -823,10 +830,14 @@ func TestRoles(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"sub": "1", "name": "Ann", "preferred_username": "ann", "email": "a@b"}`: "a@b",
-		`{"sub": "1", "name": "Ann", "email": "a@b", "email_verified": false}`:     "Ann",
-		`{"sub": "1", "name": "Ann", "email": "a@b", "email_verified": "true"}`:    "a@b",
-		`{"sub": "1", "preferred_username": "an\n\u202en", "name": "x"}`:           "ann",
+		`{"sub": "1", "name": "Ann", "preferred_username": "ann", "email": "a@b"}`:               "ann",
+		`{"sub": "1", "name": "Ann", "preferred_username": "boss@b", "email": "boss@b"}`:         "Ann",
+		`{"sub": "1", "name": "boss＠b", "preferred_username": "boss@b"}`:                         "1",
+		`{"sub": "1@b", "preferred_username": "boss@b", "email": "a@b", "email_verified": true}`: "a@b",
+		`{"sub": "1@b"}`: "1@b",
+		`{"sub": "1", "name": "Ann", "email": "a@b", "email_verified": false}`:  "Ann",
+		`{"sub": "1", "name": "Ann", "email": "a@b", "email_verified": "true"}`: "a@b",
+		`{"sub": "1", "preferred_username": "an\n\u202en", "name": "x"}`:        "ann",
 		`{"sub": "1", "name": ""}`: "1",
 		`{}`:                       "",
 		`{"name": "` + strings.Repeat("é", maxName+1) + `"}`: strings.Repeat("é", maxName),

@@ -75,17 +75,16 @@ func (r *Roles) values(c claims) []string {
 // maxName is the maximum length in characters of the name of a person or a program.
 const maxName = 100
 
-// name returns the name under which others know the person or the program. It prefers names that the provider has
-// verified to names that people can choose.
+// name returns the name under which others know the person or the program: the e-mail address if the provider has
+// verified it. At many providers people choose the other names, so one that looks like an address is not used: it may
+// be somebody else's.
 func (c claims) name() string {
-	keys := []string{"email", "preferred_username", "name", "sub"}
-	if verified, ok := c["email_verified"]; ok && verified != true && verified != "true" {
-		keys = keys[1:]
-	}
-	for _, key := range keys {
+	verified := c["email_verified"] == true || c["email_verified"] == "true"
+	for _, key := range []string{"email", "preferred_username", "name", "sub"} {
 		text, _ := c[key].(string)
 		name := []rune(strings.Map(printable, text))
-		if len(name) > 0 {
+		usable := key == "sub" || key == "email" && verified || key != "email" && !strings.ContainsAny(text, "@＠﹫")
+		if len(name) > 0 && usable {
 			return string(name[:min(len(name), maxName)])
 		}
 	}

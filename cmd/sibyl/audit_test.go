@@ -17,7 +17,8 @@ func TestAudit(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("cursor") != "" {
 			_, _ = io.WriteString(w, `{"unreadable":2,"next_cursor":null,"items":[
-				{"id":"3","at":"2026-01-02T03:04:05Z","who":"ann\u001b@shop.example.com","role":"operator","via":"token","from":"192.0.2.1",
+				{"id":"3","at":"2026-01-02T03:04:05Z","who":"ann\u001b@shop.example.com","role":"operator","via":"login","from":"192.0.2.1",
+					"subject":"u1","issuer":"https://id.example",
 					"forwarded_for":"198.51.100.7","operation":"muteIncident","on":"01234567","detail":"a=b"}]}`)
 			return
 		}
@@ -30,7 +31,7 @@ func TestAudit(t *testing.T) {
 	const want = `AT                   WHO                    FROM             OPERATION             STATUS  ON
 2026-01-02 03:06:05  –                      192.0.2.1        backUp                   401  17 requests in a minute
 2026-01-02 03:05:05  root                   command          createToken              200  3f2a90c1, role=admin name=<x>
-2026-01-02 03:04:05  ann·@shop.example.com  192.0.2.1        muteIncident               ?  01234567, a=b, for 198.51.100.7, the outcome is unknown
+2026-01-02 03:04:05  ann·@shop.example.com  192.0.2.1        muteIncident               ?  01234567, a=b, subject u1, for 198.51.100.7, the outcome is unknown
 3 damaged lines skipped
 `
 	r := sibyl(t, "", "audit", "--who", "ann", "--since", "1h", "--operation", "o", "--limit", "0",

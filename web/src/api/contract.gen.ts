@@ -1293,11 +1293,13 @@ export interface components {
              * @description The time of the request; of counted ones, the end of the minute.
              */
             at: string;
-            /** @description Name of the caller; empty: unknown, because the request had no valid token. */
+            /** @description Name of the caller, as the identity provider says; empty: unknown, because the request had no valid token. */
             who: string;
             role?: string;
-            /** @description Identifies a person at the identity provider, or is the ID of a token. */
+            /** @description Identifies a person at the identity provider, or is the ID of a token. Names can change, and two people can have the same. */
             subject?: string;
+            /** @description The identity provider that knows the subject; absent: it is a token. */
+            issuer?: string;
             /** @description What proves who the caller is, such as `token`, `login`, `jwt` or `local`; `command`: an account of the machine; `signal`, `file`: a reload. */
             via?: string;
             /** @description Address of the client or of the proxy before it. */
