@@ -81,15 +81,15 @@ func (m meteredReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Body returns the decompressed body of r, at most limit bytes, and a function to call when the caller no longer uses
-// it. The client has [bodyTimeout] to send the body. The error is a [*refusal.Error].
+// Body returns the decompressed body of r, at most limit bytes or [Options.MaxBuffered], and a function to call when
+// the caller no longer uses it. The client has [bodyTimeout] to send the body. The error is a [*refusal.Error].
 func (x *Messages) Body(
 	w http.ResponseWriter, r *http.Request, limit int64,
 ) (body []byte, done func(), err error) {
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only in tests without a network
 	m := x.Meter()
-	if body, err = readBody(w, r, limit, m); err != nil {
+	if body, err = readBody(w, r, min(limit, x.most), m); err != nil {
 		m.Done()
 		return nil, nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // A plane refuses agents beyond its limit, and still serves the agents it knows.
@@ -300,5 +303,25 @@ func TestMaxTracepoints(t *testing.T) {
 	}
 	if err := p.Report(control.Caller{ID: "cart"}, status); err != nil {
 		t.Error(err)
+	}
+}
+
+// A message that would never fit into the memory for messages is refused for good.
+func TestMaxBuffered(t *testing.T) {
+	const most = 1 << 20
+	p := control.New(nil, control.Options{MaxBuffered: most, Log: slog.New(slog.DiscardHandler)})
+	for size, fits := range map[int]bool{most: true, most + 1: false} {
+		r := httptest.NewRequest(http.MethodPut, "/", strings.NewReader(strings.Repeat("x", size)))
+		body, done, err := p.Messages.Body(httptest.NewRecorder(), r, protocol.MaxBody)
+		refused, _ := errors.AsType[*refusal.Error](err)
+		switch {
+		case fits && (err != nil || len(body) != size):
+			t.Errorf("%d bytes: got %d, error %v", size, len(body), err)
+		case !fits && (refused == nil || refused.Reason != refusal.TooLarge):
+			t.Errorf("%d bytes: error %v", size, err)
+		}
+		if done != nil {
+			done()
+		}
 	}
 }

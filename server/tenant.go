@@ -17,7 +17,6 @@ import (
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control"
-	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
@@ -90,9 +89,8 @@ func openTenant(c *config.Config, files int, log *slog.Logger, giveUp func(error
 	if t.live, err = t.openEngine(); err != nil {
 		return t, err
 	}
-	most := max(opamp.MaxMessage, c.Memory/bodiesShare)
 	t.plane = control.New(feedback{t.live}, control.Options{
-		MaxBuffered:    most,
+		MaxBuffered:    c.Memory / bodiesShare,
 		MaxTracepoints: c.Engine().Tracepoints,
 		Log:            log,
 	})
