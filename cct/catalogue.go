@@ -2,6 +2,7 @@ package cct
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -11,7 +12,7 @@ import (
 // each tree holds only the tracepoints of its own operations. A Catalogue is immutable and safe to share. A nil
 // Catalogue is empty.
 type Catalogue struct {
-	points   map[trace.Symbol]*point   // by ID
+	all      []point                   // ascending by ID
 	byOwner  map[trace.Op][]*point     // children of a baseline operation
 	byHint   map[trace.Symbol][]*point // children of another tracepoint
 	byOp     map[trace.Op][]*point     // variables by the operation that they annotate
@@ -27,20 +28,17 @@ type point struct {
 
 // NewCatalogue returns the catalogue of the tracepoints in list, in any order. It does not retain list. table gives the
 // services of operations and may be nil. If several entries have the same ID, the greatest is kept. Entries without an
-// ID are ignored. NewCatalogue takes O(n log n) time and about 150 bytes per entry: the caller must bound list.
+// ID are ignored. NewCatalogue takes O(n log n) time and about 100 bytes per entry: the caller must bound list.
 func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	all := distinct(list)
 	c := &Catalogue{
-		points:  make(map[trace.Symbol]*point, len(all)),
+		all:     all,
 		byOwner: make(map[trace.Op][]*point),
 		byHint:  make(map[trace.Symbol][]*point),
 		byOp:    make(map[trace.Op][]*point),
 		base:    make(map[trace.Op]trace.Symbol),
 	}
-	for i := range all {
-		c.points[all[i].ID] = &all[i]
-	}
-	var unplaced []Tracepoint
+	var unplaced []*point
 	for i := range all {
 		p := &all[i]
 		p.hinted = c.hinted(p)
@@ -52,11 +50,12 @@ func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 			c.base[p.Op] = p.ID
 		}
 		if !p.hinted && p.Owner == 0 && !p.Baseline {
-			unplaced = append(unplaced, p.Tracepoint)
+			unplaced = append(unplaced, p)
 		}
-		if p.Owner != 0 && !p.hinted {
+		switch {
+		case p.Owner != 0 && !p.hinted:
 			c.byOwner[p.Owner] = append(c.byOwner[p.Owner], p)
-		} else {
+		case p.Parent != 0:
 			c.byHint[p.Parent] = append(c.byHint[p.Parent], p)
 		}
 	}
@@ -90,7 +89,7 @@ func compareEntries(a, b *Tracepoint) int {
 // hinted reports whether a tracepoint with a place in trees is among the ancestors of p.
 func (c *Catalogue) hinted(p *point) bool {
 	for range maxDepth {
-		above := c.points[p.Parent]
+		above := c.find(p.Parent)
 		if above == nil || above.Kind == VariablePoint {
 			return false
 		}
@@ -102,13 +101,36 @@ func (c *Catalogue) hinted(p *point) bool {
 	return false
 }
 
+// find returns the entry of the tracepoint id, or nil if no agent announces it.
+func (c *Catalogue) find(id trace.Symbol) *point {
+	i, found := slices.BinarySearchFunc(c.all, id, func(p point, id trace.Symbol) int { return cmp.Compare(p.ID, id) })
+	if !found {
+		return nil
+	}
+	return &c.all[i]
+}
+
 // point returns the entry of the tracepoint id, or the zero point if no agent announces it.
 func (c *Catalogue) point(id trace.Symbol) point {
-	if p := c.points[id]; p != nil {
+	if p := c.find(id); p != nil {
 		return *p
 	}
 	return point{}
 }
+
+// All yields the tracepoints of c, ascending by ID.
+func (c *Catalogue) All() iter.Seq[*Tracepoint] {
+	return func(yield func(*Tracepoint) bool) {
+		for i := range c.all {
+			if !yield(&c.all[i].Tracepoint) {
+				return
+			}
+		}
+	}
+}
+
+// Find returns the tracepoint id, or the zero Tracepoint if no agent announces it.
+func (c *Catalogue) Find(id trace.Symbol) Tracepoint { return c.point(id).Tracepoint }
 
 // unplacedIndex holds the tracepoints of a catalogue without a place, by service and by ID.
 type unplacedIndex struct {
@@ -119,10 +141,10 @@ type unplacedIndex struct {
 // unplacedEntry is a tracepoint without a place, and its service.
 type unplacedEntry struct {
 	service trace.Symbol
-	Tracepoint
+	*point
 }
 
-func newUnplacedIndex(points []Tracepoint, table *trace.Table) unplacedIndex {
+func newUnplacedIndex(points []*point, table *trace.Table) unplacedIndex {
 	var x unplacedIndex
 	for _, p := range points {
 		if s := table.Operation(p.Op).Service; s != 0 {

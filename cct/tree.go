@@ -42,6 +42,9 @@ func (t *Tree) Unplaced(service trace.Symbol) iter.Seq[*Tracepoint] {
 	}
 }
 
+// Offer makes c the catalogue for [Tree.Unplaced] and [Tree.FindUnplaced].
+func (t *Tree) Offer(c *Catalogue) { t.unplaced = c.unplaced }
+
 // HasService reports whether an operation of service is in the tree.
 func (t *Tree) HasService(service trace.Symbol) bool {
 	_, found := slices.BinarySearch(t.services, service)

@@ -14,13 +14,13 @@ import (
 // measured heap is the last limit.
 const (
 	groupsShare      = 64 // groups and request types
-	openShare        = 48 // open traces; a quarter as much again remembers closed ones
-	namesShare       = 24 // the dictionary of the core
+	openShare        = 45 // open traces; a quarter as much again remembers closed ones
+	namesShare       = 29 // the dictionary of the core
 	decodersShare    = 8  // the dictionaries of the decoders
 	inFlightShare    = 16 // requests that are admitted but not yet assembled, and again those waiting for the core
-	learningShare    = 16 // requests of the learning period; afterwards contexts of calls
+	learningShare    = 14 // requests of the learning period; afterwards contexts of calls
 	chartsShare      = 8  // requests by tick
-	tracepointsShare = 14 // catalogues of agents and their reports
+	tracepointsShare = 16 // catalogues of agents and their reports
 	sitesShare       = 12 // the history of calls
 	operationsShare  = 7  // durations of spans
 	wholeShare       = 3  // requests with all attributes
@@ -30,15 +30,16 @@ const (
 
 // Sizes of entries in bytes, rounded up.
 const (
-	groupBytes      = 18 << 10 // a large group
-	siteBytes       = 5000     // a site with its history
-	nameBytes       = 384      // a text of 128 bytes with an operation, a context and an edge
-	chartedBytes    = 32 << 10 // a group with requests in as many ticks as are kept between two checkpoints
-	contextBytes    = 192      // a context as it appeared
-	nodeBytes       = 160      // a node of a tree that was built
-	tracepointBytes = 896      // a tracepoint in package control and in the engine, its texts, and reports about it
-	operationBytes  = 7 << 10  // the durations of the spans of an operation in all periods
-	keptBytes       = 4300     // a kept request; with many request types there are more than twice as many
+	groupBytes       = 18 << 10 // a large group
+	siteBytes        = 5000     // a site with its history
+	nameBytes        = 544      // two texts of 64 bytes, an operation, a context and an edge, all in use
+	decoderNameBytes = 464      // the same, in a dictionary that does not record whether they are in use
+	chartedBytes     = 32 << 10 // a group with requests in as many ticks as are kept between two checkpoints
+	contextBytes     = 176      // a context as it appeared
+	nodeBytes        = 160      // a node of a tree that was built
+	tracepointBytes  = 512      // a tracepoint in package control and in the engine, its texts, and reports about it
+	operationBytes   = 7 << 10  // the durations of the spans of an operation in all periods
+	keptBytes        = 4300     // a kept request; with many request types there are more than twice as many
 )
 
 func (c *Config) share(n int64) int64 { return c.Memory / parts * n }
@@ -81,7 +82,7 @@ func (c *Config) IntakeLimits() IntakeLimits {
 		InFlight:     c.share(inFlightShare),
 		Heap:         c.Memory / 8 * 5,
 		Names:        int(min(mostNames, c.share(namesShare)/nameBytes)),
-		DecoderNames: int(min(mostDecoderNames, c.share(decodersShare)/nameBytes/decoders)),
+		DecoderNames: int(min(mostDecoderNames, c.share(decodersShare)/decoderNameBytes/decoders)),
 		Charted:      int(min(mostCharted, c.share(chartsShare)/chartedBytes)),
 		Whole:        int(min(mostWhole, c.share(wholeShare))),
 	}
@@ -89,7 +90,7 @@ func (c *Config) IntakeLimits() IntakeLimits {
 
 // Limits however much memory there is.
 const (
-	mostNames        = 1 << 20
+	mostNames        = 1 << 21 // as trace.DefaultLimit, up to which tables are decoded
 	mostDecoderNames = 1 << 18
 	mostCharted      = 2048
 	mostTracepoints  = 1_000_000

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
@@ -29,7 +31,7 @@ func TestSharesAddUp(t *testing.T) {
 			{"open traces", open.Memory, 1},
 			{"closed traces", open.Memory / 4, 1},
 			{"names", int64(intake.Names), nameBytes},
-			{"names of decoders", int64(intake.DecoderNames * runtime.GOMAXPROCS(0)), nameBytes},
+			{"names of decoders", int64(intake.DecoderNames * runtime.GOMAXPROCS(0)), decoderNameBytes},
 			{"requests in flight", intake.InFlight, 1},
 			{"requests for the core", intake.InFlight, 1},
 			{"learning, or contexts", max(int64(o.EarlyBytes), int64(o.Contexts)*(contextBytes+nodeBytes)), 1},
@@ -54,6 +56,7 @@ func TestSharesAddUp(t *testing.T) {
 // inUse returns the number of reachable heap bytes.
 func inUse() int {
 	runtime.GC()
+	runtime.GC() // empties pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
@@ -95,67 +98,113 @@ func TestContextBytes(t *testing.T) {
 	runtime.KeepAlive(builders)
 }
 
-// A tracepoint takes at most tracepointBytes: its entry in package control with texts of the greatest average length,
-// the reports of agents about it, and its entry in the engine.
+// The entries of the dictionary take at most nameBytes, and decoderNameBytes without the record of their use.
+func TestNameBytes(t *testing.T) {
+	const n = 1 << 17 // of the sizes of maps, the worst
+	for _, renewed := range []bool{false, true} {
+		before := inUse()
+		table := &trace.Table{}
+		fill := func() {
+			for i := range n {
+				op := table.Op(0, table.Symbol(fmt.Sprintf("%064d", i)), trace.Internal)
+				table.Symbol(fmt.Sprintf("%064d", n+i))
+				table.AddEdge(trace.EdgeOf(table.Child(0, op), op, 0), trace.EdgeInfo{Before: op})
+			}
+		}
+		fill()
+		most := decoderNameBytes
+		if renewed {
+			most = nameBytes
+			for range 2 {
+				table.Renew()
+				fill()
+			}
+		}
+		if got := (inUse() - before) / n; got > most {
+			t.Errorf("a name takes %d bytes, more than %d", got, most)
+		} else {
+			t.Logf("%d bytes", got)
+		}
+		runtime.KeepAlive(table)
+	}
+}
+
+// A tracepoint takes at most tracepointBytes: its entry in package control, with texts of the greatest average length,
+// the reports of agents about it, and its entry in the engine. The names of the dictionary are counted elsewhere.
 func TestTracepointBytes(t *testing.T) {
-	const size, texts, outcomes = 5 * protocol.PageSize, 192, 2
+	const size, texts, outcomes = 5 * protocol.PageSize, 160, 2
 	all := make([]protocol.Tracepoint, size)
-	announced := make([]search.Announced, size)
-	table := &trace.Table{}
 	for i := range all {
-		id := fmt.Sprintf("shop/%06d", i)
-		name := fmt.Sprintf("step %0*d", texts-len(id)-len("step "), i)
+		class := strings.Map(func(digit rune) rune { return digit - '0' + 'a' }, fmt.Sprintf("%06d", i))
+		method := class + ".order"
+		id := "shop/com.acme." + method
 		all[i] = protocol.Tracepoint{
-			ID:        id,
+			ID:        id + strings.Repeat("x", texts-len(id)),
 			Layer:     protocol.App,
 			Kind:      protocol.SpanPoint,
 			Service:   "shop",
-			Operation: name,
-			Owner:     "GET /",
+			Operation: method,
+			SpanKind:  protocol.Internal,
+			Code:      "com.acme." + method,
 		}
-		announced[i] = search.Announced{ID: id, Name: name, Owner: "GET /"}
-		table.Op(table.Symbol("shop"), table.Symbol(name), trace.Internal)
-		table.Symbol(id)
 	}
 	catalogue := protocol.Catalogue{Hash: protocol.HashCatalogue(all), Size: size}
 	register := func(p *control.Plane, id string, page int) {
 		from, to := catalogue.Page(page)
-		_, err := p.Register(control.Caller{ID: id, Session: "1"}, &protocol.Registration{
+		r := protocol.Registration{
 			Session:   "1",
 			Catalogue: catalogue,
 			Page:      &protocol.Page{Number: page, Tracepoints: all[from:to]},
-		})
+		}
+		sent, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
 		}
+		var received protocol.Registration // with texts of its own
+		if err := json.Unmarshal(sent, &received); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Register(control.Caller{ID: id, Session: "1"}, &received); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table := &trace.Table{}
+	core := engine.NewCore(table, engine.DefaultOptions())
+	announced := make([]search.Announced, size)
+	for i := range all {
+		announced[i] = search.Announced{ID: all[i].ID, Name: all[i].Operation, Span: trace.Internal}
+		table.Op(table.Symbol("shop"), table.Symbol(announced[i].Name), trace.Internal)
+		table.Symbol(announced[i].ID)
 	}
 
-	core := engine.NewCore(table, engine.DefaultOptions())
-	before := inUse()
+	start := inUse()
 	plane := control.New(nil, control.Options{Log: slog.New(slog.DiscardHandler)})
 	plane.Begin(nil)
 	for page := range catalogue.Pages() {
 		register(plane, "0", page)
 	}
+	held := inUse()
 	for agent := range outcomes {
 		id := fmt.Sprint(agent)
 		register(plane, id, 0)
 		list := make([]protocol.Outcome, size)
 		for i := range list {
-			list[i] = protocol.Outcome{ID: all[i].ID, State: protocol.State([]byte(protocol.Applied))}
+			list[i] = protocol.Outcome{ID: all[i].ID, State: protocol.Applied}
 		}
 		if err := plane.Report(control.Caller{ID: id, Session: "1"}, &protocol.Status{Tracepoints: list}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	reported := inUse()
 	core.Apply(&engine.Change{Feedback: &search.Feedback{
 		At: 1, Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: announced}},
 	}})
-	got := (inUse() - before) / size
-	if got += texts; got > tracepointBytes { // the test has the texts, too
+	end := inUse()
+	if got := (end - start) / size; got > tracepointBytes {
 		t.Errorf("a tracepoint takes %d bytes, more than %d", got, tracepointBytes)
 	}
-	t.Logf("%d bytes", got)
+	t.Logf("%d bytes in a catalogue, %d in each report, %d in the engine",
+		(held-start)/size, (reported-held)/size/outcomes, (end-reported)/size)
 	runtime.KeepAlive(plane)
 	runtime.KeepAlive(core)
 	runtime.KeepAlive(all)

@@ -34,8 +34,8 @@ type agent struct {
 	on       int    // applied tracepoints of that plan
 	failed   int    // tracepoints of that plan that it could not enable
 	reported time.Time
-	outcomes []protocol.Outcome // ascending by ID
-	usage    search.Usage       // between the last two statuses, if both are about the same plan
+	outcomes []report     // ascending by ID
+	usage    search.Usage // between the last two statuses, if both are about the same plan
 }
 
 // Reasons to refuse an agent. Except after ErrPages and ErrServices, the agent should try again. Over HTTP, the answer

@@ -3,7 +3,6 @@ package control
 import (
 	"time"
 
-	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -53,7 +52,7 @@ func (s *agents) dispensable(principal string) *agent {
 }
 
 // setOutcomes replaces the outcomes of a.
-func (s *agents) setOutcomes(a *agent, outcomes []protocol.Outcome) {
+func (s *agents) setOutcomes(a *agent, outcomes []report) {
 	s.outcomes += len(outcomes) - len(a.outcomes)
 	a.outcomes = outcomes
 }
@@ -80,23 +79,23 @@ func (s *agents) sums(version int64, now time.Time) (all map[string]*outcome, me
 		}
 		for i := range a.outcomes {
 			o := &a.outcomes[i]
-			x := all[o.ID]
+			x := all[o.id]
 			if x == nil {
 				x = &outcome{}
-				all[o.ID] = x
+				all[o.id] = x
 			}
 			switch {
-			case o.Incomplete || silent && a.observesOthers(o.ID):
+			case o.incomplete || silent && a.observesOthers(o.id):
 				x.incomplete++
-			case o.State == protocol.Applied:
+			case o.applied:
 				x.applied++
 			default:
 				x.failed++
 			}
-			if o.Nanos > 0 {
-				x.costed += float64(o.Hits)
-				x.nanos += float64(o.Hits) * o.Nanos
-				x.bytes += float64(o.Hits) * o.Bytes
+			if o.nanos > 0 {
+				x.costed += float64(o.hits)
+				x.nanos += float64(o.hits) * o.nanos
+				x.bytes += float64(o.hits) * o.bytes
 			}
 		}
 	}

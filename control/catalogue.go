@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/search"
 )
 
 // catalogue is a list of tracepoints, shared by all agents that announced the same one.
@@ -18,7 +19,7 @@ type catalogue struct {
 	protocol.Catalogue
 	pages     [][]protocol.Tracepoint // received pages by number; nil once all were received
 	requested []time.Time             // by page: when an agent was last asked for it
-	text      int                     // bytes of the texts of its tracepoints, each counted once if it is complete
+	text      int                     // bytes of its texts, each counted once in a page or, once all are there, in all
 	agents    int
 	idle      time.Time     // when it lost its last agent
 	done      chan struct{} // closed when all pages were received
@@ -26,9 +27,16 @@ type catalogue struct {
 	services map[string]bool // services of its tracepoints; nil while pages are missing
 	unnamed  bool            // an ID does not start with its service and a slash
 
-	mu   sync.Mutex            // guards the fields below; locked after Plane.mu
-	all  []protocol.Tracepoint // ascending by ID; nil while pages are missing
-	plan *encodedPlan          // latest part of a plan; may be nil
+	mu   sync.Mutex   // guards the fields below; locked after Plane.mu
+	all  []tracepoint // ascending by ID; nil while pages are missing
+	plan *encodedPlan // latest part of a plan; may be nil
+}
+
+// tracepoint is an entry of a complete catalogue: what decisions and reports need of a [protocol.Tracepoint].
+type tracepoint struct {
+	search.Announced
+
+	service string
 }
 
 // pageTimeout is the time for an agent to send a page, after which another agent is asked for it. Thus only a few of
@@ -86,7 +94,7 @@ func (s *catalogues) drop(c *catalogue) {
 
 // add adds page to c, see [catalogue.add]. It returns ErrTracepoints if the texts are too long.
 func (s *catalogues) add(c *catalogue, page *protocol.Page) error {
-	if c.pages[page.Number] == nil && s.text+textOf(page.Tracepoints) > s.limit*textPerTracepoint {
+	if c.pages[page.Number] == nil && s.text+intern(page.Tracepoints) > s.limit*textPerTracepoint {
 		return ErrTracepoints
 	}
 	before := c.text
@@ -133,7 +141,7 @@ func (c *catalogue) complete() bool { return c.pages == nil }
 // add adds a page. Once all pages are there, it checks their hash: if the hash differs from the announced one, it
 // discards all pages and returns ErrPages.
 func (c *catalogue) add(page *protocol.Page) error {
-	c.text += textOf(page.Tracepoints) - textOf(c.pages[page.Number])
+	c.text += intern(page.Tracepoints) - intern(c.pages[page.Number])
 	c.pages[page.Number] = page.Tracepoints
 	if slices.ContainsFunc(c.pages, func(p []protocol.Tracepoint) bool { return p == nil }) {
 		return nil
@@ -145,15 +153,21 @@ func (c *catalogue) add(page *protocol.Page) error {
 		c.text = 0
 		return ErrPages
 	}
+	for i := range all {
+		all[i].Scope, all[i].Code = "", "" // nobody needs them
+	}
 	c.text = intern(all)
 	c.pages, c.requested, c.services = nil, nil, make(map[string]bool)
+	list := make([]tracepoint, len(all))
 	for i := range all {
-		c.services[all[i].Service] = true
-		c.unnamed = c.unnamed || !strings.HasPrefix(all[i].ID, all[i].Service+"/")
+		t := &all[i]
+		c.services[t.Service] = true
+		c.unnamed = c.unnamed || !strings.HasPrefix(t.ID, t.Service+"/")
+		list[i] = tracepoint{announced(t), t.Service}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all, c.plan = all, nil
+	c.all, c.plan = list, nil
 	close(c.done)
 	return nil
 }
@@ -168,28 +182,22 @@ func ascending(all []protocol.Tracepoint) bool {
 	return true
 }
 
-// textOf returns the number of bytes of the texts of all.
-func textOf(all []protocol.Tracepoint) (bytes int) {
-	for i := range all {
-		for s := range texts(&all[i]) {
-			bytes += len(*s)
-		}
-	}
-	return bytes
-}
-
-// intern makes equal strings in all share memory, because there are only a few distinct services, scopes and owners. It
-// returns the number of bytes of the distinct strings.
+// intern makes equal strings in all share memory, because there are only a few distinct services, scopes and owners,
+// and the ID of a method contains its operation. It returns the number of bytes of the distinct strings.
 func intern(all []protocol.Tracepoint) (bytes int) {
 	known := make(map[string]string)
 	for i := range all {
-		for s := range texts(&all[i]) {
+		t := &all[i]
+		for s := range texts(t) {
 			if same, found := known[*s]; found {
 				*s = same
 				continue
 			}
 			known[*s] = *s
 			bytes += len(*s)
+			if at := strings.Index(t.ID, t.Operation); s == &t.ID && at >= 0 && known[t.Operation] == "" {
+				known[t.Operation] = t.ID[at:][:len(t.Operation)]
+			}
 		}
 	}
 	return bytes
@@ -236,14 +244,14 @@ func (c *catalogue) stalled(now time.Time) bool {
 }
 
 // content returns the tracepoints, ascending by ID, or nil while pages are missing. The slice is immutable.
-func (c *catalogue) content() []protocol.Tracepoint {
+func (c *catalogue) content() []tracepoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.all
 }
 
 // find returns the tracepoint in all with the given ID, or nil. all must be ascending by ID.
-func find(all []protocol.Tracepoint, id string) *protocol.Tracepoint {
+func find(all []tracepoint, id string) *tracepoint {
 	i := sort.Search(len(all), func(i int) bool { return all[i].ID >= id })
 	if i < len(all) && all[i].ID == id {
 		return &all[i]

@@ -57,7 +57,7 @@ const (
 	// a catalogue.
 	outcomesPerTracepoint = 2
 	// textPerTracepoint is the maximum number of bytes of the texts of a tracepoint, on average over all catalogues.
-	textPerTracepoint = 192
+	textPerTracepoint = 160
 )
 
 // Plane is the control plane. Call New, Begin, Run and Close, in this order. It is safe for concurrent use.

@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"hash/maphash"
 	"maps"
 	"math"
 	"slices"
@@ -16,7 +17,7 @@ import (
 
 // lastReported is the state last reported to the engine. We compare with it to report only changes.
 type lastReported struct {
-	services    map[string]string // catalogue hash by service; "" if known since before the start
+	services    map[string]uint64 // hash of the catalogue by service; 0 if known since before the start
 	began       time.Time         // start time; earlier services keep their catalogues for CatalogueTTL after it
 	catalogues  string            // hashes of the complete catalogues at the last comparison; "" to compare again
 	costs       map[string]search.Cost
@@ -26,13 +27,13 @@ type lastReported struct {
 
 func newLastReported(known []string, now time.Time) lastReported {
 	t := lastReported{
-		services:    make(map[string]string),
+		services:    make(map[string]uint64),
 		began:       now,
 		costs:       make(map[string]search.Cost),
 		unavailable: make(map[string]time.Time),
 	}
 	for _, service := range known {
-		t.services[service] = ""
+		t.services[service] = 0
 	}
 	return t
 }
@@ -76,24 +77,24 @@ func (t *lastReported) reportCatalogues(f *search.Feedback, known *catalogues, s
 		return
 	}
 	t.catalogues = hashes.String()
-	services := make(map[string][]protocol.Tracepoint)
+	services := make(map[string][]search.Announced)
 	for _, c := range complete {
 		for _, x := range c.content() {
-			services[x.Service] = append(services[x.Service], x)
+			services[x.service] = append(services[x.service], x.Announced)
 		}
 	}
 	before := t.services
 	t.services = maps.Clone(before)
 	for service, list := range services {
-		slices.SortStableFunc(list, func(a, b protocol.Tracepoint) int { return cmp.Compare(a.ID, b.ID) })
+		slices.SortStableFunc(list, func(a, b search.Announced) int { return cmp.Compare(a.ID, b.ID) })
 		list = unite(list)
-		if hash := protocol.HashCatalogue(list); before[service] != hash {
+		if hash := hashOf(list); before[service] != hash {
 			t.services[service] = hash
-			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service, Tracepoints: announced(list)})
+			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service, Tracepoints: list})
 		}
 	}
 	for service, hash := range before {
-		if services[service] == nil && (hash != "" || settled) {
+		if services[service] == nil && (hash != 0 || settled) {
 			delete(t.services, service)
 			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service})
 		}
@@ -104,7 +105,7 @@ func (t *lastReported) reportCatalogues(f *search.Feedback, known *catalogues, s
 
 // unite removes repeated IDs from list, which must be ascending by ID. If agents report different owners or parents for
 // a tracepoint, its owner or parent becomes unknown.
-func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
+func unite(list []search.Announced) []search.Announced {
 	n := 0
 	for i := range list {
 		if n == 0 || list[n-1].ID != list[i].ID {
@@ -113,14 +114,27 @@ func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 			continue
 		}
 		last := &list[n-1]
-		if last.Owner != list[i].Owner || last.OwnerKind != list[i].OwnerKind {
-			last.Owner, last.OwnerKind = "", ""
+		if last.Owner != list[i].Owner || last.OwnerSpan != list[i].OwnerSpan {
+			last.Owner, last.OwnerSpan = "", trace.Internal
 		}
 		if last.Parent != list[i].Parent {
 			last.Parent = "" // a JVM that has loaded fewer classes knows fewer callers
 		}
 	}
 	return list[:n]
+}
+
+// hashSeed is random, because hashes do not survive a restart.
+var hashSeed = maphash.MakeSeed()
+
+// hashOf returns a hash of list, which isn't 0.
+func hashOf(list []search.Announced) uint64 {
+	var h maphash.Hash
+	h.SetSeed(hashSeed)
+	for i := range list {
+		maphash.WriteComparable(&h, list[i])
+	}
+	return max(1, h.Sum64())
 }
 
 // retryUnavailable re-enables tracepoints marked unavailable in services whose catalogue has changed.
@@ -152,26 +166,21 @@ var spanKinds = map[protocol.SpanKind]trace.Kind{
 	protocol.Producer: trace.Producer, protocol.Consumer: trace.Consumer,
 }
 
-// announced converts list to the engine's type.
-func announced(list []protocol.Tracepoint) []search.Announced {
-	all := make([]search.Announced, len(list))
-	for i := range list {
-		t := &list[i]
-		all[i] = search.Announced{
-			ID:        t.ID,
-			Name:      t.Operation,
-			Span:      spanKinds[t.SpanKind],
-			Parent:    t.Parent,
-			Owner:     t.Owner,
-			OwnerSpan: spanKinds[t.OwnerKind],
-			Layer:     layers[t.Layer],
-			Kind:      kinds[t.Kind],
-			Cost:      time.Duration(t.CostNanos),
-			Bytes:     int32(t.Bytes),
-			Baseline:  t.Baseline,
-		}
+// announced converts t to the engine's type.
+func announced(t *protocol.Tracepoint) search.Announced {
+	return search.Announced{
+		ID:        t.ID,
+		Name:      t.Operation,
+		Parent:    t.Parent,
+		Owner:     t.Owner,
+		Cost:      time.Duration(t.CostNanos),
+		Bytes:     int32(t.Bytes),
+		Span:      spanKinds[t.SpanKind],
+		OwnerSpan: spanKinds[t.OwnerKind],
+		Layer:     layers[t.Layer],
+		Kind:      kinds[t.Kind],
+		Baseline:  t.Baseline,
 	}
-	return all
 }
 
 // reportMeasured adds to f and t the usage of the plan, the costs that changed, and the tracepoints that most agents

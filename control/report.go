@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -52,12 +53,12 @@ func (p *Plane) fit(a *agent, n int) bool {
 
 // count returns how many tracepoints of plan are applied according to outcomes, and how many couldn't be enabled. It
 // ignores other tracepoints, because agents also report tracepoints of earlier plans.
-func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
+func count(plan *published, outcomes []report) (on, failed int) {
 	for i := range outcomes {
 		o := &outcomes[i]
 		switch {
-		case !plan.enables(o.ID):
-		case o.State == protocol.Applied:
+		case !plan.enables(o.id):
+		case o.applied:
 			on++
 		default:
 			failed++
@@ -66,25 +67,40 @@ func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	return on, failed
 }
 
-// known returns the outcomes of tracepoints in all, a catalogue, without reasons. Each tracepoint appears once,
-// ascending by ID. The strings of the result share memory with the catalogue rather than with outcomes.
-func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Outcome {
-	var list []protocol.Outcome
+// report is an agent's latest report about a tracepoint: what decisions need of a [protocol.Outcome].
+type report struct {
+	id                  string
+	hits, drops         uint64
+	nanos, bytes        float64 // per hit; 0 if not measured
+	applied, incomplete bool
+}
+
+// known returns the reports in outcomes about tracepoints in all, a catalogue. Each tracepoint appears once, ascending
+// by ID. The IDs share memory with the catalogue rather than with outcomes.
+func known(outcomes []protocol.Outcome, all []tracepoint) []report {
+	var list []report
 	for i := range outcomes {
-		if x := find(all, outcomes[i].ID); x != nil {
-			o := outcomes[i]
-			o.ID, o.Reason = x.ID, ""
-			list = append(list, o)
+		o := &outcomes[i]
+		if x := find(all, o.ID); x != nil {
+			list = append(list, report{
+				id:         x.ID,
+				hits:       o.Hits,
+				drops:      o.Drops,
+				nanos:      o.Nanos,
+				bytes:      o.Bytes,
+				applied:    o.State == protocol.Applied,
+				incomplete: o.Incomplete,
+			})
 		}
 	}
-	slices.SortStableFunc(list, func(x, y protocol.Outcome) int { return cmp.Compare(x.ID, y.ID) })
-	list = slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
+	slices.SortStableFunc(list, func(x, y report) int { return cmp.Compare(x.id, y.id) })
+	list = slices.CompactFunc(list, func(x, y report) bool { return x.id == y.id })
 	return slices.Clone(list) // without spare capacity, because all agents send thousands
 }
 
 // firstFailure describes the first outcome of a tracepoint in all that couldn't be enabled or is incomplete, with the
 // reason. It returns "" if there is no such outcome.
-func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string {
+func firstFailure(outcomes []protocol.Outcome, all []tracepoint) string {
 	for i := range outcomes {
 		if o := &outcomes[i]; (o.State != protocol.Applied || o.Incomplete) && find(all, o.ID) != nil {
 			return o.ID + ": " + cmp.Or(o.Reason, string(o.State))
@@ -151,7 +167,7 @@ func (p *Plane) AppliedHash(c Caller) string {
 // usageBetween returns the cost per second of the tracepoints of plan between the reports before and `after`. It
 // ignores tracepoints of the baseline and of other plans.
 func usageBetween(
-	plan *published, all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration,
+	plan *published, all []tracepoint, before, after []report, elapsed time.Duration,
 ) search.Usage {
 	var u search.Usage
 	if elapsed <= 0 {
@@ -159,20 +175,20 @@ func usageBetween(
 	}
 	for i := range after {
 		o := &after[i]
-		x := find(all, o.ID)
-		if x == nil || x.Baseline || !plan.enables(o.ID) {
+		x := find(all, o.id)
+		if x == nil || x.Baseline || !plan.enables(o.id) {
 			continue
 		}
-		k, found := slices.BinarySearchFunc(before, o.ID, func(b protocol.Outcome, id string) int {
-			return cmp.Compare(b.ID, id)
+		k, found := slices.BinarySearchFunc(before, o.id, func(b report, id string) int {
+			return cmp.Compare(b.id, id)
 		})
 		if !found {
 			continue // its hits may be older than before
 		}
-		rate := float64(o.Hits-min(before[k].Hits, o.Hits)) / elapsed.Seconds()
+		rate := float64(o.hits-min(before[k].hits, o.hits)) / elapsed.Seconds()
 		u.Hits += rate
-		u.Bytes += rate * cmp.Or(o.Bytes, float64(x.Bytes))
-		u.CPU += rate * cmp.Or(o.Nanos, float64(x.CostNanos)) / 1e9
+		u.Bytes += rate * cmp.Or(o.bytes, float64(x.Bytes))
+		u.CPU += rate * cmp.Or(o.nanos, float64(x.Cost)) / 1e9
 	}
 	return u
 }
@@ -199,5 +215,5 @@ func (a *agent) silent(now time.Time) bool {
 // agent.
 func (a *agent) observesOthers(id string) bool {
 	x := find(a.catalogue.content(), id)
-	return x != nil && x.Kind == protocol.ProbePoint && x.Service != a.resource["service.name"]
+	return x != nil && x.Kind == cct.ProbePoint && x.service != a.resource["service.name"]
 }

@@ -64,8 +64,8 @@ func (p *Plane) Agents() []Agent {
 		}
 		for i := range a.outcomes {
 			o := &a.outcomes[i]
-			x.Hits += o.Hits
-			x.Drops += o.Drops
+			x.Hits += o.hits
+			x.Drops += o.drops
 		}
 		all = append(all, x)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -58,11 +59,11 @@ func newCauses() *causes {
 }
 
 // announce records the tracepoints that capture attributes.
-func (c *causes) announce(catalogue []cct.Tracepoint) {
+func (c *causes) announce(catalogue iter.Seq[*cct.Tracepoint]) {
 	clear(c.captures)
-	for i := range catalogue {
-		if catalogue[i].Kind == cct.VariablePoint {
-			c.captures[catalogue[i].ID] = true
+	for t := range catalogue {
+		if t.Kind == cct.VariablePoint {
+			c.captures[t.ID] = true
 		}
 	}
 }

@@ -373,7 +373,7 @@ func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
 // offered tells the trees and the explanations about a new catalogue.
 func (c *Core) offered() {
 	c.trees.outdate()
-	c.problems.causes.announce(c.offers.catalogue)
+	c.problems.causes.announce(c.offers.Catalogue())
 }
 
 // NewlyKept returns the traces of requests that [Kept] has taken since the last call, if their journal records are

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -29,10 +30,7 @@ type Offers struct {
 	measured    search.Measured
 	at          trace.Nanos // when measured was reported
 
-	catalogue []cct.Tracepoint // of all services, with measured costs
-	// services of the tracepoints in the catalogue, except for probes, which other agents enable
-	owners  map[trace.Symbol]trace.Symbol
-	indexed *cct.Catalogue // shared by all trees
+	catalogue *cct.Catalogue // of all services, with measured costs; shared by all trees
 }
 
 type measuredCost struct {
@@ -48,11 +46,12 @@ func newOffers(table *trace.Table, limit int) *Offers {
 		costs:       make(map[trace.Symbol]measuredCost),
 		unavailable: make(map[trace.Symbol]trace.Nanos),
 		removed:     make(map[trace.Symbol]trace.Nanos),
+		catalogue:   new(cct.Catalogue),
 	}
 }
 
-// Catalogue returns the tracepoints that agents have announced, with measured costs.
-func (f *Offers) Catalogue() []cct.Tracepoint { return f.catalogue }
+// Catalogue yields the tracepoints that agents have announced, with measured costs.
+func (f *Offers) Catalogue() iter.Seq[*cct.Tracepoint] { return f.catalogue.All() }
 
 // Services returns the services whose agents have announced tracepoints, in any order.
 func (f *Offers) Services() []string {
@@ -155,35 +154,39 @@ func (f *Offers) operation(service trace.Symbol, name string, kind trace.Kind) t
 
 // merge sets f.catalogue to the catalogues of all services, with measured costs.
 func (f *Offers) merge() {
-	f.catalogue, f.owners = nil, make(map[trace.Symbol]trace.Symbol)
-	for _, service := range slices.Sorted(maps.Keys(f.services)) {
-		f.catalogue = append(f.catalogue, f.services[service]...)
-	}
-	for i := range f.catalogue {
-		t := &f.catalogue[i]
-		if x, known := f.costs[t.ID]; known {
-			t.Cost, t.Bytes = x.CPU, x.Bytes
-		}
-		if t.Kind != cct.ProbePoint {
-			f.owners[t.ID] = f.table.Operation(t.Op).Service
+	all := slices.Concat(slices.Collect(maps.Values(f.services))...)
+	for i := range all {
+		if x, known := f.costs[all[i].ID]; known {
+			all[i].Cost, all[i].Bytes = x.CPU, x.Bytes
 		}
 	}
-	f.indexed = cct.NewCatalogue(f.catalogue, f.table)
+	f.catalogue = cct.NewCatalogue(all, f.table)
 }
+
+// owner returns the service whose agents enable the tracepoint id. It returns 0 for a probe, which other agents enable,
+// and for a tracepoint that isn't in the catalogue.
+func (f *Offers) owner(id trace.Symbol) trace.Symbol {
+	t := f.catalogue.Find(id)
+	if t.Kind == cct.ProbePoint {
+		return 0
+	}
+	return f.table.Operation(t.Op).Service
+}
+
+// offers reports whether the tracepoint id is in the catalogue.
+func (f *Offers) offers(id trace.Symbol) bool { return f.catalogue.Find(id).ID != 0 }
 
 // update merges the catalogues, and records the tracepoints that have just left all of them.
 func (f *Offers) update(now trace.Nanos) {
 	before := f.catalogue
 	f.merge()
-	present := make(map[trace.Symbol]bool, len(f.catalogue))
-	for i := range f.catalogue {
-		present[f.catalogue[i].ID] = true
-		delete(f.removed, f.catalogue[i].ID)
+	for t := range f.catalogue.All() {
+		delete(f.removed, t.ID)
 	}
-	for i := range before {
-		if id := before[i].ID; !present[id] {
-			f.removed[id] = now
-			delete(f.costs, id)
+	for t := range before.All() {
+		if !f.offers(t.ID) {
+			f.removed[t.ID] = now
+			delete(f.costs, t.ID)
 		}
 	}
 	if excess := len(f.removed) - f.limit; f.limit > 0 && excess > 0 {
@@ -198,12 +201,8 @@ func (f *Offers) update(now trace.Nanos) {
 
 // setCosts records the measured costs of tracepoints that are in a catalogue, and ignores the others.
 func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
-	present := make(map[trace.Symbol]bool, len(f.catalogue))
-	for i := range f.catalogue {
-		present[f.catalogue[i].ID] = true
-	}
 	for _, x := range costs {
-		if id := f.table.Symbol(x.ID); present[id] {
+		if id := f.table.Symbol(x.ID); f.offers(id) {
 			f.costs[id] = measuredCost{x.CPU, x.Bytes}
 		}
 	}

@@ -42,12 +42,6 @@ func (r *plans) adopt(p *search.Plan, now trace.Nanos) {
 	if p.Version == r.all[len(r.all)-1].version {
 		return
 	}
-	isProbe := make(map[trace.Symbol]bool)
-	for i := range r.offers.catalogue {
-		if t := &r.offers.catalogue[i]; t.Kind == cct.ProbePoint {
-			isProbe[t.ID] = true
-		}
-	}
 	next := plan{version: p.Version, since: now}
 	for i, a := range p.Arms {
 		x := arm{name: a.Name, share: a.Share}
@@ -58,7 +52,9 @@ func (r *plans) adopt(p *search.Plan, now trace.Nanos) {
 		}
 		slices.Sort(x.on)
 		x.set = setOf(x.on)
-		x.probes = slices.DeleteFunc(slices.Clone(x.on), func(tp trace.Symbol) bool { return !isProbe[tp] })
+		x.probes = slices.DeleteFunc(slices.Clone(x.on), func(tp trace.Symbol) bool {
+			return r.offers.catalogue.Find(tp).Kind != cct.ProbePoint
+		})
 		next.arms = append(next.arms, x)
 	}
 	next.share()
@@ -82,7 +78,7 @@ func (r *plans) arm(o *observation.Observation) *arm {
 		return a
 	}
 	on := slices.DeleteFunc(slices.Clone(a.on),
-		func(tp trace.Symbol) bool { return slices.Contains(o.Behind, r.offers.owners[tp]) })
+		func(tp trace.Symbol) bool { return slices.Contains(o.Behind, r.offers.owner(tp)) })
 	if len(on) == len(a.on) {
 		return a
 	}

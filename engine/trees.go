@@ -81,7 +81,7 @@ func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 	t.used = r.uses
 	if t.grown || t.built == nil {
 		r.drop(t)
-		t.built, t.grown = t.builder.Build(r.offers.indexed, r.table), false
+		t.built, t.grown = t.builder.Build(r.offers.catalogue, r.table), false
 		r.nodes += len(t.built.Nodes)
 	}
 	for built := t.built; ; {
@@ -161,7 +161,7 @@ func (r *Trees) inside(types []analysis.Hash, operations map[trace.Op]bool) *cct
 			joined.Merge(t.builder.Inside(operations))
 		}
 	}
-	return joined.Build(r.offers.indexed, r.table)
+	return joined.Build(r.offers.catalogue, r.table)
 }
 
 // learn adds results, the evidence from an investigation, to the tree of requestType, if there is one.
@@ -185,10 +185,13 @@ func (r *Trees) learnInside(
 	}
 }
 
-// outdate makes Of rebuild every tree.
+// outdate makes Of rebuild every tree. Until then, builds refer to the present catalogue, so that the former one is not
+// kept in memory.
 func (r *Trees) outdate() {
 	for _, t := range r.byType {
-		t.grown = true
+		if t.grown = true; t.built != nil {
+			t.built.Offer(r.offers.catalogue)
+		}
 	}
 }
 

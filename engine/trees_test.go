@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -92,12 +93,12 @@ func TestOffersAreBounded(t *testing.T) {
 		search.Catalogue{Service: "shop", Tracepoints: announced("s", 6)})
 	apply(2, search.Catalogue{Service: "cart", Tracepoints: announced("c", 8)},
 		search.Catalogue{Service: "shop", Tracepoints: announced("t", 2)})
-	if n := len(offers.Catalogue()); n != 10 || len(offers.services[table.Symbol("cart")]) != 8 {
+	if n := len(slices.Collect(offers.Catalogue())); n != 10 || len(offers.services[table.Symbol("cart")]) != 8 {
 		t.Errorf("%d tracepoints, want 8 of cart and 2 of shop", n)
 	}
 	for at := range trace.Nanos(20) {
 		apply(3+at, search.Catalogue{Service: "cart", Tracepoints: announced(string(rune('A'+at)), 20)})
-		if n := len(offers.Catalogue()); n != 10 || len(offers.removed) > 10 {
+		if n := len(slices.Collect(offers.Catalogue())); n != 10 || len(offers.removed) > 10 {
 			t.Fatalf("%d tracepoints, %d removed ones; want at most 10 each", n, len(offers.removed))
 		}
 	}
@@ -107,7 +108,7 @@ func TestOffersAreBounded(t *testing.T) {
 	if err := smaller.restore(&saved); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(smaller.Catalogue()); n != 5 {
+	if n := len(slices.Collect(smaller.Catalogue())); n != 5 {
 		t.Errorf("%d tracepoints were restored, want 5", n)
 	}
 }

@@ -27,14 +27,14 @@ type Catalogue struct {
 type Announced struct {
 	ID        string
 	Name      string             // name of its spans, or the key of a variable's attribute
-	Span      trace.Kind         `json:",omitempty"` // kind of its spans
 	Parent    string             `json:",omitempty"` // ID of the tracepoint that it is called from; empty if unknown
 	Owner     string             `json:",omitempty"` // name of the baseline span that it runs in; empty if unknown
+	Cost      time.Duration      `json:",omitempty"` // CPU time per hit; 0 if unknown
+	Bytes     int32              `json:",omitempty"` // per hit; 0 if unknown
+	Span      trace.Kind         `json:",omitempty"` // kind of its spans
 	OwnerSpan trace.Kind         `json:",omitempty"`
 	Layer     cct.Layer          `json:",omitempty"`
 	Kind      cct.TracepointKind `json:",omitempty"`
-	Cost      time.Duration      `json:",omitempty"` // CPU time per hit; 0 if unknown
-	Bytes     int32              `json:",omitempty"` // per hit; 0 if unknown
 	Baseline  bool               `json:",omitempty"`
 }
 

@@ -59,7 +59,7 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	r.Version(tableVersion)
 	limit = cmp.Or(limit, DefaultLimit)
 	t := &Table{Limit: limit, refused: int(r.Below(1 << 62))}
-	decodeEntries(r, limit, 9, &t.text.added, func() string { return r.Text(math.MaxInt) })
+	decodeEntries(r, textsPerName*limit, 9, &t.text.added, func() string { return r.Text(math.MaxInt) })
 	decodeEntries(r, limit, 33, &t.ops.added, func() Operation {
 		return Operation{Service: Symbol(r.Word()), Name: Symbol(r.Word()), Target: Op(r.Word()), Kind: Kind(r.Byte())}
 	})

@@ -20,6 +20,13 @@ func (e *entries[K, V]) get(k K) (v V, ok bool) {
 	return v, ok
 }
 
+func (e *entries[K, V]) put(k K, v V) {
+	if e.added == nil {
+		e.added = make(map[K]V)
+	}
+	e.added[k] = v
+}
+
 func (e *entries[K, V]) has(k K) bool {
 	_, ok := e.get(k)
 	return ok

@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/binary"
 	"iter"
+	"maps"
 	"math/bits"
 	"slices"
 )
@@ -11,30 +12,33 @@ import (
 // period, whether or not they were already in the table.
 func (t *Table) Renew() {
 	if t.renewed == nil {
-		t.renewed = &renewals{}
+		t.renewed = &renewals{last: make(map[uint64]uint32)}
 	}
-	t.renewed.before, t.renewed.current = t.renewed.current, newAdded()
+	t.renewed.period++
+	maps.DeleteFunc(t.renewed.last, func(_ uint64, period uint32) bool { return period+1 < t.renewed.period })
 }
 
-// renewals holds the entries that were added, or added again, in the last two periods.
-type renewals struct{ before, current added }
-
-type added struct {
-	text map[Symbol]struct{}
-	ops  map[Op]struct{}
+// renewals holds the symbols and operations that were added, or added again, in the last two periods.
+type renewals struct {
+	period uint32            // number of the current period, from 1
+	last   map[uint64]uint32 // by identity: the number of the latest period
 }
 
-func newAdded() added { return added{make(map[Symbol]struct{}), make(map[Op]struct{})} }
+func (r *renewals) add(id uint64) {
+	if r != nil {
+		r.last[id] = r.period
+	}
+}
 
 // Forget deletes all entries except those mentioned by the encoded parts of a state and the recently added ones (see
 // [Table.Renew]). It returns the number of deleted entries. It takes time linear in the size of t and of the parts. It
-// deletes nothing before the third call of Renew, or if a part has an error, which it returns.
+// deletes nothing before the second call of Renew, or if a part has an error, which it returns.
 //
 // A part mentions an entry if its identity is in the bytes, as a word of package codec or a number of CBOR, or if a
 // mentioned entry refers to it. We therefore can't miss a field, whatever the layout of the state. If bytes equal a
 // hash by chance, we keep a name too many, which does no harm.
 func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) {
-	if t.renewed == nil || t.renewed.before.text == nil {
+	if t.renewed == nil || t.renewed.period < 2 {
 		return 0, nil
 	}
 	m := newMentions(t)
@@ -44,13 +48,8 @@ func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) 
 		}
 		m.scan(part)
 	}
-	for _, period := range []added{t.renewed.before, t.renewed.current} {
-		for sym := range period.text {
-			m.keep(uint64(sym))
-		}
-		for op := range period.ops {
-			m.keep(uint64(op))
-		}
+	for id := range t.renewed.last {
+		m.keep(id)
 	}
 	before := t.Len()
 	t.text, t.ops = kept(m, &t.text), kept(m, &t.ops)
@@ -83,7 +82,7 @@ func (t *Table) Len() int { return t.text.len() + t.ops.len() + t.contexts.len()
 
 // Crowded reports whether more than three quarters of the room for any kind of entries, or for texts, is used.
 func (t *Table) Crowded() bool {
-	most := max(t.text.len(), t.ops.len(), t.contexts.len(), t.edges.len(), t.textBytes/bytesPerText)
+	most := max(t.text.len()/textsPerName, t.ops.len(), t.contexts.len(), t.edges.len(), t.textBytes/bytesPerName)
 	return most > t.limit()/4*3
 }
 

@@ -95,7 +95,7 @@ func TestForgetKeepsRecent(t *testing.T) {
 
 // A full table has room for new names after it has forgotten others.
 func TestForgetMakesRoom(t *testing.T) {
-	table := &trace.Table{Limit: 100}
+	table := &trace.Table{Limit: 50}
 	for i := range 200 {
 		table.Symbol(fmt.Sprint(i))
 	}

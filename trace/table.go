@@ -97,11 +97,11 @@ type EdgeInfo struct {
 // Table is the dictionary from identities to their content. Because identities are hashes of their content, tables
 // filled independently never contradict each other and merge by union.
 //
-// A Table is bounded: once it holds Limit entries of a kind, or texts of 128 bytes for each, it refuses and counts new
-// ones, and they appear under the name [Overflow] in reports, unless [Table.Forget] makes room. The zero Table is empty
-// and holds up to [DefaultLimit] entries of each kind. A Table is not safe for concurrent use.
+// A Table is bounded: once it holds Limit entries of a kind, or twice as many texts, or texts of 64 bytes for each of
+// these, it refuses and counts new ones, and they appear under the name [Overflow] in reports, unless [Table.Forget]
+// makes room. The zero Table is empty and has the limit [DefaultLimit]. A Table is not safe for concurrent use.
 type Table struct {
-	Limit int // maximum number of entries of each kind; 0 means DefaultLimit
+	Limit int // maximum number of entries of each kind but texts; 0 means DefaultLimit
 
 	text     entries[Symbol, string]
 	ops      entries[Op, Operation]
@@ -120,16 +120,18 @@ type Table struct {
 
 // DefaultLimit is the default limit of a [Table] for each kind of entry. It is far above the number of operations in
 // real systems. A full table, at about 100 bytes per entry, is still small compared with the statistics.
-const DefaultLimit = 1 << 20
+const DefaultLimit = 1 << 21
 
-// bytesPerText is the mean length of a text at which a [Table] that is full of them is also full of bytes. Names are
-// mostly shorter.
-const bytesPerText = 128
+// A [Table] has room for the texts of an operation and of the tracepoint that enables it, for each operation.
+const (
+	textsPerName = 2
+	bytesPerName = 128 // of these texts; names are mostly shorter than 64 bytes
+)
 
 // Overflow is the name of every entry that a full [Table] refused.
 const Overflow = "(other)"
 
-// Room returns the maximum number of entries of each kind.
+// Room returns the maximum number of entries of each kind but texts.
 func (t *Table) Room() int { return t.limit() }
 
 // Contains reports whether t contains sym.
@@ -152,10 +154,10 @@ func (t *Table) Symbol(s string) Symbol {
 func (t *Table) addText(sym Symbol, s string) {
 	switch {
 	case t.text.has(sym):
-	case t.textBytes+len(s) > bytesPerText*t.limit():
+	case t.textBytes+len(s) > bytesPerName*t.limit():
 		t.refused++
 		return
-	case !add(t, &t.text, sym, s):
+	case !add(t, &t.text, textsPerName*t.limit(), sym, s):
 		return
 	default:
 		t.textBytes += len(s)
@@ -163,9 +165,7 @@ func (t *Table) addText(sym Symbol, s string) {
 			t.newText = append(t.newText, sym)
 		}
 	}
-	if t.renewed != nil {
-		t.renewed.current.text[sym] = struct{}{}
-	}
+	t.renewed.add(uint64(sym))
 }
 
 // SymbolBytes is like Symbol for bytes. It copies s only if it is new.
@@ -203,11 +203,11 @@ func (t *Table) addOp(o Operation) Op {
 }
 
 func (t *Table) putOp(op Op, o Operation) {
-	if add(t, &t.ops, op, o) && t.recording {
+	if add(t, &t.ops, t.limit(), op, o) && t.recording {
 		t.newOps = append(t.newOps, op)
 	}
-	if t.renewed != nil && t.ops.has(op) {
-		t.renewed.current.ops[op] = struct{}{}
+	if t.ops.has(op) {
+		t.renewed.add(uint64(op))
 	}
 }
 
@@ -233,13 +233,13 @@ func (t *Table) Child(parent Context, op Op) Context {
 // AddEdge stores the content of e, unless e is a [ContextEdge]: its context has the same content.
 func (t *Table) AddEdge(e Edge, info EdgeInfo) {
 	if e != ContextEdge(info.Context) {
-		add(t, &t.edges, e, info)
+		add(t, &t.edges, t.limit(), e, info)
 	}
 }
 
 // AddContext stores the content of ctx.
 func (t *Table) AddContext(ctx, parent Context, op Op) {
-	add(t, &t.contexts, ctx, ContextInfo{Parent: parent, Op: op})
+	add(t, &t.contexts, t.limit(), ctx, ContextInfo{Parent: parent, Op: op})
 }
 
 // Text returns the string of sym, or [Overflow] if t does not contain it.
@@ -320,7 +320,7 @@ const maxPath = 1 << 20
 func (t *Table) Merge(u *Table) {
 	u.text.each(t.addText)
 	u.ops.each(t.putOp)
-	u.contexts.each(func(c Context, info ContextInfo) { add(t, &t.contexts, c, info) })
+	u.contexts.each(func(c Context, info ContextInfo) { add(t, &t.contexts, t.limit(), c, info) })
 	u.edges.each(t.AddEdge)
 	t.refused += u.refused
 }
@@ -346,28 +346,25 @@ func (t *Table) TakeAdditions() *Table {
 	}
 	added := &Table{}
 	for _, sym := range t.newText {
-		add(added, &added.text, sym, t.Text(sym))
+		added.text.put(sym, t.Text(sym))
 	}
 	for _, op := range t.newOps {
-		add(added, &added.ops, op, t.Operation(op))
+		added.ops.put(op, t.Operation(op))
 	}
 	t.newText, t.newOps = t.newText[:0], t.newOps[:0]
 	return added
 }
 
-// add stores v under k unless k is present or the table is full, and reports whether it stored it.
-func add[K cmp.Ordered, V any](t *Table, to *entries[K, V], k K, v V) bool {
+// add stores v under k unless k is present or there are as many entries as limit, and reports whether it stored it.
+func add[K cmp.Ordered, V any](t *Table, to *entries[K, V], limit int, k K, v V) bool {
 	if to.has(k) {
 		return false
 	}
-	if to.len() >= t.limit() {
+	if to.len() >= limit {
 		t.refused++
 		return false
 	}
-	if to.added == nil {
-		to.added = make(map[K]V)
-	}
-	to.added[k] = v
+	to.put(k, v)
 	return true
 }
 

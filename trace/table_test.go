@@ -83,7 +83,7 @@ func TestTableMerge(t *testing.T) {
 }
 
 func TestTableLimit(t *testing.T) {
-	table := trace.Table{Limit: 2}
+	table := trace.Table{Limit: 1}
 	a, b := table.Symbol("a"), table.Symbol("b")
 	c := table.Symbol("c")
 	table.Symbol("a") // known: not refused

@@ -45,8 +45,7 @@ func pointsOf(c *engine.View) map[trace.Symbol]*point {
 		}
 		return p
 	}
-	for i := range c.Offers.Catalogue() {
-		t := &c.Offers.Catalogue()[i]
+	for t := range c.Offers.Catalogue() {
 		p := of(t.ID)
 		p.op, p.layer, p.kind, p.baseline = t.Op, t.Layer, t.Kind, t.Baseline
 	}
