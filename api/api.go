@@ -56,6 +56,7 @@ type Running interface {
 
 // Options configure an API.
 type Options struct {
+	Tenant      string                  // name of the tenant; empty: the default one
 	Base        string                  // prefix of all paths, like "/sibyl"; may be empty
 	Hosts       []string                // host names besides loopback's, without ports, accepted while no token exists
 	Directory   directory.Directory     // owners of services and templates for links
@@ -176,6 +177,7 @@ func (a *API) newHandlers(s *store.Store) handlers {
 		Log:       o.Log,
 	})
 	h.Operating = operating.New(a.reader, a.engine, operating.Options{
+		Tenant:      o.Tenant,
 		Version:     o.Version,
 		Go:          o.Go,
 		Calls:       h.Services,
@@ -206,6 +208,9 @@ func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.
 	a.reader.Epoch(c, a.handlers.Streaming())
 	a.handlers.PublishEpoch(c, decisions)
 }
+
+// Collectors returns the collectors of the tenant's metrics at /metrics, except for those in [Options].Registry.
+func (a *API) Collectors() []prometheus.Collector { return a.handlers.Collectors() }
 
 // Close ends all event streams, so that a shutdown needn't wait for their readers. It must be called only once.
 func (a *API) Close() { a.handlers.Close() }

@@ -129,7 +129,7 @@ func compareGolden(t *testing.T, name string, body []byte) {
 func (w *harness) secrets(t *testing.T) map[access.Role]string {
 	secrets := map[access.Role]string{"": "sibyl_nobody"}
 	for _, role := range access.Roles() {
-		secret, _, err := w.tokens.Create(role, string(role), time.Unix(0, int64(w.now)), time.Time{})
+		secret, _, err := w.tokens.Create(access.Token{Role: role, Name: string(role)}, time.Unix(0, int64(w.now)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +348,7 @@ func TestWithoutTokens(t *testing.T) {
 			t.Errorf("with %s: %d: %s", header, out.Code, out.Body)
 		}
 	}
-	secret, _, err := w.tokens.Create(access.Viewer, "", time.Unix(0, int64(w.now)), time.Time{})
+	secret, _, err := w.tokens.Create(access.Token{Role: access.Viewer}, time.Unix(0, int64(w.now)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -159,12 +159,12 @@ func TestStreamsEnd(t *testing.T) {
 			w.clock = time.Now // connections have real deadlines
 			server := httptest.NewServer(w)
 			defer server.Close()
-			secret, made, err := w.tokens.Create(access.Viewer, "", time.Now(), time.Time{})
+			secret, made, err := w.tokens.Create(access.Token{Role: access.Viewer}, time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
 			// All local callers can read as long as there is no token.
-			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil {
+			if _, _, err := w.tokens.Create(access.Token{Role: access.Admin}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -138,7 +138,7 @@ func TestNobodyIsLocalWithLogIn(t *testing.T) {
 // Callers learn who they are.
 func TestMe(t *testing.T) {
 	w := newLoginHarness(t)
-	secret, _, err := w.tokens.Create(access.Admin, "ops", time.Now(), time.Time{})
+	secret, _, err := w.tokens.Create(access.Token{Role: access.Admin, Name: "ops"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestSessions(t *testing.T) {
 // With log-in, tokens of Sibyl and of the provider work, too. They take precedence over a session.
 func TestTokensWithLogIn(t *testing.T) {
 	w := newLoginHarness(t)
-	secret, _, err := w.tokens.Create(access.Viewer, "grafana", time.Now(), time.Time{})
+	secret, _, err := w.tokens.Create(access.Token{Role: access.Viewer, Name: "grafana"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -261,9 +261,22 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-// identify returns the caller of a request, or a refusal if its token or session is missing or invalid. A token takes
-// precedence, because it is sent on purpose.
+// ErrTenant refuses a caller who may not enter the tenant.
+var ErrTenant = refusal.New(refusal.Forbidden, "you may not enter this tenant", "use a token of this tenant")
+
+// identify returns the caller of a request, or a refusal if its token or session is missing or invalid, or for another
+// tenant.
 func (a *API) identify(r *http.Request) (access.Principal, error) {
+	who, err := a.caller(r)
+	if err == nil && !who.Tenants.Enters(a.options.Tenant, who.Role) {
+		err = ErrTenant
+	}
+	return who, err
+}
+
+// caller returns the caller of a request, or a refusal if its token or session is missing or invalid. A token takes
+// precedence, because it is sent on purpose.
+func (a *API) caller(r *http.Request) (access.Principal, error) {
 	secret := bearer(r)
 	if people := a.options.Login; people != nil {
 		switch {
@@ -283,7 +296,13 @@ func (a *API) identify(r *http.Request) (access.Principal, error) {
 		return access.Principal{Name: "local", Role: access.Admin, Via: access.ViaLocal}, nil
 	case token != nil:
 		name := cmp.Or(token.Name, "token "+token.ID)
-		return access.Principal{Name: name, Role: token.Role, Token: token.ID, Via: access.ViaToken}, nil
+		return access.Principal{
+			Name:    name,
+			Role:    token.Role,
+			Token:   token.ID,
+			Via:     access.ViaToken,
+			Tenants: access.Scope(token.Tenant),
+		}, nil
 	}
 	refused := refusal.New(refusal.Unauthenticated, "this needs a token",
 		"send Authorization: Bearer … with one from sibyl token create")

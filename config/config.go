@@ -43,12 +43,13 @@ type Config struct {
 	OTLP         OTLP
 	Jaeger       Jaeger
 
-	Keys       []string // attributes with stored values; see AttributeKeys
-	Failures   []string // rules that decide which spans count as failed; see DecodedKeys
-	SeeThrough []string // services that don't answer calls
-	Memory     int64    // for open traces, queues and statistics together
-	Assembly   Assembly
-	Journal    Journal
+	Keys          []string // attributes with stored values; see AttributeKeys
+	Failures      []string // rules that decide which spans count as failed; see DecodedKeys
+	SeeThrough    []string // services that don't answer calls
+	Memory        int64    // for open traces, queues and statistics together
+	ProcessMemory int64    // if Memory is only a part of it, that of a tenant; otherwise 0
+	Assembly      Assembly
+	Journal       Journal
 
 	Epoch      time.Duration
 	Learning   time.Duration

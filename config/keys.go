@@ -206,7 +206,7 @@ func traceKeys() []definition[Config] {
 			func(c *Config) *[]string { return &c.SeeThrough },
 			"Services that only forward calls, such as the sidecars istio-proxy and envoy: the first span behind "+
 				"them answers the call.").withDefault([]string{}),
-		newField("memory", size(64*mib, 16*tib), func(c *Config) *int64 { return &c.Memory },
+		newField("memory", size(MinMemory, 16*tib), func(c *Config) *int64 { return &c.Memory },
 			"Memory for open traces, queues and statistics together. When it runs short, traces close early and "+
 				"senders are told to retry.").withDefault(2 * gib),
 		newField("assembly.timeout", duration(10*time.Millisecond, time.Hour),

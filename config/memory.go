@@ -70,6 +70,7 @@ func (c *Config) limitStatistics(o *engine.Options) {
 // IntakeLimits are the limits of package live that depend on the memory.
 type IntakeLimits struct {
 	InFlight, Heap      int64 // bytes
+	Blameless           int64 // bytes
 	Names, DecoderNames int   // of each kind
 	Charted             int   // groups and request types
 	Whole               int   // bytes
@@ -78,9 +79,14 @@ type IntakeLimits struct {
 // IntakeLimits returns the limits of package live.
 func (c *Config) IntakeLimits() IntakeLimits {
 	decoders := int64(runtime.GOMAXPROCS(0))
+	blameless := int64(0)
+	if c.ProcessMemory > 0 {
+		blameless = c.share(openShare+inFlightShare) / 4
+	}
 	return IntakeLimits{
 		InFlight:     c.share(inFlightShare),
-		Heap:         c.Memory / 8 * 5,
+		Heap:         max(c.Memory, c.ProcessMemory) / 8 * 5,
+		Blameless:    blameless,
 		Names:        int(min(mostNames, c.share(namesShare)/nameBytes)),
 		DecoderNames: int(min(mostDecoderNames, c.share(decodersShare)/decoderNameBytes/decoders)),
 		Charted:      int(min(mostCharted, c.share(chartsShare)/chartedBytes)),

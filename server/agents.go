@@ -7,14 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/control"
-	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
-	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -50,22 +47,6 @@ func (t *tenant) control(ctx context.Context) error {
 	return t.plane.Run(ctx)
 }
 
-// front routes requests of agents to the control plane and all others to the API.
-func (s *Server) front() http.Handler {
-	plain := s.main.plane.Handler(identify(s.shared.tokens))
-	agents := http.StripPrefix(s.config.API.BasePath, plain)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch base := s.config.API.BasePath; {
-		case strings.HasPrefix(r.URL.Path, protocol.Path):
-			plain.ServeHTTP(w, r)
-		case base != "" && strings.HasPrefix(r.URL.Path, base+protocol.Path):
-			agents.ServeHTTP(w, r)
-		default:
-			s.main.api.ServeHTTP(w, below(base, r))
-		}
-	})
-}
-
 // below returns r with base at the start of its path. If the path lacks base, because a proxy has removed it, below
 // returns a copy.
 func below(base string, r *http.Request) *http.Request {
@@ -80,44 +61,17 @@ func below(base string, r *http.Request) *http.Request {
 	return whole
 }
 
-// listenOpAMP opens the address for OpAMP agents, if one is configured. It also serves the agents' endpoints of the
-// API.
-func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err error) {
-	if s.config.OpAMP == "" {
-		return nil
-	}
-	if s.opamp, err = opamp.New(s.main.plane, identify(s.shared.tokens), s.log); err != nil {
-		return err
-	}
-	agents := s.main.plane.Handler(identify(s.shared.tokens))
-	s.agents, err = openHTTP(ctx, "OpAMP", s.config.OpAMP, share, s.config.API.TLS, s.log, &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.URL.Path, protocol.Path) {
-				agents.ServeHTTP(w, r)
-				return
-			}
-			s.opamp.ServeHTTP(w, r)
-		}),
-		ConnContext: s.opamp.ConnContext(),
-	})
-	return err
-}
-
-// identify returns a function that returns the token of a request, or a [*refusal.Error]. While tokens has no tokens,
-// agents on the same machine need none. Pages in browsers are refused, because they could belong to any site. Headers
-// don't reveal every request of a browser, but browsers always send the host that the page asked for, so that is
-// checked, too.
-func identify(tokens *access.Tokens) func(*http.Request) (control.Identity, error) {
+// identify returns a function that returns the token of a request of an agent of tenant, or a [*refusal.Error]. While
+// tokens has no tokens, agents on the same machine need none. Pages in browsers are refused, because they could belong
+// to any site. Headers don't reveal every request of a browser, but browsers always send the host that the page asked
+// for, so that is checked, too.
+func identify(tokens *access.Tokens, tenant string) func(*http.Request) (control.Identity, error) {
 	return func(r *http.Request) (control.Identity, error) {
 		var none control.Identity
 		if api.FromPage(r) {
 			return none, refusal.New(refusal.Forbidden, "this is for agents, not for pages in a browser", "")
 		}
-		scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if !strings.EqualFold(scheme, "bearer") {
-			secret = ""
-		}
-		token, some, err := tokens.Identify(strings.TrimSpace(secret), r.RemoteAddr, time.Now())
+		token, some, err := tokens.Identify(bearer(r), r.RemoteAddr, time.Now())
 		switch {
 		case err != nil:
 			return none, err
@@ -137,6 +91,8 @@ func identify(tokens *access.Tokens) func(*http.Request) (control.Identity, erro
 		case !token.Role.Allows(access.Agent):
 			return none, refusal.New(refusal.Forbidden,
 				"this needs a token with the role agent; yours is "+string(token.Role), "")
+		case !access.Scope(token.Tenant).Enters(tenant, token.Role):
+			return none, api.ErrTenant
 		}
 		return control.Identity{Token: token.ID, Services: token.Services}, nil
 	}

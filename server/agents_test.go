@@ -27,7 +27,7 @@ func TestIdentify(t *testing.T) {
 		if secret != "" {
 			r.Header.Set("Authorization", "Bearer "+secret)
 		}
-		_, err := identify(tokens)(r)
+		_, err := identify(tokens, "")(r)
 		if refused, ok := errors.AsType[*refusal.Error](err); ok {
 			return refused.Code()
 		}
@@ -56,20 +56,20 @@ func TestIdentify(t *testing.T) {
 			t.Errorf("from %s for %s, %v: %d, want %d", c.remote, c.host, c.header, got, c.want)
 		}
 	}
-	secret, _, err := tokens.Create(access.Agent, "", time.Now(), time.Time{})
+	secret, _, err := tokens.Create(access.Token{Role: access.Agent}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := status(far, "sibyl.example:8321"); got != http.StatusOK {
 		t.Errorf("with a token: got %d", got)
 	}
-	limited, _, err := tokens.Create(access.Agent, "", time.Now(), time.Time{}, "shop", "pay-*")
+	limited, _, err := tokens.Create(access.Token{Role: access.Agent, Services: []string{"shop", "pay-*"}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, protocol.Path+"/plan", nil)
 	r.Header.Set("Authorization", "Bearer "+limited)
-	if who, err := identify(tokens)(r); err != nil || !slices.Equal(who.Services, []string{"shop", "pay-*"}) {
+	if who, err := identify(tokens, "")(r); err != nil || !slices.Equal(who.Services, []string{"shop", "pay-*"}) {
 		t.Errorf("a limited token: %+v, %v", who, err)
 	}
 	secret = ""

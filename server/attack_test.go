@@ -40,7 +40,7 @@ func newTarget(t *testing.T) *target {
 	a := &target{newProcess(t, t.TempDir()), freeAddress(t), make(map[access.Role]string)}
 	a.http, a.more = freeAddress(t), []string{"--otlp-require-token", "--sampling-http", a.sampling}
 	for _, role := range access.Roles() {
-		secret, _, err := access.Open(a.dir).Create(role, string(role), time.Now(), time.Time{})
+		secret, _, err := access.Open(a.dir).Create(access.Token{Role: role, Name: string(role)}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

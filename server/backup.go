@@ -57,7 +57,7 @@ func (t *tenant) copyTo(dir string) (whole bool, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return false, err
 	}
-	for _, name := range append(api.Files(), access.FileName) {
+	for _, name := range append(api.Files(), access.FileName, tenantFile) {
 		text, err := os.ReadFile(filepath.Join(t.config.DataDir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -68,12 +68,18 @@ func (s *Server) listen(ctx context.Context) error {
 	if s.config.API.TLS.Cert != "" {
 		web.Handler = onlyEncrypted(web.Handler)
 	}
-	web.RegisterOnShutdown(s.main.api.Close)
+	for _, t := range s.tenants {
+		web.RegisterOnShutdown(t.api.Close)
+	}
 	var err error
 	if s.http, err = openHTTP(ctx, "the API", s.config.HTTP, agents, s.config.API.TLS, s.log, web); err != nil {
 		return err
 	}
-	return s.listenOpAMP(ctx, agents)
+	s.agents, err = openHTTP(ctx, "OpAMP", s.config.OpAMP, agents, s.config.API.TLS, s.log, &http.Server{
+		Handler:     http.HandlerFunc(s.serveOpAMP),
+		ConnContext: s.main.opamp.ConnContext(), // the same for all tenants
+	})
+	return err
 }
 
 // onlyEncrypted makes browsers use TLS for this host for a year, because a first request without TLS could be

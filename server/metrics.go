@@ -13,8 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// collector collects metrics of the parts that the API does not know: listeners, webhooks, exports, Jaeger servers,
-// damaged logs, the audit log and refused tokens. Label values are names and addresses from the configuration.
+// collector collects metrics of the parts that tenants share: listeners and refused tokens.
 type collector struct{ server *Server }
 
 // Describe implements prometheus.Collector. The metrics depend on the configuration.
@@ -24,19 +23,31 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	e := metric.Emitter(out)
 	c.connections(e)
+	e.Counter("tokens_refused_total", "Requests with an unknown, revoked or expired token.",
+		c.server.shared.tokens.Refused())
+}
+
+// tenantCollector collects metrics of the parts of a tenant that the API does not know: webhooks, exports, Jaeger
+// servers, damaged logs and the audit log. Label values are names and addresses from the configuration.
+type tenantCollector struct{ tenant *tenant }
+
+// Describe implements prometheus.Collector. The metrics depend on the configuration.
+func (tenantCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c tenantCollector) Collect(out chan<- prometheus.Metric) {
+	e := metric.Emitter(out)
 	c.webhooks(e)
 	c.exports(e)
 	c.fetches(e)
 	const damaged = "Unreadable bytes at the end of a database's log that were removed at the start. " +
 		"A crash leaves some; many mean that the disk lost data."
-	e.Gauge("log_damaged_bytes", damaged, float64(c.server.main.journal.Truncated()), "database", "journal")
-	e.Gauge("log_damaged_bytes", damaged, float64(c.server.main.store.Truncated()), "database", "store")
+	e.Gauge("log_damaged_bytes", damaged, float64(c.tenant.journal.Truncated()), "database", "journal")
+	e.Gauge("log_damaged_bytes", damaged, float64(c.tenant.store.Truncated()), "database", "store")
 	e.Counter("audit_failed_lines_total", "Lines of the audit log that could not be written. Until there is space, "+
-		"changes are refused.", c.server.main.audit.Failed())
+		"changes are refused.", c.tenant.audit.Failed())
 	e.Counter("audit_torn_lines_total", "Incomplete lines cut off the audit log. A crash leaves one.",
-		c.server.main.audit.Torn())
-	e.Counter("tokens_refused_total", "Requests with an unknown, revoked or expired token.",
-		c.server.shared.tokens.Refused())
+		c.tenant.audit.Torn())
 }
 
 // connections emits the metrics of listeners.
@@ -68,8 +79,8 @@ func (c collector) connections(e metric.Emitter) {
 }
 
 // webhooks emits the metrics of webhooks and of the outbox.
-func (c collector) webhooks(e metric.Emitter) {
-	for name, n := range c.server.main.outbound.notifier.Counts() {
+func (c tenantCollector) webhooks(e metric.Emitter) {
+	for name, n := range c.tenant.outbound.notifier.Counts() {
 		const calls = "Webhook calls, by result; failed calls are retried."
 		e.Counter("webhook_calls_total", calls, int64(n.Delivered), "webhook", name, "result", "delivered")
 		e.Counter("webhook_calls_total", calls, int64(n.Failed), "webhook", name, "result", "failed")
@@ -78,15 +89,15 @@ func (c collector) webhooks(e metric.Emitter) {
 		e.Flag("webhook_disabled", "1 while a webhook is disabled because it answered 410.", n.Disabled,
 			"webhook", name)
 	}
-	outbox := c.server.main.outbound.outbox.Stats()
+	outbox := c.tenant.outbound.outbox.Stats()
 	e.Gauge("outbox_dead_letters", "Dead letters.", float64(outbox.Dead))
 	e.Gauge("outbox_bytes", "Bytes of queued messages and dead letters.", float64(outbox.Bytes))
 	e.Counter("outbox_dropped_messages_total", "Messages dropped at the limits of the outbox.", int64(outbox.Dropped))
 }
 
 // exports emits the metrics of the export of critical paths.
-func (c collector) exports(e metric.Emitter) {
-	x := c.server.main.outbound.exporting
+func (c tenantCollector) exports(e metric.Emitter) {
+	x := c.tenant.outbound.exporting
 	if x == nil {
 		return
 	}
@@ -98,8 +109,8 @@ func (c collector) exports(e metric.Emitter) {
 }
 
 // fetches emits the metrics of fetching from Jaeger servers.
-func (c collector) fetches(e metric.Emitter) {
-	for _, p := range c.server.main.outbound.fetching.all() {
+func (c tenantCollector) fetches(e metric.Emitter) {
+	for _, p := range c.tenant.outbound.fetching.all() {
 		n, name := p.fetcher.Counts(), p.fetcher.Name()
 		count := func(metric, help string, n *atomic.Int64) { e.Counter(metric, help, n.Load(), "server", name) }
 		count("jaeger_traces_total", "Traces fetched from a Jaeger server.", &n.Traces)

@@ -16,10 +16,16 @@ import (
 
 // Apply applies the keys of c that can change while the service runs; see [config.Reload]. Settings that affect
 // decisions take effect at the end of the epoch, and after a restart they apply to the same epochs. If a value in c
-// can't be used or the settings can't be recorded, Apply returns an error and nothing has changed. It must not be
-// called concurrently.
+// can't be used or the settings can't be recorded, Apply returns an error and nothing has changed, except for tenants
+// that had already been changed. It must not be called concurrently.
 func (s *Server) Apply(ctx context.Context, c *config.Config) error {
-	return s.main.apply(ctx, c)
+	each, err := configs(c, s.quotas)
+	for i, t := range s.tenants {
+		if err == nil {
+			err = t.apply(ctx, each[i])
+		}
+	}
+	return err
 }
 
 // Reloader reloads the configuration of a server when its file changes.

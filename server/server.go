@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/login"
 	"github.com/sibyl-trace/sibyl/config"
-	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/listener"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
 // Server is the whole service: it owns its parts and the data directory.
@@ -27,63 +27,93 @@ type Server struct {
 	config   *config.Config // configuration at the start
 	log      *slog.Logger
 	shared   shared
-	main     *tenant
+	tenants  []*tenant // starts with main; the others are sorted by name
+	main     *tenant   // the default tenant
+	others   map[string]*tenant
+	quotas   []Tenant // of the others at the start, sorted by name
 	receiver *receiver.Server
 	files    fileLimits
 	http     *listener.Listener // this and the following are set by Listen; nil if off
 	agents   *listener.Listener // address of OpAMP
-	opamp    *opamp.Server      // answers OpAMP agents
 }
 
 // shared holds the parts of the service that do not depend on a tenant.
 type shared struct {
-	build    Build
-	registry *prometheus.Registry // metrics of parts other than the API
-	tokens   *access.Tokens
-	login    *login.Service // nil if people can't log in
-	traced   *selfTracing   // nil if off
+	build  Build
+	tokens *access.Tokens
+	login  *login.Service // nil if people can't log in
+	traced *selfTracing   // nil if off
 }
 
 // New opens the data directory of c, locks it against other processes, and connects the parts of the service. A
 // database calls giveUp if it cannot continue.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory / 4 * 3) // the collector exceeds it by up to a half while much is allocated
-	s = &Server{config: c, log: log, files: ownFileLimits()}
-	s.main, err = openTenant(c, s.files.database, log, giveUp)
+	s = &Server{config: c, log: log, files: ownFileLimits(), others: make(map[string]*tenant)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.main.close())
+			err = errors.Join(err, s.Close())
 		}
 	}()
-	if err != nil {
+	if err := s.open(giveUp); err != nil {
 		return s, err
 	}
 	if s.shared, err = newShared(c, build, log); err != nil {
 		return s, err
 	}
-	if err := s.main.serve(&s.shared); err != nil {
-		return s, err
+	for _, t := range s.tenants {
+		if err := t.serve(&s.shared); err != nil {
+			return s, err
+		}
 	}
-	s.shared.registry.MustRegister(collector{s})
-	s.receiver, err = receiver.New(intake{s.main.live}, receiver.Options{
-		GRPC:             c.OTLP.GRPC,
-		HTTP:             c.OTLP.HTTP,
-		TLS:              tlsFiles(c.OTLP.TLS, log),
-		Authorized:       s.sender(),
-		Foreign:          api.ForeignPage,
-		MaxRequestBytes:  c.OTLP.MaxRequest,
-		MaxInFlightBytes: c.MaxInFlight(),
-		MaxConnections:   s.files.others,
-		Refuse:           s.main.live.Refuse,
-		Observe:          newReceived(s.shared.registry).observe,
-		Log:              log,
-	})
+	s.main.registry.MustRegister(collector{s})
+	for name, t := range s.others {
+		labelled := prometheus.WrapRegistererWith(prometheus.Labels{"tenant": name}, s.main.registry)
+		labelled.MustRegister(append(t.api.Collectors(), tenantCollector{t})...)
+	}
+	s.receiver, err = s.newReceiver()
 	return s, err
+}
+
+// open opens the data directories of all tenants.
+func (s *Server) open(giveUp func(error)) error {
+	c := s.config
+	if err := durable.MkdirAll(c.DataDir); err != nil {
+		return fmt.Errorf("make the data directory: %w: name another one with --data-dir", err)
+	}
+	disk, err := pebbledb.NewDisk(c.DataDir)
+	if err != nil {
+		return err
+	}
+	if s.quotas, err = Tenants(c.DataDir); err != nil {
+		return err
+	}
+	each, err := configs(c, s.quotas)
+	if err != nil {
+		return err
+	}
+	for i, c := range each {
+		o := opening{config: c, disk: disk, files: s.files.database / len(each), giveUp: giveUp, log: s.log}
+		if i > 0 {
+			o.name, o.spans = s.quotas[i-1].Name, float64(s.quotas[i-1].Spans)
+			o.log = s.log.With(slog.String("tenant", o.name))
+		}
+		t, err := openTenant(o)
+		s.tenants = append(s.tenants, t)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			s.others[t.name] = t
+		}
+	}
+	s.main = s.tenants[0]
+	return nil
 }
 
 // newShared returns the parts that c configures.
 func newShared(c *config.Config, build Build, log *slog.Logger) (x shared, err error) {
-	x = shared{build: build, registry: prometheus.NewRegistry(), tokens: access.OpenLogged(c.DataDir, log)}
+	x = shared{build: build, tokens: access.OpenLogged(c.DataDir, log)}
 	if x.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
 		return x, err
 	}
@@ -91,18 +121,6 @@ func newShared(c *config.Config, build Build, log *slog.Logger) (x shared, err e
 		return x, err
 	}
 	return x, nil
-}
-
-// sender returns a function that reports whether the token secret, used at the address `from`, may send traces. It
-// returns nil if senders need no token.
-func (s *Server) sender() func(secret, from string) bool {
-	if !s.config.OTLP.RequireToken {
-		return nil
-	}
-	return func(secret, from string) bool {
-		t, _, err := s.shared.tokens.Identify(secret, from, time.Now())
-		return err == nil && t != nil && t.Role.Allows(access.Agent)
-	}
 }
 
 const drainTimeout = 20 * time.Second
@@ -115,7 +133,10 @@ var errEnded = errors.New("a part of the service stopped unexpectedly")
 func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	parts := append(s.main.parts(work), s.receiver.Serve)
+	parts := []func() error{s.receiver.Serve}
+	for _, t := range s.tenants {
+		parts = append(parts, t.parts(work)...)
+	}
 	for _, l := range s.listeners() {
 		parts = append(parts, l.Serve)
 	}
@@ -130,11 +151,13 @@ func (s *Server) Serve(ctx context.Context) error {
 			return errs[i]
 		})
 	}
-	running.Go(func() error { s.main.awaitReady(work); return nil })
+	for _, t := range s.tenants {
+		running.Go(func() error { t.awaitReady(work); return nil })
+		running.Go(func() error { t.audit.Run(work); return nil })
+	}
 	if s.shared.login != nil {
 		running.Go(func() error { s.shared.login.Discover(work); return nil })
 	}
-	running.Go(func() error { s.main.audit.Run(work); return nil })
 	<-stopping.Done()
 	s.log.InfoContext(ctx, "stopping")
 	drained := s.drain(context.WithoutCancel(ctx))
@@ -143,11 +166,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.shared.traced != nil {
 		s.shared.traced.close(s.log)
 	}
-	j, n := s.main.journal.Stats(), s.main.live.Counts()
-	s.log.InfoContext(ctx, "stopped",
-		slog.Int64("requests", n.Requests.Load()), slog.Int64("spans", n.Spans.Load()),
-		slog.Int64("commits", n.Commits.Load()), slog.Int64("fsyncs", j.Syncs),
-		slog.Int64("journal_bytes", n.Packed.Load()))
+	for _, t := range s.tenants {
+		j, n := t.journal.Stats(), t.live.Counts()
+		t.log.InfoContext(ctx, "stopped",
+			slog.Int64("requests", n.Requests.Load()), slog.Int64("spans", n.Spans.Load()),
+			slog.Int64("commits", n.Commits.Load()), slog.Int64("fsyncs", j.Syncs),
+			slog.Int64("journal_bytes", n.Packed.Load()))
+	}
 	return errors.Join(append(errs, drained)...)
 }
 
@@ -179,10 +204,9 @@ func newLogin(c *config.Config, log *slog.Logger) (*login.Service, error) {
 func (s *Server) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	if s.opamp != nil {
-		s.opamp.Close()
+	for _, t := range s.tenants {
+		t.leave()
 	}
-	s.main.plane.Close()
 	err := s.receiver.Shutdown(ctx)
 	for _, l := range s.listeners() {
 		err = errors.Join(err, l.Drain(ctx))
@@ -191,7 +215,12 @@ func (s *Server) drain(ctx context.Context) error {
 }
 
 // Close closes the databases and unlocks the data directory.
-func (s *Server) Close() error { return s.main.close() }
+func (s *Server) Close() (err error) {
+	for _, t := range s.tenants {
+		err = errors.Join(err, t.close())
+	}
+	return err
+}
 
 // Build identifies a build.
 type Build struct{ Version, Go string }

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/audit"
@@ -17,12 +20,12 @@ import (
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/ingest/zipkin"
-	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/web"
@@ -31,6 +34,8 @@ import (
 // tenant is a service of its own within the process: it owns a data directory with its databases, and all parts whose
 // state depends on them. Its life cycle is openTenant, serve, parts, close.
 type tenant struct {
+	name      string                        // empty for the default tenant
+	spans     float64                       // quota per second; 0: unlimited
 	config    *config.Config                // configuration at the start
 	applied   atomic.Pointer[config.Config] // configuration since the last reload
 	log       *slog.Logger
@@ -42,46 +47,62 @@ type tenant struct {
 	notes     *cases.Notes
 	audit     *audit.Log
 	outbound  *outbound
-	api       *api.API   // set by serve
-	shared    *shared    // set by serve
-	backingUp sync.Mutex // held during a backup
+	registry  *prometheus.Registry // metrics of parts other than the API
+	backingUp sync.Mutex           // held during a backup
+
+	shared *shared      // this and the following are set by serve
+	api    *api.API     // serves the API, the UI and /metrics
+	agents http.Handler // serves agents
+	opamp  *opamp.Server
 }
 
 // bodiesShare is the ratio of the configured memory to the memory for bodies from agents that are being read.
 const bodiesShare = 16
 
-// openTenant opens the data directory of c, which it locks against other processes. Each database has at most the given
-// number of files open, and calls giveUp if it can't continue. If openTenant fails, the caller must still close the
-// tenant.
-func openTenant(c *config.Config, files int, log *slog.Logger, giveUp func(error)) (t *tenant, err error) {
-	t = &tenant{config: c, log: log}
+// opening holds the arguments of openTenant.
+type opening struct {
+	name   string
+	spans  float64 // quota per second; 0: unlimited
+	config *config.Config
+	disk   *pebbledb.Disk
+	files  int         // limit on the open files of each database
+	giveUp func(error) // called by a database that can't continue
+	log    *slog.Logger
+}
+
+// openTenant opens the data directory of o.config, which must exist, and locks it against other processes. If it fails,
+// the caller must still close the tenant.
+func openTenant(o opening) (t *tenant, err error) {
+	c, log := o.config, o.log
+	t = &tenant{
+		name:     o.name,
+		spans:    o.spans,
+		config:   c,
+		disk:     o.disk,
+		log:      log,
+		registry: prometheus.NewRegistry(),
+	}
 	t.applied.Store(c)
-	if err := durable.MkdirAll(c.DataDir); err != nil {
-		return t, fmt.Errorf("make the data directory: %w: name another one with --data-dir", err)
-	}
 	warnOfMissing(c.DataDir, log)
-	if t.disk, err = pebbledb.NewDisk(c.DataDir); err != nil {
-		return t, err
-	}
 	t.journal, err = journal.Open(journal.Options{
 		Dir:    filepath.Join(c.DataDir, journalName),
 		Sync:   c.Journal.Durability == "disk",
-		Files:  files,
+		Files:  o.files,
 		Memory: c.Memory,
 		Disk:   t.disk,
 		Log:    log,
-		GiveUp: explained(giveUp, c.DataDir, journalName),
+		GiveUp: explained(o.giveUp, c.DataDir, journalName),
 	})
 	if err != nil {
 		return t, explain(err, c.DataDir, journalName)
 	}
 	t.store, err = store.Open(store.Options{
 		Dir:    filepath.Join(c.DataDir, storeName),
-		Files:  files,
+		Files:  o.files,
 		Memory: c.Memory,
 		Disk:   t.disk,
 		Log:    log,
-		GiveUp: explained(giveUp, c.DataDir, storeName),
+		GiveUp: explained(o.giveUp, c.DataDir, storeName),
 	})
 	if err != nil {
 		return t, explain(err, c.DataDir, storeName)
@@ -114,6 +135,7 @@ func (t *tenant) openEngine() (*live.Service, error) {
 	o.MaxJournal = uint64(c.Journal.MaxBytes)
 	limits := c.IntakeLimits()
 	o.InFlight, o.Heap, o.Charted, o.Whole = limits.InFlight, limits.Heap, limits.Charted, limits.Whole
+	o.Blameless, o.SpansPerSecond = limits.Blameless, t.spans
 	o.Names, o.DecoderNames = limits.Names, limits.DecoderNames
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Fits, o.Log = t.journal, t.store, t.disk.Full, t.disk.Fits, t.log
@@ -124,7 +146,13 @@ func (t *tenant) openEngine() (*live.Service, error) {
 // serve connects the tenant with the parts that all tenants share, so that it can answer requests.
 func (t *tenant) serve(with *shared) (err error) {
 	t.shared = with
-	t.api, err = t.newAPI()
+	t.registry.MustRegister(tenantCollector{t})
+	if t.api, err = t.newAPI(); err != nil {
+		return err
+	}
+	identify := identify(with.tokens, t.name)
+	t.agents = t.plane.Handler(identify)
+	t.opamp, err = opamp.New(t.plane, identify, t.log)
 	return err
 }
 
@@ -183,6 +211,12 @@ func retention(c *config.Config) live.Retention {
 	return live.Retention{Age: c.Retention.Age, Bytes: c.Retention.Bytes, Exemplars: c.Retention.Exemplars}
 }
 
+// leave ends the connections of agents and the waiting requests of those without.
+func (t *tenant) leave() {
+	t.opamp.Close()
+	t.plane.Close()
+}
+
 // close closes the databases and unlocks the data directory.
 func (t *tenant) close() (err error) {
 	if t.store != nil {
@@ -213,6 +247,7 @@ func (t *tenant) newAPI() (*api.API, error) {
 		return nil, err
 	}
 	o := api.Options{
+		Tenant:      t.name,
 		Failing:     failing,
 		Notes:       t.notes,
 		Comments:    comments,
@@ -227,7 +262,7 @@ func (t *tenant) newAPI() (*api.API, error) {
 		Go:          t.shared.build.Go,
 		Queues:      t.queues,
 		Bytes:       t.sizes,
-		Registry:    t.shared.registry,
+		Registry:    t.registry,
 		Agents:      t.plane,
 		Webhooks:    t.outbound.notifier.Webhooks,
 		DeadLetters: t.outbound.outbox,

@@ -65,6 +65,20 @@ type Principal struct {
 	Issuer  string // the identity provider; empty if Subject is
 	Token   string // ID of the token; empty for other callers
 	Via     string // what proves who the caller is: one of the constants below
+	Tenants Scope
+}
+
+// Scope lists the tenants that a caller may enter, separated by spaces. If it is empty, the caller may enter the
+// default tenant and, as an admin, all tenants.
+type Scope string
+
+// Enters reports whether a caller with the role r and the scope s may enter a tenant. The name of the default tenant is
+// empty.
+func (s Scope) Enters(tenant string, r Role) bool {
+	if s == "" {
+		return tenant == "" || r == Admin
+	}
+	return slices.Contains(strings.Fields(string(s)), tenant)
 }
 
 // The values of Principal.Via.
@@ -99,6 +113,11 @@ type Token struct {
 	// Services lists the services that agents with this token can speak for. A name ending in * stands for all services
 	// with that prefix. Empty means all services.
 	Services []string `json:"services,omitempty"`
+	// Tenant is the only tenant that the token is good for. If it is empty, the token is good for the default tenant
+	// and, as an admin's, for the API of all tenants.
+	Tenant string `json:"tenant,omitempty"`
+	// AnyTenant lets senders name the tenant of their traces in a header.
+	AnyTenant bool `json:"any_tenant,omitempty"`
 }
 
 // Expired reports whether t has expired by now.
@@ -124,6 +143,7 @@ var (
 	ErrName     = fmt.Errorf("a name has at most %d printable characters", maxName)
 	ErrServices = fmt.Errorf("only tokens with the role agent can be limited to services: at most %d names of at "+
 		"most 255 printable bytes, with * only at the end", maxServices)
+	ErrTenant  = errors.New("only tokens with a role that sends traces, and without a tenant, can be for any tenant")
 	ErrTooMany = fmt.Errorf("there are %d tokens: revoke some", maxTokens)
 	ErrUnknown = errors.New("there is no such token")
 )
@@ -259,26 +279,26 @@ func validServices(role Role, services []string) bool {
 	return len(services) == 0 || role == Agent && len(services) <= maxServices && !slices.ContainsFunc(services, wrong)
 }
 
-// Validate returns ErrRole, ErrName or ErrServices if no token can be created with these arguments.
-func Validate(role Role, name string, services ...string) error {
+// Validate returns ErrRole, ErrName, ErrServices or ErrTenant if no token like t can be created.
+func Validate(t Token) error {
 	switch {
-	case !slices.Contains(Roles(), role):
+	case !slices.Contains(Roles(), t.Role):
 		return ErrRole
-	case len([]rune(name)) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case len([]rune(t.Name)) > maxName ||
+		strings.ContainsFunc(t.Name, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return ErrName
-	case !validServices(role, services):
+	case !validServices(t.Role, t.Services):
 		return ErrServices
+	case t.AnyTenant && (t.Tenant != "" || !t.Role.Allows(Agent)):
+		return ErrTenant
 	}
 	return nil
 }
 
-// Create adds a token and returns its secret, which isn't stored. If expires is zero, the token doesn't expire. A token
-// with role agent can be limited to services, see [Token]. Create returns an error of Validate if an argument is
-// invalid, and ErrTooMany if the file is full.
-func (t *Tokens) Create(
-	role Role, name string, now, expires time.Time, services ...string,
-) (secret string, made Token, err error) {
-	if err := Validate(role, name, services...); err != nil {
+// Create adds a token and returns its secret, which isn't stored. It sets the ID, the hash and the time of creation. It
+// returns an error of Validate if the token is invalid, and ErrTooMany if the file is full.
+func (t *Tokens) Create(like Token, now time.Time) (secret string, made Token, err error) {
+	if err := Validate(like); err != nil {
 		return "", Token{}, err
 	}
 	unlock, err := t.lock()
@@ -296,15 +316,8 @@ func (t *Tokens) Create(
 	_, _ = rand.Read(bits[:]) // never fails
 	secret = prefix + base64.RawURLEncoding.EncodeToString(bits[:])
 	hash := hashOf(secret)
-	made = Token{
-		ID:       hash[:8],
-		Name:     name,
-		Role:     role,
-		Hash:     hash,
-		Created:  now.UTC().Truncate(time.Second),
-		Expires:  expires,
-		Services: services,
-	}
+	made = like
+	made.ID, made.Hash, made.Created = hash[:8], hash, now.UTC().Truncate(time.Second)
 	return secret, made, t.write(append(slices.Clone(t.all), made))
 }
 

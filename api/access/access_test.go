@@ -23,7 +23,7 @@ func TestTokens(t *testing.T) {
 	if x, some, err := served.Find("anything", now); x != nil || some || err != nil {
 		t.Fatalf("without a file: %v, %v, %v", x, some, err)
 	}
-	secret, token, err := admin.Create(Operator, "night shift", now, now.Add(time.Hour))
+	secret, token, err := admin.Create(Token{Role: Operator, Name: "night shift", Expires: now.Add(time.Hour)}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +67,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
 	admin, served := Open(dir), Open(dir)
-	lost, first, err := admin.Create(Admin, "lost", now, time.Time{})
+	lost, first, err := admin.Create(Token{Role: Admin, Name: "lost"}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, second, err := admin.Create(Viewer, "kept", now, time.Time{})
+	kept, second, err := admin.Create(Token{Role: Viewer, Name: "kept"}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
-	if _, _, err := admin.Create(Viewer, "", now, time.Time{}); !errors.Is(err, unix.ENOSPC) {
+	if _, _, err := admin.Create(Token{Role: Viewer}, now); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a token was created on a full disk, or: %v", err)
 	}
 	if err := admin.Revoke(first.ID); err != nil {
@@ -103,7 +103,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := admin.Create(Viewer, "", now, time.Time{}); err != nil {
+	if _, _, err := admin.Create(Token{Role: Viewer}, now); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, FileName)); err != nil || strings.Contains(string(text), "lost") {
@@ -125,7 +125,7 @@ func TestChangedInPlace(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, FileName)
 			tokens := Open(dir)
-			secret, token, err := tokens.Create(Viewer, "", now, time.Time{})
+			secret, token, err := tokens.Create(Token{Role: Viewer}, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +169,7 @@ func TestDamagedFile(t *testing.T) {
 			t.Errorf("%v, %v, %v", x, some, err)
 		}
 	}
-	if _, _, err := tokens.Create(Viewer, "", now, time.Time{}); err == nil {
+	if _, _, err := tokens.Create(Token{Role: Viewer}, now); err == nil {
 		t.Error("a damaged file was overwritten")
 	}
 }
@@ -186,7 +186,7 @@ func TestInvalidTokens(t *testing.T) {
 		{Viewer, "two\nlines", ErrName},
 		{Viewer, strings.Repeat("n", maxName+1), ErrName},
 	} {
-		if _, _, err := tokens.Create(c.role, c.name, now, time.Time{}); !errors.Is(err, c.want) {
+		if _, _, err := tokens.Create(Token{Role: c.role, Name: c.name}, now); !errors.Is(err, c.want) {
 			t.Errorf("%q, %q: %v", c.role, c.name, err)
 		}
 	}
@@ -220,7 +220,7 @@ func TestOwner(t *testing.T) {
 	if err := os.Chown(dir, service, service); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Open(dir).Create(Viewer, "", time.Unix(1, 0), time.Time{}); err != nil {
+	if _, _, err := Open(dir).Create(Token{Role: Viewer}, time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
 	var made unix.Stat_t
@@ -239,7 +239,7 @@ func TestConcurrentCreate(t *testing.T) {
 	for range 20 {
 		making.Go(func() {
 			// Each opens its own Tokens, as in another process.
-			if _, _, err := Open(dir).Create(Viewer, "", now, time.Time{}); err != nil {
+			if _, _, err := Open(dir).Create(Token{Role: Viewer}, now); err != nil {
 				t.Error(err)
 			}
 		})
@@ -258,7 +258,7 @@ func TestRefused(t *testing.T) {
 	if _, _, err := tokens.Identify("guess", "192.0.2.7:1", now); err != nil || tokens.Refused() != 0 {
 		t.Errorf("without tokens: %v, %d refused", err, tokens.Refused())
 	}
-	secret, _, err := tokens.Create(Viewer, "", now, time.Time{})
+	secret, _, err := tokens.Create(Token{Role: Viewer}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestRefused(t *testing.T) {
 // A token with role agent can be limited to services with valid names.
 func TestServices(t *testing.T) {
 	tokens := Open(t.TempDir())
-	secret, _, err := tokens.Create(Agent, "", now, time.Time{}, "shop", "pay-*", "*")
+	secret, _, err := tokens.Create(Token{Role: Agent, Services: []string{"shop", "pay-*", "*"}}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestServices(t *testing.T) {
 		{Agent, make([]string, maxServices+1)},
 		{Agent, []string{strings.Repeat("a", 256)}},
 	} {
-		if _, _, err := tokens.Create(c.role, "", now, time.Time{}, c.services...); !errors.Is(err, ErrServices) {
+		if _, _, err := tokens.Create(Token{Role: c.role, Services: c.services}, now); !errors.Is(err, ErrServices) {
 			t.Errorf("%s %q: error %v", c.role, c.services, err)
 		}
 	}

@@ -1170,7 +1170,7 @@ type AuditEntry struct {
 	// On IDs in the path, separated by slashes.
 	On string `json:"on,omitempty"`
 
-	// Operation An `operationId` of this document, `createToken`, `revokeToken`, `login`, `logout` or `reload`; `(other)`: several.
+	// Operation An `operationId` of this document, `createToken`, `revokeToken`, `createTenant`, `deleteTenant`, `login`, `logout` or `reload`; `(other)`: several.
 	Operation string `json:"operation"`
 	Role      string `json:"role,omitempty"`
 

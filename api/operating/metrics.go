@@ -31,8 +31,11 @@ func newMetrics(a *Operating) *metrics {
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 10},
 	}, []string{"operation"})}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, m.requests, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(m, m.requests)
+	if a.options.Tenant == "" { // other tenants needn't know what the process does for all
+		registry.MustRegister(collectors.NewGoCollector(),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
 	all := prometheus.Gatherers{registry}
 	if a.options.Registry != nil {
 		all = append(all, a.options.Registry)
@@ -44,6 +47,11 @@ func newMetrics(a *Operating) *metrics {
 
 // Metrics returns the handler of /metrics.
 func (a *Operating) Metrics() http.Handler { return a.metrics.handler }
+
+// Collectors returns the collectors of the metrics of this API.
+func (a *Operating) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{a.metrics, a.metrics.requests}
+}
 
 // Observe counts a request for an operation in the metrics.
 func (a *Operating) Observe(operation string, took time.Duration) {
@@ -96,6 +104,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Counter("ingest_refused_requests_total", refused, n.Refused.Busy.Load(), "reason", "busy")
 	e.Counter("ingest_refused_requests_total", refused, n.Refused.Full.Load(), "reason", "disk_full")
 	e.Counter("ingest_refused_requests_total", refused, n.Refused.Memory.Load(), "reason", "memory")
+	e.Counter("ingest_refused_requests_total", refused, n.Refused.Quota.Load(), "reason", "quota")
 	e.Counter("journal_damaged_records_total", "Unreadable or missing records of the journal.", n.Damaged.Load())
 	e.Counter("journal_commits_total", "Commits to the journal.", n.Commits.Load())
 	e.Seconds("journal_commit_seconds_total", "Time spent on commits to the journal.", time.Duration(n.Waited.Load()))

@@ -46,6 +46,7 @@ type Size struct {
 
 // Options configure Operating.
 type Options struct {
+	Tenant      string // name of the tenant; empty: the default one
 	Version     string // of this build
 	Go          string // version of the compiler
 	Calls       RareCalls

@@ -77,7 +77,7 @@ func startServiceAt(t *testing.T, address string) *liveService {
 // newToken creates a token.
 func (l *liveService) newToken(role access.Role) string {
 	l.t.Helper()
-	secret, _, err := access.Open(l.data).Create(role, "", time.Now(), time.Time{})
+	secret, _, err := access.Open(l.data).Create(access.Token{Role: role}, time.Now())
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/server"
 )
 
 func tokenCommand(p *process) *cobra.Command {
@@ -48,8 +49,7 @@ func dataDirFlag(c *cobra.Command, p *process) *string {
 }
 
 func tokenCreateCommand(p *process) *cobra.Command {
-	var role, name string
-	var services []string
+	var like access.Token
 	var last cli.NonNegative
 	var ifNone bool
 	c := &cobra.Command{
@@ -57,22 +57,25 @@ func tokenCreateCommand(p *process) *cobra.Command {
 		Short: "Create a token and print it once",
 		Example: `  sibyl token create --role viewer --name grafana
   sibyl token create --role agent --services shop,pay-* --name shop-team
+  sibyl token create --role agent --tenant shop
   SIBYL_TOKEN=$(sibyl token create --role operator --expires 8h) sibyl tracepoints list`,
 		Args: cli.Arguments(0, 0),
 	}
-	c.Flags().StringVar(&role, "role", "", "viewer, operator, admin or agent")
-	c.Flags().StringVar(&name, "name", "", "name of the token's owner, recorded with every action")
-	c.Flags().StringSliceVar(&services, "services", nil,
+	c.Flags().StringVar((*string)(&like.Role), "role", "", "viewer, operator, admin or agent")
+	c.Flags().StringVar(&like.Name, "name", "", "name of the token's owner, recorded with every action")
+	c.Flags().StringSliceVar(&like.Services, "services", nil,
 		"services for which agents with the token may speak, like shop,pay-*; default: all")
+	c.Flags().StringVar(&like.Tenant, "tenant", "", "only tenant for which the token is good")
+	c.Flags().BoolVar(&like.AnyTenant, "any-tenant", false, "let senders with the token name the tenant in "+
+		"X-Scope-OrgID")
 	c.Flags().Var(&last, "expires", "validity of the token; 0: until revoked")
 	c.Flags().BoolVar(&ifNone, "if-none", false, "do nothing if a token exists, for scripts that run at each start "+
 		"of a container")
 	dir := dataDirFlag(c, p)
 	c.RunE = func(*cobra.Command, []string) error {
 		now := time.Now()
-		var expires time.Time
 		if last > 0 {
-			expires = now.Add(time.Duration(last)).UTC().Truncate(time.Second)
+			like.Expires = now.Add(time.Duration(last)).UTC().Truncate(time.Second)
 		}
 		if err := checkDataDir(*dir); err != nil {
 			return err
@@ -87,33 +90,29 @@ func tokenCreateCommand(p *process) *cobra.Command {
 				"created\n", units.Plural(len(before), "token"), *dir)
 			return nil
 		}
-		err = access.Validate(access.Role(role), name, services...)
+		err = access.Validate(like)
 		switch {
 		case errors.Is(err, access.ErrRole):
 			const want = "want viewer, operator, admin or agent"
-			if role == "" {
+			if like.Role == "" {
 				return cli.Usagef("--role is missing: %s", want)
 			}
-			return cli.Usagef("--role %q: %s", role, want)
+			return cli.Usagef("--role %q: %s", like.Role, want)
 		case errors.Is(err, access.ErrName):
 			return cli.Usagef("--name: %w", err)
 		case errors.Is(err, access.ErrServices):
 			return cli.Usagef("--services: %w", err)
+		case errors.Is(err, access.ErrTenant):
+			return cli.Usagef("--any-tenant: %w", err)
+		}
+		if err := checkTenant(*dir, like.Tenant); err != nil {
+			return err
 		}
 		var secret string
 		var made access.Token
-		detail := "role=" + role
-		if name != "" {
-			detail += " name=" + name
-		}
-		if len(services) > 0 {
-			detail += " services=" + strings.Join(services, ",")
-		}
-		if !expires.IsZero() {
-			detail += " expires=" + expires.Format(time.RFC3339)
-		}
-		err = p.recorded(*dir, audit.Entry{Operation: "createToken", Detail: detail}, func() (id string, err error) {
-			secret, made, err = tokens.Create(access.Role(role), name, now, expires, services...)
+		e := audit.Entry{Operation: "createToken", Detail: tokenDetail(&like)}
+		err = p.recorded(*dir, e, func() (id string, err error) {
+			secret, made, err = tokens.Create(like, now)
 			return made.ID, err
 		})
 		if err != nil {
@@ -133,6 +132,27 @@ func tokenCreateCommand(p *process) *cobra.Command {
 
 // revokeOperation is the name of a revocation in the audit log.
 const revokeOperation = "revokeToken"
+
+// tokenDetail describes a token that is created, for the audit log.
+func tokenDetail(t *access.Token) string {
+	detail := "role=" + string(t.Role)
+	if t.Name != "" {
+		detail += " name=" + t.Name
+	}
+	if len(t.Services) > 0 {
+		detail += " services=" + strings.Join(t.Services, ",")
+	}
+	if t.Tenant != "" {
+		detail += " tenant=" + t.Tenant
+	}
+	if t.AnyTenant {
+		detail += " any-tenant"
+	}
+	if !t.Expires.IsZero() {
+		detail += " expires=" + t.Expires.Format(time.RFC3339)
+	}
+	return detail
+}
 
 // recorded makes a change of the data directory dir, which returns the ID of its resource, and records it in the audit
 // log as e. If the log can't be written, the change isn't made, unless the disk is full and the change is to revoke a
@@ -156,7 +176,7 @@ func (p *process) recorded(dir string, e audit.Entry, change func() (on string, 
 	on, err := change()
 	status := http.StatusOK
 	switch {
-	case errors.Is(err, access.ErrUnknown):
+	case errors.Is(err, access.ErrUnknown), errors.Is(err, server.ErrNoTenant):
 		status = http.StatusNotFound
 	case err != nil:
 		status = http.StatusInternalServerError
@@ -191,7 +211,7 @@ func tokenListCommand(p *process) *cobra.Command {
 			return err
 		}
 		out := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(out, "ID\tROLE\tNAME\tCREATED\tEXPIRES\tSERVICES")
+		fmt.Fprintln(out, "ID\tROLE\tNAME\tCREATED\tEXPIRES\tSERVICES\tTENANT")
 		for i := range tokens {
 			t := &tokens[i]
 			expires := "never"
@@ -205,9 +225,13 @@ func tokenListCommand(p *process) *cobra.Command {
 			if len(t.Services) > 0 {
 				services = strings.Join(t.Services, ",")
 			}
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n",
+			tenant := cmp.Or(t.Tenant, "default")
+			if t.AnyTenant {
+				tenant = "any"
+			}
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 				t.ID, t.Role, terminal.Printable(t.Name), t.Created.Local().Format(time.DateTime), expires,
-				terminal.Printable(services))
+				terminal.Printable(services), terminal.Printable(tenant))
 		}
 		return out.Flush()
 	}

@@ -26,7 +26,7 @@ func TestTokenFullDisk(t *testing.T) {
 		t.Skipf("mounting a small disk needs root: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
-	_, made, err := access.Open(dir).Create(access.Admin, "lost", time.Now(), time.Time{})
+	_, made, err := access.Open(dir).Create(access.Token{Role: access.Admin, Name: "lost"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

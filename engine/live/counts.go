@@ -23,7 +23,7 @@ type Counts struct {
 	Packed   atomic.Int64 // bytes appended to the journal
 	Damaged  atomic.Int64 // unreadable or missing records of the journal
 	Refused  struct {
-		Busy, Full, Memory atomic.Int64 // requests
+		Busy, Full, Memory, Quota atomic.Int64 // requests
 	}
 	repeated atomic.Int64                        // copies of spans in closed traces
 	Closed   [assemble.CloseReasons]atomic.Int64 // traces, by reason

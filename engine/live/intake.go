@@ -37,6 +37,7 @@ type intake struct {
 	shards   int
 	limit    int64 // see Options.InFlight
 	heap     heapWatch
+	quota    quota
 	decoders chan *decoder
 	free     sync.Pool    // of *delivery
 	inFlight atomic.Int64 // bytes
@@ -53,8 +54,12 @@ func newIntake(o *Options, counts *Counts) *intake {
 		shards:   o.Shards,
 		limit:    o.InFlight,
 		heap:     heapWatch{limit: uint64(o.Heap)},
+		quota:    quota{rate: o.SpansPerSecond},
 		decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
 		counts:   counts,
+	}
+	if o.Blameless > 0 {
+		in.heap.blamed = func() bool { return in.inFlight.Load()+counts.Open().Bytes > o.Blameless }
 	}
 	for range cap(in.decoders) {
 		in.decoders <- newDecoder(o.Keys, o.DecoderNames)
@@ -205,9 +210,14 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 // unless the service is starting. It doesn't block, so a receiver can refuse a request before reading its body. It is
 // safe for concurrent use.
 func (s *Service) Refuse() *refusal.Error {
-	switch {
-	case !s.ready.Load():
+	if !s.ready.Load() {
 		return errStarting
+	}
+	if refused := s.intake.quota.exceeded(s.options.Clock(), s.counts.Spans.Load()); refused != nil {
+		s.counts.Refused.Quota.Add(1)
+		return refused
+	}
+	switch {
 	case s.options.Full(s.options.Clock()):
 		s.counts.Refused.Full.Add(1)
 		return errFull

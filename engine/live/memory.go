@@ -12,6 +12,7 @@ import (
 // flight then make room within a minute. It is safe for concurrent use.
 type heapWatch struct {
 	limit     uint64       // of live bytes; 0: unlimited
+	blamed    func() bool  // reports whether this service fills the heap; nil: there is no other
 	now       atomic.Int64 // time of the last measurement in ns
 	collected atomic.Int64 // time of the last collection that it started
 	over      atomic.Bool
@@ -30,7 +31,7 @@ func (w *heapWatch) full() bool {
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	over := live[0].Value.Uint64() > w.limit
+	over := w.exceeded(live[0].Value.Uint64())
 	w.over.Store(over)
 	// While requests are refused, little memory is allocated, so no collection would start by itself.
 	last = w.collected.Load()
@@ -38,4 +39,10 @@ func (w *heapWatch) full() bool {
 		go runtime.GC()
 	}
 	return over
+}
+
+// exceeded reports whether requests are to be refused because of this number of live bytes. If other services share the
+// heap, those that fill it are refused first, so that the flood of one doesn't stop the others.
+func (w *heapWatch) exceeded(live uint64) bool {
+	return live > w.limit && (w.blamed == nil || w.blamed() || live > w.limit+w.limit/10)
 }

@@ -43,16 +43,21 @@ type Options struct {
 	Keys     *ingest.Keys           // attributes to decode; nil: only those used by the protocol
 	Shards   int                    // 0: one per core
 	InFlight int64                  // bytes of accepted requests not yet assembled, and of those waiting for the core
-	// Heap is the limit in bytes on the live heap after a garbage collection. Beyond it, requests are refused. 0 means
-	// unlimited.
-	Heap         int64
-	Names        int           // names of each kind in the core's dictionary; 0: [trace.DefaultLimit]
-	DecoderNames int           // the same for the dictionary of a decoder, of which there is one per core
-	Whole        int           // bytes of whole traces; the default is enough for about 10,000 of 20 spans
-	Charted      int           // groups and request types whose requests are kept by tick
-	Checkpoint   time.Duration // minimum time between checkpoints, which are taken at the ends of epochs
-	Retention    Retention
-	Journal      *journal.Journal
+	// Heap is the limit in bytes on the live heap of the process after a garbage collection. Beyond it, requests are
+	// refused. 0 means unlimited.
+	Heap int64
+	// Blameless is the number of bytes of open traces and requests in flight up to which the service isn't blamed for a
+	// full heap, which it shares with others. Its requests are then refused only if the heap exceeds the limit by a
+	// tenth. 0 means that there are no others.
+	Blameless      int64
+	SpansPerSecond float64       // accepted spans beyond which requests are refused; 0: unlimited
+	Names          int           // names of each kind in the core's dictionary; 0: [trace.DefaultLimit]
+	DecoderNames   int           // the same for the dictionary of a decoder, of which there is one per core
+	Whole          int           // bytes of whole traces; the default is enough for about 10,000 of 20 spans
+	Charted        int           // groups and request types whose requests are kept by tick
+	Checkpoint     time.Duration // minimum time between checkpoints, which are taken at the ends of epochs
+	Retention      Retention
+	Journal        *journal.Journal
 	// MaxJournalAge is the maximum age of journal records that a checkpoint covers but that open traces still refer to.
 	// 0 means unlimited.
 	MaxJournalAge time.Duration

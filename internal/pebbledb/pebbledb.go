@@ -77,6 +77,17 @@ func Exists(dir string) bool {
 	}))
 }
 
+// InUse reports whether a process uses the database in dir.
+func InUse(dir string) bool {
+	lock, err := pebble.LockDirectory(dir, vfs.Default)
+	if err == nil {
+		_ = lock.Close() // nobody else could take it
+		return false
+	}
+	_, missing := errors.AsType[*os.PathError](err)
+	return !missing
+}
+
 // Open opens or creates a database.
 func Open(o Options) (*DB, error) {
 	files := o.Disk.files

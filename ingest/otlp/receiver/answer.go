@@ -1,20 +1,12 @@
 package receiver
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -63,83 +55,6 @@ var (
 	errYielded = overloaded("the body came too slowly while others waited", 0)
 	errSlow    = errors.New("the body came too slowly")
 )
-
-// enter admits a request before its body is read, or returns a refusal. See [budget.enter] for cut and the returned
-// place.
-func (s *Server) enter(cut func()) (*place, error) {
-	if refused := s.opts.Refuse(); refused != nil {
-		return nil, overloaded(refused.Error(), refused.After)
-	}
-	p := s.budget.enter(cut)
-	if p == nil {
-		return nil, errTooMany
-	}
-	return p, nil
-}
-
-// take passes data, a body, to the Intake and returns the spans that it rejected, or a refusal. local is the local
-// address of the connection.
-func (s *Server) take(ctx context.Context, local net.Addr, data []byte, format Format) (Rejected, error) {
-	defer connlimit.Working(local)()
-	began := time.Now()
-	rejected, err := s.intake.Take(ctx, data, format)
-	rejected.Why = refusal.Text(rejected.Why)
-	if err == nil {
-		s.budget.taken(time.Since(began))
-		return rejected, nil
-	}
-	if refused, ok := errors.AsType[*refusal.Error](err); ok {
-		return Rejected{}, overloaded(refused.Error(), refused.After)
-	}
-	if wrong, ok := errors.AsType[*ingest.RecordError](err); ok {
-		return Rejected{}, refuse(refusal.Malformed, wrong.Error())
-	}
-	if ctx.Err() != nil {
-		return Rejected{}, refuse(refusal.Canceled, "canceled")
-	}
-	s.opts.Log.LogAttrs(ctx, slog.LevelError, "the intake failed", slog.Any("error", err))
-	return Rejected{}, refuse(refusal.Failed, "internal error")
-}
-
-// unread returns the refusal of a request whose body couldn't be read because of err.
-func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
-	if refused, ok := errors.AsType[*refusal.Error](err); ok {
-		return refused
-	}
-	switch {
-	case errors.Is(err, errCutOff), errors.Is(context.Cause(ctx), errCutOff):
-		return errYielded
-	case errors.Is(err, errOverBudget):
-		return overloaded("too many bytes in flight", 0)
-	case errors.Is(err, errTooLarge):
-		return refuse(refusal.TooLarge,
-			fmt.Sprintf("the request has more than %d bytes uncompressed", s.opts.MaxRequestBytes))
-	case errors.Is(err, errCorrupt):
-		return refuse(refusal.Malformed, "the body does not match its encoding, or needs a window over 8 MiB")
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed), errors.Is(context.Cause(ctx), errSlow):
-		return refuse(refusal.TimedOut, errSlow.Error())
-	case ctx.Err() != nil:
-		return refuse(refusal.Canceled, "canceled")
-	}
-	return refuse(refusal.Malformed, "the body is incomplete")
-}
-
-// authorized reports whether header, an Authorization header from the address `from`, has a token that may send traces,
-// or no token is needed.
-func (s *Server) authorized(header, from string) bool {
-	if s.opts.Authorized == nil {
-		return true
-	}
-	scheme, token, _ := strings.Cut(header, " ")
-	return strings.EqualFold(scheme, "Bearer") && s.opts.Authorized(strings.TrimSpace(token), from)
-}
-
-// errUnauthorized refuses a request without a valid token.
-var errUnauthorized = &refusal.Error{
-	Reason: refusal.Unauthenticated,
-	Detail: "a valid bearer token is needed",
-	Header: http.Header{"Www-Authenticate": {"Bearer"}},
-}
 
 // Field numbers of ExportTraceServiceResponse and of the ExportTracePartialSuccess in it.
 const (

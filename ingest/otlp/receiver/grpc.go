@@ -84,24 +84,26 @@ func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error)
 	if !ok {
 		client = &peer.Peer{Addr: &net.TCPAddr{}}
 	}
-	if !s.authorized(first(header.Get("authorization")), client.Addr.String()) {
-		return Rejected{}, errUnauthorized
+	to, err := s.destination(senderOf(
+		first(header.Get("authorization")), first(header.Get(scopeHeader)), client.Addr.String()))
+	if err != nil {
+		return Rejected{}, err
 	}
 	if len(header) > maxHeaders {
 		return Rejected{}, refuse(refusal.TooManyHeaders, "too many headers")
 	}
-	p, err := s.enter(func() { cancel(ctx, errCutOff) })
+	p, err := to.enter(func() { cancel(ctx, errCutOff) })
 	if err != nil {
 		return Rejected{}, err
 	}
 	defer p.leave()
-	b, err := s.readGRPC(ctx, p)
+	b, err := to.readGRPC(ctx, p)
 	if err != nil {
-		return Rejected{}, s.unread(ctx, err)
+		return Rejected{}, to.unread(ctx, err)
 	}
 	defer b.free()
 	event.Bytes = len(b.bytes())
-	return s.take(ctx, client.LocalAddr, b.bytes(), Protobuf)
+	return to.take(ctx, client.LocalAddr, b.bytes(), Protobuf)
 }
 
 func first(values []string) string {
@@ -112,8 +114,8 @@ func first(values []string) string {
 }
 
 // readGRPC returns the only message of a call, uncompressed. The caller must free it.
-func (s *Server) readGRPC(ctx context.Context, p *place) (*body, error) {
-	defer time.AfterFunc(s.opts.ReadTimeout, func() { cancel(ctx, errSlow) }).Stop()
+func (d *Destination) readGRPC(ctx context.Context, p *place) (*body, error) {
+	defer time.AfterFunc(d.opts.ReadTimeout, func() { cancel(ctx, errSlow) }).Stop()
 	stream := rawStreamOf(ctx)
 	size, compressed, err := readPrefix(stream)
 	if err != nil {
@@ -126,7 +128,7 @@ func (s *Server) readGRPC(ctx context.Context, p *place) (*body, error) {
 			return nil, refuse(refusal.UnknownEncoding, "the message has an unknown compression")
 		}
 	}
-	return s.bodies.read(ctx, p, &message{stream: stream, left: size}, size, enc)
+	return d.bodies.read(ctx, p, &message{stream: stream, left: size}, size, enc)
 }
 
 // readPrefix reads the prefix of a message, and returns the size of the message in bytes and whether it is compressed.

@@ -125,7 +125,7 @@ func TestGRPCRefusals(t *testing.T) {
 			}
 			s := start(t, to, Options{
 				MaxRequestBytes: 1 << 20,
-				Authorized:      func(token, from string) bool { return token == "secret" && from != "" },
+				Route:           needsSecret,
 			})
 			ctx := t.Context()
 			if token := orElse(test.token, "Bearer secret"); token != "-" {

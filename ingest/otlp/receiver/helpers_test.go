@@ -253,3 +253,11 @@ func tryCall(t testing.TB, address, encoding string, body io.Reader) (*http.Resp
 	}
 	return transport.RoundTrip(r)
 }
+
+// needsSecret is an Options.Route that refuses senders without the token "secret".
+func needsSecret(s Sender) (*Destination, error) {
+	if s.Token != "secret" || s.From == "" {
+		return nil, ErrUnauthorized
+	}
+	return nil, nil
+}

@@ -67,52 +67,56 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 func (s *Server) exportHTTP(
 	r *http.Request, control *http.ResponseController, format Format, known bool, event *Event,
 ) (Rejected, error) {
-	enc, err := s.admit(r, format, known)
+	to, enc, err := s.admit(r, format, known)
 	if err != nil {
 		return Rejected{}, err
 	}
-	p, err := s.enter(func() {
+	p, err := to.enter(func() {
 		_ = control.SetReadDeadline(time.Unix(1, 0)) // in the past; fails only for recorders in tests
 	})
 	if err != nil {
 		return Rejected{}, err
 	}
 	defer p.leave()
-	b, err := s.bodies.read(r.Context(), p, r.Body, r.ContentLength, enc)
+	b, err := to.bodies.read(r.Context(), p, r.Body, r.ContentLength, enc)
 	if err != nil {
-		return Rejected{}, s.unread(r.Context(), err)
+		return Rejected{}, to.unread(r.Context(), err)
 	}
 	defer b.free()
 	// From here on, a read only notices that the sender has disconnected, and may wait as long as the Intake takes.
 	_ = control.SetReadDeadline(time.Time{}) // fails only for recorders in tests
 	event.Bytes = len(b.bytes())
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return s.take(r.Context(), local, b.bytes(), format)
+	return to.take(r.Context(), local, b.bytes(), format)
 }
 
-// admit returns the encoding of the body, or a refusal if the header alone gives a reason for one.
-func (s *Server) admit(r *http.Request, format Format, knownType bool) (encoding, error) {
+// admit returns the destination and the encoding of the body, or a refusal if the header alone gives a reason for one.
+func (s *Server) admit(r *http.Request, format Format, knownType bool) (*Destination, encoding, error) {
+	if len(r.Header) > maxHeaders {
+		return nil, 0, refuse(refusal.TooManyHeaders, "too many headers")
+	}
+	header := r.Header
+	to, err := s.destination(senderOf(header.Get("Authorization"), header.Get(scopeHeader), r.RemoteAddr))
 	enc, knownEncoding := encodingNames[strings.ToLower(r.Header.Get("Content-Encoding"))]
 	switch {
-	case len(r.Header) > maxHeaders:
-		return 0, refuse(refusal.TooManyHeaders, "too many headers")
-	case !s.authorized(r.Header.Get("Authorization"), r.RemoteAddr):
-		return 0, errUnauthorized
-	case s.opts.Authorized == nil && s.opts.Foreign != nil && s.opts.Foreign(r):
-		return 0, errPage
+	case err != nil:
+		return nil, 0, err
+	case s.opts.Foreign != nil && s.opts.Foreign(r):
+		return nil, 0, errPage
 	case r.URL.Path != tracesPath && r.URL.Path != zipkinPath:
-		return 0, refuse(refusal.UnknownPath, "only "+tracesPath+" (OTLP) and "+zipkinPath+" (Zipkin) are served here")
+		return nil, 0, refuse(refusal.UnknownPath,
+			"only "+tracesPath+" (OTLP) and "+zipkinPath+" (Zipkin) are served here")
 	case r.Method != http.MethodPost:
-		return 0, errMethod
+		return nil, 0, errMethod
 	case !knownType && format == Zipkin:
-		return 0, refuse(refusal.UnknownType,
+		return nil, 0, refuse(refusal.UnknownType,
 			"Content-Type must be application/json: of Zipkin's formats, only JSON of version 2 is read")
 	case !knownType:
-		return 0, refuse(refusal.UnknownType, "Content-Type must be application/x-protobuf or application/json")
+		return nil, 0, refuse(refusal.UnknownType, "Content-Type must be application/x-protobuf or application/json")
 	case !knownEncoding || len(r.Header["Content-Encoding"]) > 1:
-		return 0, refuse(refusal.UnknownEncoding, "Content-Encoding must be identity, gzip or zstd")
+		return nil, 0, refuse(refusal.UnknownEncoding, "Content-Encoding must be identity, gzip or zstd")
 	}
-	return enc, nil
+	return to, enc, nil
 }
 
 // errPage refuses a request from a page of another site.

@@ -163,7 +163,7 @@ func TestHTTPZipkin(t *testing.T) {
 func TestHTTPRefusals(t *testing.T) {
 	const protobuf, text = "application/x-protobuf", "application/json"
 	s := start(t, newDecoding(t), Options{
-		MaxRequestBytes: 1 << 20, Authorized: func(token, from string) bool { return token == "secret" && from != "" },
+		MaxRequestBytes: 1 << 20, Route: needsSecret,
 	})
 	zeros := make([]byte, 1<<20+1)
 	tests := []struct {
@@ -474,7 +474,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Pages of other sites are refused unless senders need a token.
+// Pages of other sites are refused.
 func TestHTTPPages(t *testing.T) {
 	page := http.Header{"Content-Type": {"application/json"}, "Origin": {"http://rebound.example"}}
 	program := http.Header{"Content-Type": {"application/json"}}
@@ -485,13 +485,5 @@ func TestHTTPPages(t *testing.T) {
 		if r := send(t, address, http.MethodPost, tracesPath, *header, strings.NewReader("{}")); r.code != want {
 			t.Errorf("%v: %d, want %d", *header, r.code, want)
 		}
-	}
-	guarded := start(t, newDecoding(t), Options{
-		Foreign: foreign, Authorized: func(token, _ string) bool { return token == "secret" },
-	})
-	page.Set("Authorization", "Bearer secret")
-	address = guarded.HTTPAddr().String()
-	if r := send(t, address, http.MethodPost, tracesPath, page, strings.NewReader("{}")); r.code != http.StatusOK {
-		t.Errorf("with a token: %d", r.code)
 	}
 }

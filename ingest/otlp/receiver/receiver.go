@@ -18,7 +18,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -63,18 +62,18 @@ type Options struct {
 	HTTP string        // address of HTTP, like GRPC
 	TLS  connlimit.TLS // encryption of both addresses; clear text if zero
 
-	// Authorized reports whether the bearer token, from the address `from`, may send traces. If Authorized is nil, no
-	// token is needed. It must be safe for concurrent use.
-	Authorized func(token, from string) bool
+	// Route returns the destination of the requests of a sender, or a refusal such as [ErrUnauthorized]. If Route is
+	// nil or returns nil, requests go to the Intake of [New]. It must be safe for concurrent use.
+	Route func(Sender) (*Destination, error)
 
 	// Foreign reports whether to refuse a request over HTTP because it may come from a page of another site. If Foreign
-	// is nil, no request is refused for that. It is not called if senders need a token, since such pages have none. It
+	// is nil, no request is refused for that; senders that need a token don't need it, since such pages have none. It
 	// must be safe for concurrent use.
 	Foreign func(*http.Request) bool
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // memory for all requests being read, uncompressed or taken; default 160 MiB
-	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default 1024
+	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default [DefaultRequests]
 	MaxConnections   int           // open connections of each address; default 1024
 	ReadTimeout      time.Duration // from the header of a request to the last byte of its body; default 30 s
 	IdleTimeout      time.Duration // time until a connection without requests is closed; default 5 min
@@ -90,7 +89,7 @@ type Options struct {
 const (
 	defaultRequestBytes  = 64 << 20
 	defaultInFlightBytes = 160 << 20 // the largest request needs 131 MiB, others a quarter to half a MiB
-	defaultRequests      = 1024
+	DefaultRequests      = 1024
 	defaultConnections   = 1024
 	defaultReadTimeout   = 30 * time.Second
 	defaultIdleTimeout   = 5 * time.Minute
@@ -107,7 +106,7 @@ const (
 func (o Options) withDefaults() Options {
 	o.MaxRequestBytes = or(o.MaxRequestBytes, defaultRequestBytes)
 	o.MaxInFlightBytes = or(o.MaxInFlightBytes, defaultInFlightBytes)
-	o.MaxRequests = or(o.MaxRequests, defaultRequests)
+	o.MaxRequests = or(o.MaxRequests, DefaultRequests)
 	o.MaxConnections = or(o.MaxConnections, defaultConnections)
 	o.ReadTimeout = or(o.ReadTimeout, defaultReadTimeout)
 	o.IdleTimeout = or(o.IdleTimeout, defaultIdleTimeout)
@@ -139,11 +138,9 @@ func InFlight(maxRequestBytes int64) int64 { return 2*maxRequestBytes + 3*maxPie
 
 // Server receives OTLP. Its life cycle is New, Listen, Serve, Shutdown.
 type Server struct {
-	opts   Options
-	tls    *tls.Config // nil for clear text
-	intake Intake
-	budget *budget
-	bodies *bodies
+	opts Options
+	tls  *tls.Config  // nil for clear text
+	main *Destination // of requests that Options.Route sends nowhere else
 
 	grpc, http *listener.Listener // set by Listen; nil if off
 
@@ -153,21 +150,15 @@ type Server struct {
 // New returns a server that passes requests to intake. It reads the TLS files but opens no address. It returns an error
 // if these can't be used, or if opts.MaxInFlightBytes is too small.
 func New(intake Intake, opts Options) (*Server, error) {
-	opts = opts.withDefaults()
-	if need := InFlight(opts.MaxRequestBytes); opts.MaxInFlightBytes < need {
-		return nil, fmt.Errorf("OTLP requests of %d bytes need %d bytes in flight, but only %d are allowed: %w",
-			opts.MaxRequestBytes, need, opts.MaxInFlightBytes, errInFlight)
+	main, err := NewDestination(intake, opts)
+	if err != nil {
+		return nil, err
 	}
 	encryption, err := opts.TLS.Config()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		opts: opts, tls: encryption, intake: intake,
-		budget: &budget{maxRequests: opts.MaxRequests, maxBytes: opts.MaxInFlightBytes, slow: slowAfter},
-	}
-	s.bodies = newBodies(s.budget, opts.MaxRequestBytes)
-	return s, nil
+	return &Server{opts: main.opts, tls: encryption, main: main}, nil
 }
 
 // Listen opens the addresses in the options. If it fails, it leaves no address open.
@@ -247,7 +238,7 @@ func (s *Server) Close() {
 	}
 }
 
-// Load is the current load of a [Server].
+// Load is the current load of a [Server]. Requests and Bytes leave out destinations other than that of New.
 type Load struct {
 	Requests   int64          // being read, uncompressed or taken
 	Bytes      int64          // held by these requests
@@ -257,7 +248,7 @@ type Load struct {
 // Load returns the current load. It is safe for concurrent use after Listen.
 func (s *Server) Load() Load {
 	return Load{
-		Requests: s.budget.inFlight(), Bytes: s.budget.bytes.Load(),
+		Requests: s.main.budget.inFlight(), Bytes: s.main.budget.bytes.Load(),
 		GRPC: s.grpc.Load(), HTTP: s.http.Load(),
 	}
 }

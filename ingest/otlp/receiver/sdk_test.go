@@ -149,7 +149,7 @@ func TestSDKGivesUp(t *testing.T) {
 		var events atomic.Int64
 		s := start(t, newDecoding(t), Options{
 			MaxRequestBytes: 100,
-			Authorized:      func(token, from string) bool { return token == "secret" && from != "" },
+			Route:           needsSecret,
 			Observe:         func(Event) { events.Add(1) },
 		})
 		if err := export(t, exporter(t, s, client{token: "guessed"}), 1); err == nil || events.Load() != 1 {
