@@ -87,16 +87,16 @@ sbom: build ## write the bill of materials of bin/sibyl, in CycloneDX
 
 image: build ## build a container image from scratch: the OCI layout bin/image; MINISIGN_KEY=file signs it
 	go run ./deploy/image -binary bin/sibyl -version "$(strip $(DESCRIBED))" bin/image
-	.ci/sign bin/image "$(strip $(DESCRIBED))"
+	.ci/sign bin/image "$(strip $(DESCRIBED))" $$(find bin/image -type f -printf '%P ')
 
 packages: build ## build the Debian and the RPM package in bin/packages; MINISIGN_KEY=file signs them
-	mkdir -p bin/packages bin/completion bin/man && rm -f bin/packages/* bin/man/*
+	rm -rf bin/packages bin/man && mkdir -p bin/packages bin/completion bin/man
 	go test ./cmd/sibyl -run '^TestManPages$$' -man $(CURDIR)/bin/man
 	for shell in bash zsh fish; do bin/sibyl completion $$shell >bin/completion/sibyl.$$shell || exit 1; done
 	for format in deb rpm; do \
-	  PACKAGE_ARCH=$$(go env GOARCH) PACKAGE_VERSION=$(PACKAGE_VERSION) go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2 package --config deploy/package/nfpm.yaml --packager $$format --target bin/packages/ || exit 1; \
+	  PACKAGE_ARCH=$$(go env GOARCH) PACKAGE_VERSION=$(PACKAGE_VERSION) go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2 package --config deploy/package/nfpm.yaml --packager $$format --target bin/packages/ >bin/made.$$format || exit 1; \
 	done
-	.ci/sign bin/packages $(PACKAGE_VERSION)
+	.ci/sign bin/packages $(PACKAGE_VERSION) $$(sed -n 's|^created package: bin/packages/||p' bin/made.deb bin/made.rpm)
 
 fuzz: ## run every fuzz test for FUZZTIME; CI runs six of them in turn
 	.ci/fuzz $(FUZZTIME)
