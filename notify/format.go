@@ -371,7 +371,7 @@ func (e *Event) phrases() describe.Sentence {
 		return words(d.sentence() + " (incident in " + x.Service + ")")
 	case x != nil && e.Type == IncidentAcknowledged && x.Acknowledged != nil:
 		return slices.Concat(words(x.Acknowledged.sentence()+" "), x.sentence)
-	case x != nil && e.Type == IncidentLocated && len(x.located) > 0:
+	case x != nil && e.Type == IncidentLocated && len(x.located) > 0 && !x.placed:
 		return slices.Concat(x.located, words(". "), x.sentence)
 	case x != nil && e.Type == IncidentSteady:
 		return slices.Concat(x.sentence, words(" If this is normal now, accept it."))

@@ -49,6 +49,7 @@ type Incident struct {
 
 	sentence  describe.Sentence // of Sentence
 	located   describe.Sentence // the place that the investigation located; may be empty
+	placed    bool              // sentence names that place
 	alerted   string            // the first suspect when it opened
 	alertedAs string            // the severity when it opened
 }
@@ -219,6 +220,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Actions:      []directory.URL{},
 		sentence:     sentence,
 		located:      bounded(describe.LocatedBy(n.names, x, f.Investigation), maxSentenceText),
+		placed:       x.Place.Operation != 0 && x.Place.Operation == f.Investigation.Answer(),
 		alerted:      n.text(x.Alerted),
 		alertedAs:    x.AlertedSeverity.String(),
 	}

@@ -125,10 +125,7 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) error {
 	if o.exporting != nil {
 		o.exporting.epoch(core.Problems.Open())
 	}
-	if o.hooks.Load() == 0 {
-		return nil
-	}
-	return o.notifier.Enqueue(notify.Events(&notify.Epoch{
+	events := notify.Events(&notify.Epoch{
 		At:             e.At,
 		Source:         "sibyl",
 		Decisions:      e.Decisions,
@@ -143,7 +140,14 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) error {
 		Acknowledged:   o.acknowledged,
 		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.sampleTraces(core, x) },
 		IncidentURL:    o.incidentURL,
-	})...)
+	})
+	for _, event := range events {
+		event.Log(o.log)
+	}
+	if o.hooks.Load() == 0 {
+		return nil
+	}
+	return o.notifier.Enqueue(events...)
 }
 
 // acknowledged returns the acknowledgement of incident, or nil if nobody has acknowledged it.

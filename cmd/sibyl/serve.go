@@ -81,11 +81,15 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 		return explainAddress(err, &e.Config)
 	}
 	at := s.Addresses()
-	addresses := []slog.Attr{
+	var addresses []slog.Attr
+	if ui := e.Config.UI(); ui != "" {
+		addresses = append(addresses, slog.String("ui", ui))
+	}
+	addresses = append(addresses,
 		slog.String("api", addressText(at.API)),
 		slog.String("otlp_grpc", addressText(at.GRPC)),
 		slog.String("otlp_http", addressText(at.HTTP)),
-	}
+	)
 	for _, optional := range []struct {
 		name    string
 		address net.Addr
