@@ -128,8 +128,8 @@ var floods = []flood{
 	}},
 }
 
-// send floods the server until ctx ends, and returns the numbers of requests that were acknowledged and refused.
-func (x *flood) send(ctx context.Context, address string, senders int) (acked, refused uint64) {
+// send floods the server with a token, or "" for none, until ctx ends. It returns the numbers of requests that were acknowledged and refused.
+func (x *flood) send(ctx context.Context, address, token string, senders int) (acked, refused uint64) {
 	var a, r atomic.Uint64
 	var all sync.WaitGroup
 	for range senders {
@@ -139,7 +139,7 @@ func (x *flood) send(ctx context.Context, address string, senders int) (acked, r
 				request := ptrace.NewTraces()
 				x.fill(f, request)
 				body, _ := ptraceotlp.NewExportRequestFromTraces(request).MarshalProto()
-				answer, err := post(ctx, "http://"+address+"/v1/traces", body)
+				answer, err := post(ctx, "http://"+address+"/v1/traces", token, body)
 				if err != nil {
 					time.Sleep(50 * time.Millisecond)
 					continue
@@ -159,12 +159,15 @@ func (x *flood) send(ctx context.Context, address string, senders int) (acked, r
 	return a.Load(), r.Load()
 }
 
-func post(ctx context.Context, url string, body []byte) (*http.Response, error) {
+func post(ctx context.Context, url, token string, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/x-protobuf")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
 	return http.DefaultClient.Do(r)
 }
 
@@ -213,7 +216,7 @@ func TestFloods(t *testing.T) {
 				for range 3 {
 					v.start()
 					v.ready()
-					v.flood(kind, senders, length)
+					v.flood(kind, "", senders, length)
 					v.end(os.Kill)
 				}
 				v.start()
@@ -224,15 +227,15 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// flood sends floods from the given number of senders each, and fails the test if the process ends.
-func (v *process) flood(floods []flood, senders int, length time.Duration) {
+// flood sends floods with a token from the given number of senders each, and fails the test if the process ends.
+func (v *process) flood(floods []flood, token string, senders int, length time.Duration) {
 	v.t.Helper()
 	ctx, stop := context.WithTimeout(v.t.Context(), length)
 	defer stop()
 	var all sync.WaitGroup
 	for i := range floods {
 		all.Go(func() {
-			acked, refused := floods[i].send(ctx, v.http, senders)
+			acked, refused := floods[i].send(ctx, v.http, token, senders)
 			v.t.Logf("%s: %d requests acknowledged, %d refused", floods[i].name, acked, refused)
 		})
 	}

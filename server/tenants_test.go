@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -395,5 +397,92 @@ func TestShares(t *testing.T) {
 	}
 	if _, err := configs(c, make([]Tenant, mostTenants)); !errors.Is(err, errTenants) {
 		t.Error(err)
+	}
+}
+
+// The flood of one tenant, in every way at once, costs another no request and no span. The test logs how long the
+// requests of the other take; how much that changes depends on the processors.
+func TestTenantFlood(t *testing.T) {
+	v := newProcess(t, t.TempDir())
+	v.http, v.more = freeAddress(t), []string{"--memory", "256MiB"}
+	tokens := make(map[string]string)
+	for _, x := range []Tenant{{Name: "loud", Quota: Quota{Spans: 20_000}}, {Name: "quiet"}} {
+		if err := CreateTenant(v.dir, x); err != nil {
+			t.Fatal(err)
+		}
+		secret, _, err := access.Open(v.dir).Create(access.Token{Role: access.Operator, Tenant: x.Name}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[x.Name] = secret
+	}
+	v.start()
+	t.Cleanup(func() { v.end(os.Kill) })
+	v.ready()
+	length := 5 * time.Second
+	if *soak {
+		length = 2 * time.Minute
+	}
+	sent := 0
+	trickle := func(name string, until <-chan struct{}) {
+		var took []time.Duration
+		for done := false; !done; {
+			began := time.Now()
+			answer, err := post(t.Context(), "http://"+v.http+"/v1/traces", tokens["quiet"], oneSpan(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			text, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				t.Errorf("%s: a request was refused: %s %s", name, answer.Status, text)
+				return
+			}
+			took, sent = append(took, time.Since(began)), sent+1
+			select {
+			case <-until:
+				done = true
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		slices.Sort(took)
+		t.Logf("%s: %d requests; median %v, 99th percentile %v", name, len(took),
+			took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond))
+	}
+	alone, flooded := make(chan struct{}), make(chan struct{})
+	time.AfterFunc(length, func() { close(alone) })
+	trickle("alone", alone)
+	var beside sync.WaitGroup
+	beside.Go(func() { trickle("beside a flood", flooded) })
+	v.flood(floods, tokens["loud"], 2, length)
+	close(flooded)
+	beside.Wait()
+	spans := func(tenant string) (n int) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+v.api+"/t/"+tenant+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+tokens[tenant])
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "\nsibyl_ingest_spans_total ")
+		if _, err := fmt.Sscan(after, &n); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		return n
+	}
+	if n := spans("quiet"); n != sent {
+		t.Errorf("the quiet tenant has %d spans, want %d", n, sent)
+	}
+	if n := spans("loud"); n < 1000 {
+		t.Errorf("the flood had only %d spans", n)
 	}
 }
