@@ -103,6 +103,7 @@ type OIDC struct {
 	Scopes           []string
 	URL              string // of the UI; empty: see Config.UI
 	Roles            Roles
+	TenantClaim      string // claim with the names of a person's tenants; empty: there is none
 }
 
 // ClientSecret returns the secret of the client, or "" if it is public. It reads the file with the secret.

@@ -153,6 +153,10 @@ func oidcKeys() []definition[Config] {
 		roles("admin", func(r *Roles) *[]string { return &r.Admin }),
 		roles("operator", func(r *Roles) *[]string { return &r.Operator }),
 		roles("viewer", func(r *Roles) *[]string { return &r.Viewer }),
+		newField("auth.oidc.tenant-claim", optional(text("the name of a claim")),
+			func(c *Config) *string { return &c.OIDC.TenantClaim },
+			"Claim with the names of the tenants that a person may enter, like auth.oidc.roles.claim; default is the "+
+				"default tenant.").withDefault(""),
 	}
 }
 

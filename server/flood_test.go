@@ -128,7 +128,8 @@ var floods = []flood{
 	}},
 }
 
-// send floods the server with a token, or "" for none, until ctx ends. It returns the numbers of requests that were acknowledged and refused.
+// send floods the server with a token, or "" for none, until ctx ends. It returns the numbers of requests that were
+// acknowledged and refused.
 func (x *flood) send(ctx context.Context, address, token string, senders int) (acked, refused uint64) {
 	var a, r atomic.Uint64
 	var all sync.WaitGroup

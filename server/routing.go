@@ -152,7 +152,7 @@ func (s *Server) route(x receiver.Sender) (string, error) {
 	name := own
 	switch x.Scope {
 	case "":
-	case defaultTenant:
+	case access.DefaultTenant:
 		name = ""
 	default:
 		name = x.Scope

@@ -58,7 +58,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if err := s.open(giveUp); err != nil {
 		return s, err
 	}
-	if s.shared, err = newShared(c, build, log); err != nil {
+	if s.shared, err = newShared(c, s.names(), build, log); err != nil {
 		return s, err
 	}
 	for _, t := range s.tenants {
@@ -111,13 +111,22 @@ func (s *Server) open(giveUp func(error)) error {
 	return nil
 }
 
-// newShared returns the parts that c configures.
-func newShared(c *config.Config, build Build, log *slog.Logger) (x shared, err error) {
+// names returns the names of all tenants, as people call them.
+func (s *Server) names() []string {
+	all := []string{access.DefaultTenant}
+	for _, t := range s.tenants[1:] {
+		all = append(all, t.name)
+	}
+	return all
+}
+
+// newShared returns the parts that c configures, for these tenants.
+func newShared(c *config.Config, tenants []string, build Build, log *slog.Logger) (x shared, err error) {
 	x = shared{build: build, tokens: access.OpenLogged(c.DataDir, log)}
 	if x.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
 		return x, err
 	}
-	if x.login, err = newLogin(c, log); err != nil {
+	if x.login, err = newLogin(c, tenants, log); err != nil {
 		return x, err
 	}
 	return x, nil
@@ -177,7 +186,7 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 // newLogin returns the log-in that c describes, or nil if there is none.
-func newLogin(c *config.Config, log *slog.Logger) (*login.Service, error) {
+func newLogin(c *config.Config, tenants []string, log *slog.Logger) (*login.Service, error) {
 	o := &c.OIDC
 	if o.Issuer == "" {
 		return nil, nil
@@ -194,6 +203,8 @@ func newLogin(c *config.Config, log *slog.Logger) (*login.Service, error) {
 		Scopes:       o.Scopes,
 		URL:          c.LoginURL(),
 		Roles:        login.Roles(o.Roles),
+		TenantClaim:  o.TenantClaim,
+		Tenants:      tenants,
 		Dir:          c.DataDir,
 		Clock:        time.Now,
 		Log:          log,

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
@@ -41,9 +42,6 @@ const (
 )
 
 var tenantName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
-
-// defaultTenant is the name under which people refer to the tenant without a name.
-const defaultTenant = "default"
 
 // Errors about tenants. They can be shown to people.
 var (
@@ -83,7 +81,7 @@ func Tenants(dataDir string) ([]Tenant, error) {
 
 // CreateTenant creates a tenant in the data directory dataDir. A service opens it when it starts.
 func CreateTenant(dataDir string, t Tenant) error {
-	if !tenantName.MatchString(t.Name) || t.Name == defaultTenant {
+	if !tenantName.MatchString(t.Name) || t.Name == access.DefaultTenant {
 		return ErrTenantName
 	}
 	all, err := Tenants(dataDir)
@@ -183,7 +181,7 @@ func configs(c *config.Config, all []Tenant) ([]*config.Config, error) {
 	}
 	for i, t := range of {
 		if t.Memory < config.MinMemory {
-			name := defaultTenant
+			name := access.DefaultTenant
 			if i > 0 {
 				name = all[i-1].Name
 			}

@@ -5,6 +5,7 @@ package access
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -78,8 +79,14 @@ func (s Scope) Enters(tenant string, r Role) bool {
 	if s == "" {
 		return tenant == "" || r == Admin
 	}
-	return slices.Contains(strings.Fields(string(s)), tenant)
+	return slices.Contains(strings.Fields(string(s)), cmp.Or(tenant, DefaultTenant))
 }
+
+// DefaultTenant is the name of the default tenant in a [Scope] and for people.
+const DefaultTenant = "default"
+
+// Nowhere is the scope of callers who may enter no tenant. No tenant can have this name.
+const Nowhere Scope = "."
 
 // The values of Principal.Via.
 const (

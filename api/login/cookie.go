@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
@@ -82,6 +83,8 @@ type session struct {
 	Subject string `json:"sub"`
 	Name    string `json:"name"`
 	Value   string `json:"value"` // of the claim, which gives the role
+
+	Tenants access.Scope `json:"tenants,omitempty"`
 }
 
 // sealed is the text that is sealed.

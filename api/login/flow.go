@@ -133,7 +133,7 @@ func (s *Service) begin(
 		return who, s.broken(ctx, err)
 	}
 	role, value := s.options.Roles.of(all)
-	who = session{Subject: id.Subject, Name: all.name(), Value: value}
+	who = session{Subject: id.Subject, Name: all.name(), Value: value, Tenants: s.options.tenants(all)}
 	if role == "" {
 		return who, s.withoutRole(all)
 	}
@@ -150,14 +150,16 @@ func (s *Service) warn(ctx context.Context, reason string, err error) {
 	}
 }
 
-// claims returns the claims of an ID token. If the claim for roles is missing, it also asks the provider, because some
-// providers keep tokens small.
+// claims returns the claims of an ID token. If the claim for roles or tenants is missing, it also asks the provider,
+// because some providers keep tokens small.
 func (s *Service) claims(ctx context.Context, p *provider, token *oauth2.Token, id *oidc.IDToken) (claims, error) {
 	all := make(claims)
 	if err := id.Claims(&all); err != nil {
 		return nil, err
 	}
-	if len(s.options.Roles.values(all)) > 0 || p.UserInfoEndpoint() == "" {
+	complete := len(all.values(s.options.Roles.Claim)) > 0 &&
+		(s.options.TenantClaim == "" || len(all.values(s.options.TenantClaim)) > 0)
+	if complete || p.UserInfoEndpoint() == "" {
 		return all, nil
 	}
 	more, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))

@@ -39,7 +39,9 @@ type Options struct {
 	Scopes       []string
 	URL          string // of the UI, as browsers reach it, without a slash at the end
 	Roles        Roles
-	Dir          string // holds the key that seals sessions
+	TenantClaim  string   // its values are names of tenants; empty: there is none
+	Tenants      []string // names of all tenants
+	Dir          string   // holds the key that seals sessions
 	Clock        func() time.Time
 	Log          *slog.Logger
 }
@@ -238,7 +240,9 @@ func (s *Service) Program(ctx context.Context, token string) (access.Principal, 
 			fmt.Sprintf("the claim %s of the token gives no role in Sibyl", s.options.Roles.Claim),
 			"its operator can name one of the values in auth.oidc.roles")
 	}
-	return s.named(claims.name(), id.Subject, role, access.ViaJWT), nil
+	who := s.named(claims.name(), id.Subject, role, access.ViaJWT)
+	who.Tenants = s.options.tenants(claims)
+	return who, nil
 }
 
 // Person returns the person whose session the cookie of a request holds, or a refusal.
@@ -266,7 +270,9 @@ func (s *Service) principal(x session) access.Principal {
 		return access.Principal{}
 	}
 	role := s.options.Roles.from([]string{x.Value})
-	return s.named(x.Name, x.Subject, role, access.ViaLogin)
+	who := s.named(x.Name, x.Subject, role, access.ViaLogin)
+	who.Tenants = x.Tenants
+	return who
 }
 
 // named returns a caller whom the provider knows.

@@ -287,7 +287,7 @@ func TestLogIn(t *testing.T) {
 	b := w.browser()
 	w.person("team", "ops")
 	_, last, body := b.get(w.site.URL + StartPath + "?to=" + url.QueryEscape("/problems/1?a=b"))
-	want := "/problems/1?a=b {ann@example.com operator u1 " + w.options.Issuer + "  login} <nil>"
+	want := "/problems/1?a=b {ann@example.com operator u1 " + w.options.Issuer + "  login } <nil>"
 	if last.Path != "/problems/1" || body != want {
 		t.Errorf("at %s: %s", last, body)
 	}
@@ -523,6 +523,56 @@ func TestNoRole(t *testing.T) {
 	w.restart()
 	if _, _, body := b.get(w.site.URL + "/"); !strings.Contains(body, "your role has changed") {
 		t.Error(body)
+	}
+}
+
+// The claim for tenants limits its owner to them. Without values, people enter the default tenant, and admins all.
+func TestTenantClaim(t *testing.T) {
+	w := newWorld(t)
+	w.options.TenantClaim, w.options.Tenants = "access.teams", []string{"default", "shop", "pay"}
+	w.restart()
+	for _, c := range []struct {
+		teams, roles any
+		enters       string
+	}{
+		{[]string{"shop", "other"}, "root", "shop"},
+		{"pay", "ops", "pay"},
+		{[]string{"default", "pay"}, "ops", "default pay"},
+		{"other", "root", ""},
+		{[]string{"."}, "root", ""},
+		{[]string{}, "root", "default shop pay"},
+		{nil, "ops", "default"},
+	} {
+		who, err := w.Program(context.Background(), w.token(func(_, claims map[string]any) {
+			claims["groups"], claims["access"] = c.roles, map[string]any{"teams": c.teams}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var enters []string
+		for _, name := range w.options.Tenants {
+			if who.Tenants.Enters(strings.TrimPrefix(name, "default"), who.Role) {
+				enters = append(enters, name)
+			}
+		}
+		if got := strings.Join(enters, " "); got != c.enters {
+			t.Errorf("%v, %v: enters %q, want %q", c.teams, c.roles, got, c.enters)
+		}
+	}
+	w.alter = func(_, claims map[string]any) { claims["access"] = map[string]any{"teams": "shop"} }
+	b := w.browser()
+	w.person("root")
+	b.get(w.site.URL + StartPath)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	address, err := url.Parse(w.site.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range b.Jar.Cookies(address) {
+		r.AddCookie(c)
+	}
+	if who, err := w.Person(r); err != nil || who.Tenants != "shop" {
+		t.Errorf("session: %+v, %v", who, err)
 	}
 }
 

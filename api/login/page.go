@@ -113,7 +113,7 @@ func (s *Service) broken(ctx context.Context, err error) *page {
 // withoutRole is the page for a person whose claims give no role.
 func (s *Service) withoutRole(all claims) *page {
 	claim, has := s.options.Roles.Claim, "It is missing, or has no text."
-	if values := s.options.Roles.values(all); len(values) > 0 {
+	if values := all.values(s.options.Roles.Claim); len(values) > 0 {
 		has = "It has: " + strings.Join(values, ", ") + "."
 	}
 	at := s.options.Issuer

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
@@ -21,7 +22,7 @@ type claims map[string]any
 
 // of returns the role that c gives, and the value that gives it. The role is empty if there is no such value.
 func (r *Roles) of(c claims) (role access.Role, value string) {
-	values := r.values(c)
+	values := c.values(r.Claim)
 	role = r.from(values)
 	i := slices.IndexFunc(values, func(v string) bool { return r.from([]string{v}) == role })
 	if role == "" || i < 0 {
@@ -46,13 +47,24 @@ func (r *Roles) from(values []string) access.Role {
 	return ""
 }
 
-// values returns the texts in the claim. It looks for a claim of the whole name first, because some providers use URLs
-// as names, which contain dots.
-func (r *Roles) values(c claims) []string {
-	found, ok := c[r.Claim]
+// tenants returns the tenants that claims limit their owner to: the values of the claim that are names of tenants. If
+// no value is one, the owner may enter no tenant. Without values, the owner is not limited to tenants.
+func (o *Options) tenants(c claims) access.Scope {
+	values := c.values(o.TenantClaim)
+	if len(values) == 0 {
+		return ""
+	}
+	known := slices.DeleteFunc(values, func(v string) bool { return !slices.Contains(o.Tenants, v) })
+	return cmp.Or(access.Scope(strings.Join(known, " ")), access.Nowhere)
+}
+
+// values returns the texts in a claim. It looks for a claim of the whole name first, because some providers use URLs as
+// names, which contain dots. Otherwise, the name is a path.
+func (c claims) values(claim string) []string {
+	found, ok := c[claim]
 	if !ok {
 		found = map[string]any(c)
-		for name := range strings.SplitSeq(r.Claim, ".") {
+		for name := range strings.SplitSeq(claim, ".") {
 			object, _ := found.(map[string]any)
 			found = object[name]
 		}
