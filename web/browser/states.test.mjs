@@ -58,6 +58,7 @@ test("an empty service explains what to do", async () => {
     ["/problems", "No problems yet"],
     ["/trees", "No trees yet"],
     ["/objectives", "No objectives"],
+    ["/audit", "No entries"],
     ["/tracepoints", "No tracepoints yet"],
     ["/tracepoints?show=agents", "No agents"],
     ["/compare", "No requests yet"],

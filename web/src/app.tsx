@@ -42,6 +42,7 @@ const Tree = lazy(() => import("./views/tree.tsx"));
 const Compare = lazy(() => import("./views/compare.tsx"));
 const Tracepoints = lazy(() => import("./views/tracepoints.tsx"));
 const Status = lazy(() => import("./views/status.tsx"));
+const Audit = lazy(() => import("./views/audit.tsx"));
 const Services = lazy(() => import("./views/services.tsx"));
 const MapView = lazy(() => import("./views/map.tsx"));
 const Service = lazy(() => import("./views/service.tsx"));
@@ -192,6 +193,9 @@ function Frame() {
               <Route path="/status">
                 <Status />
               </Route>
+              <Route path="/audit">
+                <Audit />
+              </Route>
               <Route path="/service">
                 <Redirect to="/status" />
               </Route>
@@ -272,6 +276,7 @@ function LiveIndicator({ of: { live, since, ever } }: { of: SteadyConnection }) 
 function Preferences({ help }: { help: () => void }) {
   const [theme, setTheme] = useTheme();
   const [zone, setZone] = useZone();
+  const [, go] = useLocation();
   const { value: me } = useResource("me", (signal) => client.GET("/me", { signal }));
   const leave = () => void logOut().catch(() => showToast("Sibyl did not answer: you are still logged in."));
   const themed = (value: Theme, text: string) => ({ text, checked: theme === value, act: () => setTheme(value) });
@@ -288,6 +293,7 @@ function Preferences({ help }: { help: () => void }) {
         { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
         null,
         { text: "Keyboard shortcuts and terms", act: help },
+        ...(me?.role === "admin" ? [{ text: "Audit log", act: () => go("/audit") }] : []),
         ...(token() || me?.via === "login"
           ? [{ text: me ? `Log out ${me.name} (${me.role})` : "Log out", act: leave }]
           : []),

@@ -1306,7 +1306,7 @@ export interface components {
             from?: string;
             /** @description Address of the client, as the proxy says. Anyone can say so. */
             forwarded_for?: string;
-            /** @description An `operationId` of this document, `createToken`, `revokeToken`, `login`, `logout` or `reload`; `(other)`: several. */
+            /** @description An `operationId` of this document, `createToken`, `revokeToken`, `createTenant`, `deleteTenant`, `login`, `logout` or `reload`; `(other)`: several. */
             operation: string;
             /** @description IDs in the path, separated by slashes. */
             on?: string;
