@@ -266,8 +266,8 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz reports whether the service has started. A full disk doesn't change the answer: agents, API and pages still
-// work, and a load balancer that took the service out would hide the reason.
+// readyz reports whether the service has started. Late decisions and a full disk don't change the status: agents, API
+// and pages still work, and a load balancer that took the service out would hide the reason, which the body tells.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
 		err := refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "")
@@ -275,6 +275,9 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	healthy(w, r)
+	if late := a.handlers.Lateness(); late != "" {
+		_, _ = w.Write([]byte(late + "\n"))
+	}
 }
 
 // Files lists the names of the files in the data directory that contain people's input.

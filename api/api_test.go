@@ -25,6 +25,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/decisionlog"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 )
 
@@ -688,6 +689,32 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
 		w.expect(t, http.StatusOK, http.MethodGet, path, nil)
+	}
+}
+
+// Late decisions don't make the service unready, but it says so.
+func TestLateDecisions(t *testing.T) {
+	w := newHarness(t)
+	if got := w.get(t, "/readyz").Body.String(); got != "ok\n" {
+		t.Errorf("on time: %q", got)
+	}
+	for cause, want := range map[live.LagCause]string{
+		live.LagSpace:     "Decisions are 2 min late: nothing is judged, because the disk is full.",
+		live.LagDecisions: "Decisions are 2 min late: those of an epoch take 13 s.",
+		live.LagAnalysis:  "Decisions are 2 min late: requests arrive faster than they are analysed.",
+	} {
+		w.lag = live.Lag{Overdue: 2 * time.Minute, Cause: cause, Work: 13 * time.Second}
+		out := w.get(t, "/readyz")
+		if got := out.Body.String(); out.Code != http.StatusOK || got != "ok\n"+want+"\n" {
+			t.Errorf("readyz: %d %q", out.Code, got)
+		}
+		s := decode[contract.Status](t, w.get(t, "/api/v1/status"))
+		if e := s.Epoch; e.Warning != want || e.Remedy == "" || e.OverdueNs != w.lag.Overdue.Nanoseconds() {
+			t.Errorf("status: %+v", e)
+		}
+	}
+	if text := w.get(t, "/metrics").Body.String(); !strings.Contains(text, "\nsibyl_epoch_overdue_seconds 120\n") {
+		t.Error("the metric is not 120")
 	}
 }
 

@@ -51,6 +51,7 @@ type harness struct {
 	dir         string // data directory
 	core        *engine.Core
 	counts      live.Counts
+	lag         live.Lag
 	mu          sync.Mutex // guards core
 	store       *store.Store
 	group       analysis.Hash // the group with the exemplar
@@ -87,6 +88,9 @@ func (w *harness) Change(_ context.Context, x engine.Change) (bool, error) {
 func (w *harness) Ready() bool { return true }
 
 func (w *harness) Space() live.Space { return live.SpaceEnough }
+
+// Lag implements operating.Service.
+func (w *harness) Lag() live.Lag { return w.lag }
 
 // WholeTrace implements Running. No traces are kept whole.
 func (w *harness) WholeTrace(trace.ID) ([]byte, error) { return nil, nil }

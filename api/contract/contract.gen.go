@@ -1671,6 +1671,15 @@ type Epochs struct {
 	// Ended End of the last ended epoch; null: none has ended.
 	Ended    *Epoch `json:"ended"`
 	LengthNs int64  `json:"length_ns"`
+
+	// OverdueNs Time since the next epoch should have ended; 0 if it isn't overdue.
+	OverdueNs int64 `json:"overdue_ns"`
+
+	// Remedy What helps; empty without a warning.
+	Remedy string `json:"remedy"`
+
+	// Warning Says that decisions are more than two epochs late, and why; else empty.
+	Warning string `json:"warning"`
 }
 
 // Error defines model for Error.
@@ -3402,7 +3411,7 @@ type Status struct {
 	// Ready The service has started.
 	Ready bool `json:"ready"`
 
-	// Refused Refused export requests by reason, requests without a group, dropped calling contexts, and refused messages of agents.
+	// Refused Refused export requests by reason, requests without a group, dropped calling contexts and names, and refused messages of agents.
 	Refused      map[string]int64 `json:"refused"`
 	RequestTypes int              `json:"request_types"`
 

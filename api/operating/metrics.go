@@ -139,6 +139,8 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Gauge("epoch_work_seconds", "Time spent on the decisions of the last epoch.",
 		time.Duration(n.Decided.Load()).Seconds())
 	e.Counter("epochs_total", "Epochs.", n.Epochs.Load())
+	e.Gauge("epoch_overdue_seconds", "Time since the next epoch should have ended; 0 if it isn't overdue.",
+		m.handlers.service.Lag().Overdue.Seconds())
 	e.Gauge("checkpoint_work_seconds", "Time for which the last checkpoint paused decisions; intake went on.",
 		time.Duration(n.Encoded.Load()).Seconds())
 	e.Counter("checkpoints_total", "Successful checkpoints.", n.Checkpoints.Load())

@@ -25,6 +25,7 @@ type Service interface {
 	Ready() bool
 	Space() live.Space
 	Counts() *live.Counts
+	Lag() live.Lag
 }
 
 // RareCalls finds the operations with too few calls. [services.Services] implements it.

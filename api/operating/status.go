@@ -2,10 +2,13 @@ package operating
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -21,7 +24,7 @@ func (a *Operating) GetStatus(
 	if err != nil {
 		return nil, err
 	}
-	n := a.service.Counts()
+	n, lag := a.service.Counts(), a.service.Lag()
 	open := n.Open()
 	d := contract.GetStatus200JSONResponse{
 		Version: a.options.Version, Go: a.options.Go, Ready: a.service.Ready(),
@@ -36,7 +39,12 @@ func (a *Operating) GetStatus(
 			GrowthLeftNs:     render.Remaining(s.Growth),
 			Provisional:      s.Unequal,
 		},
-		Epoch:     contract.Epochs{Ended: s.Epoch(), LengthNs: s.Length.Nanoseconds(), Count: n.Epochs.Load()},
+		Epoch: contract.Epochs{
+			Ended:     s.Epoch(),
+			LengthNs:  s.Length.Nanoseconds(),
+			Count:     n.Epochs.Load(),
+			OverdueNs: lag.Overdue.Nanoseconds(),
+		},
 		Incidents: s.Tally.OpenIncidents, Problems: len(s.Problems), ProblemsUninvestigated: s.Tally.Uninvestigated,
 		Groups: s.Tally.Groups, RequestTypes: s.Tally.Types,
 		Ingest: contract.Ingest{
@@ -53,12 +61,13 @@ func (a *Operating) GetStatus(
 		Refused: map[string]int64{
 			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(), "memory": n.Refused.Memory.Load(),
 			"too_many_groups": int64(s.Tally.Refused), "learning_full": int64(s.Tally.Unlearned),
-			"too_many_contexts": int64(s.Tally.TreeLost),
+			"too_many_contexts": int64(s.Tally.TreeLost), "too_many_names": int64(s.Tally.Unnamed),
 		},
 		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},
 		Open:     contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
 		Coverage: s.Coverage, FewCalls: *few, Names: s.Identifying.Found,
 	}
+	d.Epoch.Warning, d.Epoch.Remedy = lateness(lag)
 	for reason := range assemble.CloseReasons {
 		d.Closed[reason.String()] = n.Closed[reason].Load()
 	}
@@ -74,4 +83,26 @@ func (a *Operating) GetStatus(
 		}
 	}
 	return d, nil
+}
+
+// Lateness says that decisions are late, and why, or returns "" if they aren't.
+func (a *Operating) Lateness() string {
+	warning, _ := lateness(a.service.Lag())
+	return warning
+}
+
+// lateness says that decisions are late, and what to do about it. It returns two empty texts if they aren't.
+func lateness(lag live.Lag) (warning, remedy string) {
+	late := fmt.Sprintf("Decisions are %s late: ", units.Coarse(lag.Overdue))
+	switch lag.Cause {
+	case live.LagSpace:
+		return late + "nothing is judged, because the disk is full.", "Free space on the disk of the data directory."
+	case live.LagDecisions:
+		return late + fmt.Sprintf("those of an epoch take %s.", units.Coarse(lag.Work)),
+			"There may be too many services, operations or groups, because names contain IDs. Otherwise use faster cores."
+	case live.LagAnalysis:
+		return late + "requests arrive faster than they are analysed.", "Give Sibyl more cores, or sample."
+	default:
+		return "", ""
+	}
 }

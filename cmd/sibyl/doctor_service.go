@@ -63,6 +63,9 @@ func checkService(s *contract.Status, at time.Time) []finding {
 			Do: "Synchronize them with NTP.",
 		})
 	}
+	if s.Epoch.Warning != "" {
+		all = append(all, finding{Check: "decisions", State: warning, Saw: s.Epoch.Warning, Do: s.Epoch.Remedy})
+	}
 	return append(all, checkArrival(s, at), checkLearning(s), checkParents(s),
 		checkCoverage(s), checkOperations(s), checkRefused(s))
 }
@@ -345,6 +348,12 @@ var refusals = []struct {
 		func(s *contract.Status) int64 { return s.Refused["too_many_contexts"] },
 		"calling context", "dropped for lack of room",
 		"Operation names probably contain IDs: name spans by their route. Otherwise raise --memory.",
+	},
+	{
+		func(s *contract.Status) int64 { return s.Refused["too_many_names"] },
+		"name", "shown as (other) for lack of room",
+		"Operation names or attributes probably contain IDs: name spans by their route, and remove such attributes " +
+			"from --keys. Otherwise raise --memory.",
 	},
 	{
 		func(s *contract.Status) int64 { return s.Refused["too_many_tracepoints"] },

@@ -110,9 +110,14 @@ func TestDoctorOfService(t *testing.T) {
 			func(s *contract.Status) { s.Names.Warning, s.Names.Remedy = "Names hold IDs.", "Do it." },
 			"operations", warning, "Names hold IDs.",
 		},
+		{
+			func(s *contract.Status) { s.Epoch.Warning, s.Epoch.Remedy = "Decisions are late.", "Do it." },
+			"decisions", warning, "late",
+		},
 		{func(s *contract.Status) { s.Closed["idle"] = 5 }, "parents", warning, "9.1 %"},
 		{func(s *contract.Status) { s.Refused["too_many_groups"] = 7 }, "limits", warning, "7 requests"},
 		{func(s *contract.Status) { s.Refused["too_many_contexts"] = 7 }, "limits", warning, "7 calling contexts"},
+		{func(s *contract.Status) { s.Refused["too_many_names"] = 7 }, "limits", warning, "7 names"},
 		{func(s *contract.Status) { s.Refused["too_many_tracepoints"] = 7 }, "limits", warning, "7 agent messages"},
 		{func(s *contract.Status) { s.Closed["evicted"] = 7 }, "limits", warning, "memory"},
 	} {

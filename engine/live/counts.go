@@ -32,6 +32,8 @@ type Counts struct {
 
 	Epochs, Checkpoints, Unsaved atomic.Int64 // epochs, checkpoints, failed checkpoints
 	Decided                      atomic.Int64 // time in ns spent on the decisions of the last epoch
+	deciding                     atomic.Int64 // when the present decisions began, in ns since 1970; 0 between them
+	ended                        atomic.Int64 // end of the last epoch with decisions, in ns since 1970
 	ExemplarsLate                atomic.Int64 // exemplars, or sets of them, not stored in time
 	Encoded                      atomic.Int64 // time in ns that the last checkpoint blocked the core
 	Downsampled                  atomic.Int64 // time in ns that storing the last windows blocked the core

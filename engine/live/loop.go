@@ -148,8 +148,11 @@ func (l *loop) epoch(at trace.Nanos) {
 	l.ticks.now = at
 	began, before := l.options.Clock(), l.core.View()
 	last, e := before.Ended, Ended{At: at, Before: before.Problems.Open()}
+	l.counts.deciding.Store(began.UnixNano())
 	e.Decisions = l.core.Epoch(at)
 	l.counts.Decided.Store(int64(l.options.Clock().Sub(began)))
+	l.counts.ended.Store(int64(at))
+	l.counts.deciding.Store(0)
 	if len(e.Decisions) > 0 {
 		if err := l.options.Store.Decisions.Put(at, e.Decisions); err != nil {
 			l.options.Log.Error("decisions could not be stored", slog.Any("error", err))

@@ -131,6 +131,7 @@ type Service struct {
 
 	retained atomic.Pointer[Retention]
 	ready    atomic.Bool   // the service accepts requests
+	began    atomic.Int64  // since when, in ns since 1970
 	overfull atomic.Bool   // the journal exceeds MaxJournal
 	started  chan struct{} // closed when the service first accepts requests
 	stopped  chan struct{} // closed when the sequencer has stopped
@@ -314,6 +315,7 @@ func (s *Service) Run(ctx context.Context) error {
 		err = s.sequencer.applySettings()
 	}
 	if err == nil {
+		s.began.Store(s.options.Clock().UnixNano())
 		s.ready.Store(true)
 		close(s.started)
 		err = s.sequencer.sequence(ctx)

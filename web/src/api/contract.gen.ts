@@ -3415,6 +3415,15 @@ export interface components {
              * @description Number since the start.
              */
             count: number;
+            /**
+             * Format: int64
+             * @description Time since the next epoch should have ended; 0 if it isn't overdue.
+             */
+            overdue_ns: number;
+            /** @description Says that decisions are more than two epochs late, and why; else empty. */
+            warning: string;
+            /** @description What helps; empty without a warning. */
+            remedy: string;
         };
         OpenTraces: {
             /** Format: int64 */
@@ -3444,7 +3453,7 @@ export interface components {
             groups: number;
             request_types: number;
             ingest: components["schemas"]["Ingest"];
-            /** @description Refused export requests by reason, requests without a group, dropped calling contexts, and refused messages of agents. */
+            /** @description Refused export requests by reason, requests without a group, dropped calling contexts and names, and refused messages of agents. */
             refused: {
                 [key: string]: number;
             };

@@ -12,6 +12,7 @@ test("describe returns the meaning of known keys and the name of others", () => 
         "too_many_groups",
         "learning_full",
         "too_many_contexts",
+        "too_many_names",
         "too_many_tracepoints",
       ],
     ],

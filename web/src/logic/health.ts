@@ -76,6 +76,11 @@ const refused: Known = {
     "There was no room for new calling contexts of requests. The search knows only the others.",
     "Span names probably contain identifiers. Otherwise raise memory.",
   ],
+  too_many_names: [
+    "Names shown as (other)",
+    "There was no room for new names of operations, or values of attributes.",
+    "Names or attributes probably contain identifiers. Otherwise raise memory.",
+  ],
   too_many_tracepoints: [
     "Messages of agents refused",
     "There was no room for the tracepoints of an agent. It tries again, and enables none until then.",

@@ -69,8 +69,16 @@ function Health({ s }: { s: Schemas["Status"] }) {
           ],
           [
             "Last epoch",
-            <When key="ended" at={s.epoch.ended} />,
-            "When Sibyl last checked for problems and chose tracepoints. If that is more than two epochs ago, check its log",
+            <>
+              <When key="ended" at={s.epoch.ended} />
+              {s.epoch.warning && (
+                <span className="bad">
+                  {" "}
+                  {keepUnits(s.epoch.warning)} {s.epoch.remedy}
+                </span>
+              )}
+            </>,
+            "When Sibyl last checked for problems and chose tracepoints",
           ],
           ["Epoch", duration(s.epoch.length_ns), "Interval of these checks"],
           [
