@@ -57,6 +57,7 @@ type Running interface {
 // Options configure an API.
 type Options struct {
 	Tenant      string                  // name of the tenant; empty: the default one
+	Tenants     []contract.TenantPath   // all tenants of the service
 	Base        string                  // prefix of all paths, like "/sibyl"; may be empty
 	Hosts       []string                // host names besides loopback's, without ports, accepted while no token exists
 	Directory   directory.Directory     // owners of services and templates for links
@@ -178,6 +179,7 @@ func (a *API) newHandlers(s *store.Store) handlers {
 	})
 	h.Operating = operating.New(a.reader, a.engine, operating.Options{
 		Tenant:      o.Tenant,
+		Tenants:     o.Tenants,
 		Version:     o.Version,
 		Go:          o.Go,
 		Calls:       h.Services,

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/login"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
@@ -39,10 +41,11 @@ type Server struct {
 
 // shared holds the parts of the service that do not depend on a tenant.
 type shared struct {
-	build  Build
-	tokens *access.Tokens
-	login  *login.Service // nil if people can't log in
-	traced *selfTracing   // nil if off
+	build   Build
+	tenants []contract.TenantPath
+	tokens  *access.Tokens
+	login   *login.Service // nil if people can't log in
+	traced  *selfTracing   // nil if off
 }
 
 // New opens the data directory of c, locks it against other processes, and connects the parts of the service. A
@@ -58,7 +61,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if err := s.open(giveUp); err != nil {
 		return s, err
 	}
-	if s.shared, err = newShared(c, s.names(), build, log); err != nil {
+	if s.shared, err = newShared(c, s.paths(), build, log); err != nil {
 		return s, err
 	}
 	for _, t := range s.tenants {
@@ -111,18 +114,20 @@ func (s *Server) open(giveUp func(error)) error {
 	return nil
 }
 
-// names returns the names of all tenants, as people call them.
-func (s *Server) names() []string {
-	all := []string{access.DefaultTenant}
-	for _, t := range s.tenants[1:] {
-		all = append(all, t.name)
+// paths returns the names of all tenants, as people call them, and their paths.
+func (s *Server) paths() (all []contract.TenantPath) {
+	for _, t := range s.tenants {
+		name := cmp.Or(t.name, access.DefaultTenant)
+		all = append(all, contract.TenantPath{Name: name, Path: t.config.API.BasePath})
 	}
 	return all
 }
 
 // newShared returns the parts that c configures, for these tenants.
-func newShared(c *config.Config, tenants []string, build Build, log *slog.Logger) (x shared, err error) {
-	x = shared{build: build, tokens: access.OpenLogged(c.DataDir, log)}
+func newShared(
+	c *config.Config, tenants []contract.TenantPath, build Build, log *slog.Logger,
+) (x shared, err error) {
+	x = shared{build: build, tenants: tenants, tokens: access.OpenLogged(c.DataDir, log)}
 	if x.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
 		return x, err
 	}
@@ -186,7 +191,7 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 // newLogin returns the log-in that c describes, or nil if there is none.
-func newLogin(c *config.Config, tenants []string, log *slog.Logger) (*login.Service, error) {
+func newLogin(c *config.Config, tenants []contract.TenantPath, log *slog.Logger) (*login.Service, error) {
 	o := &c.OIDC
 	if o.Issuer == "" {
 		return nil, nil
@@ -194,6 +199,10 @@ func newLogin(c *config.Config, tenants []string, log *slog.Logger) (*login.Serv
 	secret, err := o.ClientSecret()
 	if err != nil {
 		return nil, fmt.Errorf("log-in: %w", err)
+	}
+	var names []string
+	for _, t := range tenants {
+		names = append(names, t.Name)
 	}
 	return login.New(login.Options{
 		Issuer:       o.Issuer,
@@ -204,7 +213,7 @@ func newLogin(c *config.Config, tenants []string, log *slog.Logger) (*login.Serv
 		URL:          c.LoginURL(),
 		Roles:        login.Roles(o.Roles),
 		TenantClaim:  o.TenantClaim,
-		Tenants:      tenants,
+		Tenants:      names,
 		Dir:          c.DataDir,
 		Clock:        time.Now,
 		Log:          log,

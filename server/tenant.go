@@ -248,6 +248,7 @@ func (t *tenant) newAPI() (*api.API, error) {
 	}
 	o := api.Options{
 		Tenant:      t.name,
+		Tenants:     t.shared.tenants,
 		Failing:     failing,
 		Notes:       t.notes,
 		Comments:    comments,

@@ -171,6 +171,15 @@ func TestTenantsAreApart(t *testing.T) {
 			}
 		}
 	}
+	for token, want := range map[string]string{
+		"admin":  `"tenants":[{"name":"default","path":""},{"name":"a","path":"/t/a"},{"name":"b","path":"/t/b"}]`,
+		"viewer": `"role":"viewer"`,
+	} {
+		_, text := h.do(http.MethodGet, "/api/v1/me", h.tokens[token], "")
+		if !strings.Contains(text, want) || token == "viewer" && strings.Contains(text, "tenants") {
+			t.Errorf("%s: %s", token, text)
+		}
+	}
 	for path := range strings.FieldsSeq("/t/c/api/v1/status /t/ /t /t/a/t/b/api/v1/status /t/../t/b/api/v1/status") {
 		if code, _ := h.do(http.MethodGet, path, h.tokens["a admin"], ""); code == http.StatusOK {
 			t.Errorf("%s: %d", path, code)

@@ -1251,6 +1251,9 @@ type Caller struct {
 	// Subject Identity at the identity provider. Missing for tokens and local callers.
 	Subject *string `json:"subject,omitempty"`
 
+	// Tenants Tenants that the caller may enter, if there are several.
+	Tenants []TenantPath `json:"tenants,omitempty"`
+
 	// Via What proves who the caller is:
 	// * `token`: a token of `sibyl token create`.
 	// * `local`: the connection, which comes from the same machine.
@@ -3509,6 +3512,15 @@ type Target struct {
 	// Operation Empty if the attributes of the caller name the service only.
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
+}
+
+// TenantPath defines model for TenantPath.
+type TenantPath struct {
+	// Name `default` for the default tenant.
+	Name string `json:"name"`
+
+	// Path Path before that of the API and of pages, without a slash at the end.
+	Path string `json:"path"`
 }
 
 // TimelineEntry defines model for TimelineEntry.

@@ -8,7 +8,7 @@ import (
 )
 
 // GetMe implements contract.StrictServerInterface.
-func (*Operating) GetMe(ctx context.Context, _ contract.GetMeRequestObject) (contract.GetMeResponseObject, error) {
+func (a *Operating) GetMe(ctx context.Context, _ contract.GetMeRequestObject) (contract.GetMeResponseObject, error) {
 	who := access.Caller(ctx)
 	caller := contract.GetMe200JSONResponse{
 		Name: who.Name,
@@ -17,6 +17,18 @@ func (*Operating) GetMe(ctx context.Context, _ contract.GetMeRequestObject) (con
 	}
 	if who.Subject != "" {
 		caller.Subject = &who.Subject
+	}
+	for _, t := range a.options.Tenants {
+		name := t.Name
+		if name == access.DefaultTenant {
+			name = ""
+		}
+		if who.Tenants.Enters(name, who.Role) {
+			caller.Tenants = append(caller.Tenants, t)
+		}
+	}
+	if len(caller.Tenants) < 2 { // nothing to choose from
+		caller.Tenants = nil
 	}
 	return caller, nil
 }

@@ -48,6 +48,7 @@ type Size struct {
 // Options configure Operating.
 type Options struct {
 	Tenant      string // name of the tenant; empty: the default one
+	Tenants     []contract.TenantPath
 	Version     string // of this build
 	Go          string // version of the compiler
 	Calls       RareCalls

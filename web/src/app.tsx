@@ -279,6 +279,11 @@ function Preferences({ help }: { help: () => void }) {
   const [, go] = useLocation();
   const { value: me } = useResource("me", (signal) => client.GET("/me", { signal }));
   const leave = () => void logOut().catch(() => showToast("Sibyl did not answer: you are still logged in."));
+  const tenants = (me?.tenants ?? []).map(({ name, path }) => ({
+    text: `Tenant ${name}`,
+    checked: path === base,
+    act: () => location.assign(`${path}/`),
+  }));
   const themed = (value: Theme, text: string) => ({ text, checked: theme === value, act: () => setTheme(value) });
   return (
     <Menu
@@ -292,6 +297,7 @@ function Preferences({ help }: { help: () => void }) {
         { text: "Local time", checked: zone === "local", act: () => setZone("local") },
         { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
         null,
+        ...(tenants.length > 0 ? [...tenants, null] : []),
         { text: "Keyboard shortcuts and terms", act: help },
         ...(me?.role === "admin" ? [{ text: "Audit log", act: () => go("/audit") }] : []),
         ...(token() || me?.via === "login"

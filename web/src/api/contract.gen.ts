@@ -1038,6 +1038,14 @@ export interface components {
             via: "token" | "local" | "login" | "jwt";
             /** @description Identity at the identity provider. Missing for tokens and local callers. */
             subject?: string;
+            /** @description Tenants that the caller may enter, if there are several. */
+            tenants?: components["schemas"]["TenantPath"][];
+        };
+        TenantPath: {
+            /** @description `default` for the default tenant. */
+            name: string;
+            /** @description Path before that of the API and of pages, without a slash at the end. */
+            path: string;
         };
         ID: string;
         /** @description RFC 3339, or nanoseconds since 1970. */
