@@ -8,8 +8,9 @@ import (
 )
 
 // heapWatch measures the heap. The limits of all parts of the service are estimates, so it has the last word: while
-// live objects take more than the limit, requests are refused, and senders try again later. Open traces and requests in
-// flight then make room within a minute. It is safe for concurrent use.
+// live objects take more than the limit, or all memory more than mappedShare of it, requests are refused, and senders
+// try again later. Open traces and requests in flight then make room within a minute, and garbage at once. It is safe
+// for concurrent use.
 type heapWatch struct {
 	limit     uint64       // of live bytes; 0: unlimited
 	blamed    func() bool  // reports whether this service fills the heap; nil: there is no other
@@ -18,20 +19,30 @@ type heapWatch struct {
 	over      atomic.Bool
 }
 
+// mappedShare is the memory that the process may have, in fifths of the limit on live objects, before requests are
+// refused. Many senders can fill the memory with garbage faster than it is collected.
+const mappedShare = 8
+
 const (
 	heapInterval       = 5 * time.Millisecond // between measurements
 	collectionInterval = time.Second          // between collections while the limit is exceeded
 )
 
-// full reports whether live objects took more than the limit after the last garbage collection.
+// full reports whether live objects took more than the limit after the last garbage collection, or the process takes
+// too much now.
 func (w *heapWatch) full() bool {
 	now, last := time.Now().UnixNano(), w.now.Load()
 	if w.limit == 0 || now-last < int64(heapInterval) || !w.now.CompareAndSwap(last, now) {
 		return w.over.Load()
 	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	over := w.exceeded(live[0].Value.Uint64())
+	s := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+	}
+	metrics.Read(s)
+	mapped := s[1].Value.Uint64() - s[2].Value.Uint64()
+	over := w.exceeded(max(s[0].Value.Uint64(), mapped*5/mappedShare))
 	w.over.Store(over)
 	// While requests are refused, little memory is allocated, so no collection would start by itself.
 	last = w.collected.Load()
@@ -41,7 +52,7 @@ func (w *heapWatch) full() bool {
 	return over
 }
 
-// exceeded reports whether requests are to be refused because of this number of live bytes. If other services share the
+// exceeded reports whether requests are to be refused because of this number of bytes. If other services share the
 // heap, those that fill it are refused first, so that the flood of one doesn't stop the others.
 func (w *heapWatch) exceeded(live uint64) bool {
 	return live > w.limit && (w.blamed == nil || w.blamed() || live > w.limit+w.limit/10)
