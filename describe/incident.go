@@ -95,7 +95,7 @@ func KindOf(x *engine.Incident) IncidentKind {
 		switch {
 		case first.Silent >= first.Score/2:
 			return Silent
-		case o.Failed/o.Calls >= leastFailures && o.Failed/o.Calls > o.Excess/max(1, o.Usual):
+		case o.FailedShare() >= leastFailures && o.FailedShare() > o.Excess/max(1, o.Usual):
 			return Failing
 		default:
 			return slow
@@ -342,7 +342,7 @@ func (c *change) operation(o *compare.SuspectOperation) {
 		if first.Unfailed && first.Unanswered > first.Errors {
 			verb, but = " "+x.tense("get", "got")+" no answer with a span ", ", and do not fail"
 		}
-		c.Say("%s of %s"+verb, figure(units.Percent(min(1, o.Failed/o.Calls))+" of the calls"), of)
+		c.Say("%s of %s"+verb, figure(units.Percent(o.FailedShare())+" of the calls"), of)
 		c.Add(x.when)
 		c.Plain(but)
 	case Slow, Crept, Missed:

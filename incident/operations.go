@@ -110,8 +110,8 @@ func growthOf(o *compare.SuspectOperation) growth {
 		g.time = o.Excess / max(o.Usual, float64(time.Microsecond))
 	}
 	g.rise = o.Rise * math.Sqrt(o.RiseCalls)
-	if o.Calls > 0 && o.Failed >= leastFailures {
-		g.failures = o.Failed / o.Calls
+	if o.Failed >= leastFailures {
+		g.failures = o.FailedShare()
 	}
 	if o.Added.Calls >= leastCalls {
 		g.added = o.Added.Nanos / max(o.Added.Usual, float64(time.Microsecond))

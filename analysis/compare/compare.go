@@ -144,8 +144,19 @@ type SuspectOperation struct {
 	// RiseCalls is the number of calls that show Rise, and Risen the growth per call in ns.
 	RiseCalls, Risen float64
 	Failed           float64 // number of calls that failed or got no answer, above the variation of the history
-	Stopped          float64 // calls per second that came steadily before and no longer come
-	Added            Addition
+	// Answered is the number of answered calls that are otherwise like the calls of the operation, if these got no
+	// answer. They are calls of another operation: the one that answered.
+	Answered float64
+	Stopped  float64 // calls per second that came steadily before and no longer come
+	Added    Addition
+}
+
+// FailedShare returns the share of the calls of o that failed, or 0 if it has no calls.
+func (o *SuspectOperation) FailedShare() float64 {
+	if o.Calls <= 0 {
+		return 0
+	}
+	return min(1, o.Failed/(o.Calls+o.Answered))
 }
 
 // Addition is the time of the calls that an operation makes more often than before.

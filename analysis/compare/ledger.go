@@ -99,6 +99,7 @@ type operationCalls struct {
 	stopped       float64   // per second, see [SuspectOperation]
 	unit          float64   // unit of times in ns: the longest of the sites
 	known, young  callTimes // at sites with a long enough history, and at others
+	answered      float64   // see [SuspectOperation.Answered]
 }
 
 // callTimes sums up the own times of calls.
@@ -387,7 +388,8 @@ func (l *ledger) rank() []Suspect {
 		for caller, part := range l.evidence[number].lost {
 			services[i].lateFrom(index[caller], part)
 		}
-		if caller := services[i].from(); caller >= 0 && !services[i].Opaque {
+		// a service that answers nobody is down, whichever caller waits longest
+		if caller := services[i].from(); caller >= 0 && !services[i].Opaque && l.isAlive(number) {
 			services[i].From = services[caller].Service
 		}
 	}
@@ -496,7 +498,7 @@ func (c *operationCalls) describe(score float64) SuspectOperation {
 
 // set fills in the figures of o about its calls, given their times. It sets the rise only if there are enough calls.
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
-	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
+	o.Calls, o.Failed, o.Answered = max(c.calls, c.failed), c.failed, c.answered
 	o.setMeans(times)
 	if o.Calls >= leastTypical {
 		times.typical.rise().set(o)

@@ -74,6 +74,22 @@ func (l *ledger) alike(number int32) (sites []int32) {
 	return sites
 }
 
+// countAnswered counts, for the operations with failures, the answered calls that are otherwise like their calls without
+// an answer.
+func (l *ledger) countAnswered() {
+	for i := range l.sites {
+		number := int32(i)
+		c := l.called.known(l.callee[number])
+		if c == nil || c.failed == 0 || !l.missesAnswers(number) {
+			continue
+		}
+		for _, k := range l.alike(number) {
+			now, _ := l.source.counts(k)
+			c.answered += now
+		}
+	}
+}
+
 // callCounts holds numbers of calls in the window and before it.
 type callCounts struct{ now, before float64 }
 

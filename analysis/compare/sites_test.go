@@ -305,6 +305,63 @@ func TestStopsExporting(t *testing.T) {
 	}
 }
 
+// TestFailedShare makes calls fail that have no span of the callee. They are an operation of their own, all of whose
+// calls fail; their share is of all calls to the callee.
+func TestFailedShare(t *testing.T) {
+	for _, c := range []struct {
+		every     int // of how many calls one fails in the window
+		low, high float64
+	}{{20, 0.03, 0.06}, {2, 0.4, 0.6}, {1, 1, 1}} {
+		table := &trace.Table{}
+		parse := func(text string) *trace.Trace {
+			tr, err := tracetext.Parse(text, table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range tr.Spans {
+				if s := &tr.Spans[i]; s.Kind == trace.Client {
+					s.Peer = table.Op(table.Symbol("cart"), 0, trace.External)
+				}
+			}
+			return tr
+		}
+		healthy := parse("a shop buy server 0..100\n  b shop GET client 5..95\n    c cart get server 10..90")
+		lost := parse("a shop buy server 0..100\n  b shop GET client 5..95")
+		failed := parse("a shop buy server 0..100\n  b shop GET client 5..95 error")
+		h, x := history.NewSites(table), critpath.NewExtractor(critpath.DefaultOptions())
+		for minute := range 33 {
+			tally := history.NewTally()
+			for second := range 60 {
+				tr := healthy
+				switch {
+				case second%c.every == 0 && minute >= 30:
+					tr = failed
+				case second%c.every == 0 && second%2 == 0:
+					tr = lost
+				}
+				moved := tracetest.Shift(tr, trace.Nanos(60*minute+second)*1e9)
+				moved.ID = trace.ID{14: byte(minute), 15: byte(second)}
+				tally.Observe(x.Extract(moved))
+			}
+			h.Merge(tally)
+			h.Age(trace.Nanos(minute+1) * trace.Nanos(time.Minute))
+		}
+		r := NewComparer(h).Compare(history.Interval{
+			From: trace.Nanos(30 * time.Minute),
+			To:   trace.Nanos(33 * time.Minute),
+		}, Steady)
+		var failing []float64
+		for _, o := range r.Suspects[0].Operations {
+			if o.Failed > 0 {
+				failing = append(failing, o.FailedShare())
+			}
+		}
+		if len(failing) != 1 || failing[0] < c.low || failing[0] > c.high {
+			t.Errorf("one of %d fails: shares %v, want %v to %v", c.every, failing, c.low, c.high)
+		}
+	}
+}
+
 // TestHopsBesideCalls mixes calls that pass a proxy without spans with others: to services that call each other, and to
 // several at one address. No call is mistaken for one whose answer was lost, whatever the order of the tallies.
 func TestHopsBesideCalls(t *testing.T) {

@@ -72,6 +72,7 @@ func (l *ledger) judge(of source) {
 	l.nameMissing()
 	a.chargeMissing()
 	of.chargeShapes()
+	l.countAnswered()
 	a.chargeAdded()
 	l.chargeBackoff()
 }
