@@ -143,7 +143,7 @@ classify-set: ## train and judge the classifier of own classes; downloads 1 GB o
 
 jvm: ## rebuild the agent for the JVM in agents/jvm/dist; needs a JDK of Java 17, with which it is the same byte for byte, and Maven
 	cd agents/jvm && rm -rf target && mvn --batch-mode --no-transfer-progress --quiet package -DskipTests
-	mkdir -p agents/jvm/dist && cp agents/jvm/target/sibyl-agent.jar agents/jvm/dist/
+	mkdir -p agents/jvm/dist && go run ./agents/jvm/pack agents/jvm/target/sibyl-agent.jar agents/jvm/dist/sibyl-agent.jar.zst
 
 generate: ## recreate all generated files
 	go generate ./...

@@ -141,7 +141,7 @@ func (p *process) create(name string, content []byte) error {
 // writeJar writes the jar and returns its name in the root folder of the process.
 func (p *process) writeJar() (string, error) {
 	name := fmt.Sprintf("tmp/sibyl-agent-%d-%s.jar", p.inside, rand.Text())
-	return name, p.create(name, Jar)
+	return name, p.create(name, Jar())
 }
 
 // socket returns the name of the JVM's socket for commands, relative to the process's root folder.

@@ -2,9 +2,28 @@
 // into running JVMs.
 package jvm
 
-import _ "embed"
+import (
+	_ "embed"
+	"fmt"
+	"sync"
 
-// Jar is the agent: a Java agent for -javaagent, and an extension of OpenTelemetry's Java agent.
-//
-//go:embed dist/sibyl-agent.jar
-var Jar []byte
+	"github.com/klauspost/compress/zstd"
+)
+
+//go:embed dist/sibyl-agent.jar.zst
+var packed []byte
+
+// Jar returns the agent: a Java agent for -javaagent, and an extension of OpenTelemetry's Java agent. Callers must not
+// change it.
+var Jar = sync.OnceValue(func() []byte {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		panic(err) // the options are constant
+	}
+	defer d.Close()
+	jar, err := d.DecodeAll(packed, nil)
+	if err != nil {
+		panic(fmt.Sprintf("agents/jvm/dist: %v", err)) // it is part of the program
+	}
+	return jar
+})

@@ -27,10 +27,10 @@ const maxJar = 1_000_000
 // The jar is small. All classes of a JVM see the classes in its root, so these are only the entry points and the
 // bridge.
 func TestJar(t *testing.T) {
-	if len(jvm.Jar) > maxJar {
-		t.Errorf("the jar has %d bytes, want at most %d", len(jvm.Jar), maxJar)
+	if len(jvm.Jar()) > maxJar {
+		t.Errorf("the jar has %d bytes, want at most %d", len(jvm.Jar()), maxJar)
 	}
-	z, err := zip.NewReader(bytes.NewReader(jvm.Jar), int64(len(jvm.Jar)))
+	z, err := zip.NewReader(bytes.NewReader(jvm.Jar()), int64(len(jvm.Jar())))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,8 +74,8 @@ func (l *ledger) alike(number int32) (sites []int32) {
 	return sites
 }
 
-// countAnswered counts, for the operations with failures, the answered calls that are otherwise like their calls without
-// an answer.
+// countAnswered counts, for the operations with failures, the answered calls that are otherwise like their calls
+// without an answer.
 func (l *ledger) countAnswered() {
 	for i := range l.sites {
 		number := int32(i)

@@ -39,7 +39,7 @@ both.`,
 
 // writeJar writes the agent to file. It replaces the file atomically, because JVMs may have the previous one open.
 func writeJar(file string) error {
-	if err := renameio.WriteFile(file, jvm.Jar, 0o644); err != nil {
+	if err := renameio.WriteFile(file, jvm.Jar(), 0o644); err != nil {
 		return fmt.Errorf("write the agent: %w", err)
 	}
 	return nil

@@ -113,8 +113,8 @@ func TestWriteJVMAgent(t *testing.T) {
 			t.Fatal(r.err)
 		}
 	}
-	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, jvm.Jar) {
-		t.Errorf("%d bytes, want %d: %v", len(got), len(jvm.Jar), err)
+	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, jvm.Jar()) {
+		t.Errorf("%d bytes, want %d: %v", len(got), len(jvm.Jar()), err)
 	}
 }
 

@@ -6,6 +6,7 @@ package main
 
 import (
 	"archive/zip"
+	"bytes"
 	"cmp"
 	_ "embed"
 	"encoding/json"
@@ -20,6 +21,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sibyl-trace/sibyl/agents/jvm"
 )
 
 func main() {
@@ -47,7 +50,6 @@ func run(args []string, out, errOut io.Writer) error {
 	flags.SetOutput(errOut)
 	goReport := flags.String("go", "bin/notices/go.tsv", "report of go-licenses, with go.tmpl")
 	webReport := flags.String("web", "bin/notices/licenses.json", "report of Vite")
-	jar := flags.String("jar", "agents/jvm/dist/sibyl-agent.jar", "agent for the JVM")
 	pom := flags.String("pom", "agents/jvm/pom.xml", "project of the agent for the JVM")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -60,7 +62,7 @@ func run(args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	shaded, err := jarComponents(*jar, *pom)
+	shaded, err := jarComponents(jvm.Jar(), *pom)
 	if err != nil {
 		return err
 	}
@@ -203,16 +205,15 @@ var libraries = map[string]component{
 var ours = regexp.MustCompile(`^(META-INF|(agent/)?io/github/sibyltrace/agent)/`)
 
 // jarComponents returns the libraries whose classes are in the jar, with the versions of the pom.
-func jarComponents(jar, pom string) ([]component, error) {
+func jarComponents(jar []byte, pom string) ([]component, error) {
 	project, err := os.ReadFile(pom)
 	if err != nil {
 		return nil, err
 	}
-	r, err := zip.OpenReader(jar)
+	r, err := zip.NewReader(bytes.NewReader(jar), int64(len(jar)))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", jar, err)
+		return nil, fmt.Errorf("read the agent for the JVM: %w", err)
 	}
-	defer func() { _ = r.Close() }()
 	found := make(map[string]component)
 	for _, f := range r.File {
 		if strings.HasSuffix(f.Name, "/") || ours.MatchString(f.Name) {
@@ -225,7 +226,8 @@ func jarComponents(jar, pom string) ([]component, error) {
 			}
 		}
 		if folder == "" {
-			return nil, fmt.Errorf("%s: where %s is from is unknown: add its library to deploy/notices", jar, f.Name)
+			return nil, fmt.Errorf(
+				"the agent for the JVM: where %s is from is unknown: add its library to deploy/notices", f.Name)
 		}
 		c := libraries[folder]
 		_, artifact, _ := strings.Cut(c.name, "/")

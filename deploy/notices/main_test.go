@@ -2,10 +2,13 @@ package main
 
 import (
 	"archive/zip"
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/agents/jvm"
 )
 
 func TestCheck(t *testing.T) {
@@ -65,24 +68,19 @@ func TestGoComponents(t *testing.T) {
 // TestJar: the libraries in the jar have versions; a class of unknown origin is an error.
 func TestJar(t *testing.T) {
 	const pom = "../../agents/jvm/pom.xml"
-	got, err := jarComponents("../../agents/jvm/dist/sibyl-agent.jar", pom)
+	got, err := jarComponents(jvm.Jar(), pom)
 	if err != nil || len(got) != len(libraries) || got[0].version == "" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	jar := filepath.Join(t.TempDir(), "jar")
-	f, err := os.Create(jar)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := zip.NewWriter(f)
+	var jar bytes.Buffer
+	w := zip.NewWriter(&jar)
 	if _, err := w.Create("agent/org/other/Class.class"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := jarComponents(jar, pom); err == nil {
+	if got, err := jarComponents(jar.Bytes(), pom); err == nil {
 		t.Errorf("%+v, want an error", got)
 	}
 }

@@ -36,7 +36,7 @@ func Compile(t testing.TB, source string, libraries ...string) (programs []strin
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	path := strings.Join(append(libraries, unpack(t, dir)), ":")
@@ -56,7 +56,7 @@ func Agent(dir, arguments string) string {
 // that call these classes.
 func unpack(t testing.TB, dir string) string {
 	t.Helper()
-	classes, err := zip.NewReader(bytes.NewReader(jvm.Jar), int64(len(jvm.Jar)))
+	classes, err := zip.NewReader(bytes.NewReader(jvm.Jar()), int64(len(jvm.Jar())))
 	if err != nil {
 		t.Fatal(err)
 	}
