@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 // fileLimits holds the maximum number of open files for each part of the process.
 type fileLimits struct {
-	database int // each of the two databases
+	database int // each of the two databases of a tenant
 	agents   int // connections of agents and of clients of the API
 	others   int // connections to each other address; senders need few
 }
@@ -12,7 +12,10 @@ type fileLimits struct {
 // File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents,
 // which hold a long poll each, cannot starve senders of traces.
 const (
-	mostReserved   = 2048   // maximum files for the databases and the rest of the process; half of all, if that is less
+	leastDatabase = 74 // files that a database takes however few it is told to take
+	// mostReserved is the maximum of files for the databases and the rest of the process, unless the databases need
+	// more; half of all, if that is less.
+	mostReserved   = 2048
 	needed         = 48     // how many of them the rest of the process needs
 	mostOthers     = 1024   // maximum connections to an address without agents
 	othersShare    = 16     // such an address gets at most one in othersShare connections
@@ -20,24 +23,25 @@ const (
 	mostAgents     = 24_000 // maximum connections of agents and API clients; control admits fewer, to save memory
 )
 
-// ownFileLimits divides the files that the process may open among its parts. Go has already raised the limit as far as
-// possible.
-func ownFileLimits() fileLimits {
+// ownFileLimits divides the files that the process may open among its parts, with this number of tenants. Go has
+// already raised the limit as far as possible.
+func ownFileLimits(tenants int) fileLimits {
 	const usual = 1024
 	var all unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &all); err != nil {
 		all.Cur = usual
 	}
-	return divideFiles(all.Cur)
+	return divideFiles(all.Cur, tenants)
 }
 
-// divideFiles divides all files among the parts of the process.
-func divideFiles(all uint64) fileLimits {
-	all = min(all, mostReserved+mostAgents+otherAddresses*mostOthers)
-	reserved := min(all/2, mostReserved)
+// divideFiles divides all files among the parts of the process, which has this number of tenants.
+func divideFiles(all uint64, tenants int) fileLimits {
+	most := max(mostReserved, needed+2*leastDatabase*uint64(tenants))
+	all = min(all, most+mostAgents+otherAddresses*mostOthers)
+	reserved := min(all/2, most)
 	others := min((all-reserved)/othersShare, mostOthers)
 	return fileLimits{
-		database: int(max(reserved, needed)-needed) / 2,
+		database: int(max(reserved, needed)-needed) / 2 / tenants,
 		agents:   int(all - reserved - otherAddresses*others),
 		others:   int(others),
 	}

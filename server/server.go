@@ -52,7 +52,7 @@ type shared struct {
 // database calls giveUp if it cannot continue.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory / 4 * 3) // the collector exceeds it by up to a half while much is allocated
-	s = &Server{config: c, log: log, files: ownFileLimits(), others: make(map[string]*tenant)}
+	s = &Server{config: c, log: log, others: make(map[string]*tenant)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -95,8 +95,9 @@ func (s *Server) open(giveUp func(error)) error {
 	if err != nil {
 		return err
 	}
+	s.files = ownFileLimits(len(each))
 	for i, c := range each {
-		o := opening{config: c, disk: disk, files: s.files.database / len(each), giveUp: giveUp, log: s.log}
+		o := opening{config: c, disk: disk, files: s.files.database, giveUp: giveUp, log: s.log}
 		if i > 0 {
 			o.name, o.spans = s.quotas[i-1].Name, float64(s.quotas[i-1].Spans)
 			o.log = s.log.With(slog.String("tenant", o.name))

@@ -50,6 +50,7 @@ var (
 	ErrTenantThere = errors.New("there is such a tenant")
 	errTenants     = fmt.Errorf("a service has at most %d tenants", mostTenants)
 	errShares      = fmt.Errorf("the shares of tenants add up to more than %d %% of the memory", mostShared)
+	errSpans       = errors.New("a quota of spans is at least 0")
 	errTenantInUse = errors.New("a running service uses it: stop the service first")
 )
 
@@ -83,6 +84,9 @@ func Tenants(dataDir string) ([]Tenant, error) {
 func CreateTenant(dataDir string, t Tenant) error {
 	if !tenantName.MatchString(t.Name) || t.Name == access.DefaultTenant {
 		return ErrTenantName
+	}
+	if t.Spans < 0 {
+		return errSpans
 	}
 	all, err := Tenants(dataDir)
 	if err != nil {
@@ -142,7 +146,7 @@ func shares(all []Tenant) ([]float64, error) {
 	rest, sharing := 100., 1 // the default tenant shares the rest
 	for i := range all {
 		switch m := all[i].Memory; {
-		case m < 0 || m > mostShared:
+		case !(m >= 0 && m <= mostShared): // also NaN
 			return nil, errShares
 		case m == 0:
 			sharing++
