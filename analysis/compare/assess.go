@@ -50,6 +50,7 @@ func (c *liveWindow) each(judge func(number int32)) {
 		c.assessed = [2][]assessment{next, read}
 	}
 	c.assessed[0] = c.assessed[0][:0]
+	c.chargeAllSilent()
 }
 
 // judgesSilence reports whether sites without calls in the window are judged. Once a minute is often enough.
@@ -72,7 +73,7 @@ func (c *liveWindow) chargeBlock(first int, block []assessment, judge func(numbe
 		if !a.called {
 			c.now[number] = 0
 			if c.judgesSilence() {
-				c.chargeSilent(number)
+				c.noteSilent(number)
 			}
 			continue
 		}

@@ -22,6 +22,7 @@ type liveWindow struct {
 	// wide holds, by number of the pool, histories pooled over sites that have too little history of their own.
 	wide    map[int32]*pooledSeries
 	started history.Cells // requests that start at the sites with calls in the window, to judge silence
+	silent  []silentSite
 }
 
 // serviceSkips holds the skipped times of a service.

@@ -1,9 +1,11 @@
 package compare
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // SteadyFor is the time that requests must have come without a gap before we miss them.
@@ -29,9 +31,9 @@ type silence struct {
 	steady, since history.Range // since ends before the calls of requests that may still be open
 }
 
-// chargeSilent charges site `number` with the requests that did not come, if requests start there and came steadily.
-// The window must be without calls at the site.
-func (c *liveWindow) chargeSilent(number int32) {
+// noteSilent notes that the requests at site `number` stopped, if requests start there and came steadily. The window
+// must be without calls at the site.
+func (c *liveWindow) noteSilent(number int32) {
 	s := &c.sites[number]
 	if s.Parent != 0 || s.Border {
 		return
@@ -70,13 +72,31 @@ func (c *liveWindow) chargeSilent(number int32) {
 	if expected < leastMissing || x.continued() >= expected/2 {
 		return
 	}
-	missing := rate * float64(c.window.Length())
-	c.evidence[s.Service].silent += missing / c.requests
-	k := history.Callee{Service: s.Service, Op: s.Op}
-	c.ops[k] += missing / c.requests
-	of := c.called.at(number, s)
-	of.calls, of.known.calls, of.failed = of.calls+missing, of.known.calls+missing, of.failed+missing
-	of.stopped += usual
+	c.silent = append(c.silent, silentSite{number, rate * float64(c.window.Length()), usual})
+}
+
+// silentSite is a site whose calls stopped.
+type silentSite struct {
+	number  int32
+	missing float64 // calls in the window
+	usual   float64 // calls per second
+}
+
+// chargeAllSilent charges the silent sites. It leaves out consumers if requests stopped, too: nobody sends them
+// messages then.
+func (c *liveWindow) chargeAllSilent() {
+	consumes := func(x silentSite) bool { return c.table.Operation(c.sites[x.number].Base).Kind == trace.Consumer }
+	if stopped := slices.DeleteFunc(slices.Clone(c.silent), consumes); len(stopped) > 0 {
+		c.silent = stopped
+	}
+	for _, x := range c.silent {
+		s, part := &c.sites[x.number], x.missing/c.requests
+		c.evidence[s.Service].silent += part
+		c.ops[history.Callee{Service: s.Service, Op: s.Op}] += part
+		of := c.called.at(x.number, s)
+		of.calls, of.known.calls, of.failed = of.calls+x.missing, of.known.calls+x.missing, of.failed+x.missing
+		of.stopped += x.usual
+	}
 }
 
 // expected returns the number of calls in x.since at the rate of `calls` in x.steady.
