@@ -41,8 +41,7 @@ func (w *heapWatch) full() bool {
 		{Name: "/memory/classes/heap/released:bytes"},
 	}
 	metrics.Read(s)
-	mapped := s[1].Value.Uint64() - s[2].Value.Uint64()
-	over := w.exceeded(max(s[0].Value.Uint64(), mapped*5/mappedShare))
+	over := w.exceeded(s[0].Value.Uint64(), s[1].Value.Uint64()-s[2].Value.Uint64())
 	w.over.Store(over)
 	// While requests are refused, little memory is allocated, so no collection would start by itself.
 	last = w.collected.Load()
@@ -52,8 +51,12 @@ func (w *heapWatch) full() bool {
 	return over
 }
 
-// exceeded reports whether requests are to be refused because of this number of bytes. If other services share the
-// heap, those that fill it are refused first, so that the flood of one doesn't stop the others.
-func (w *heapWatch) exceeded(live uint64) bool {
-	return live > w.limit && (w.blamed == nil || w.blamed() || live > w.limit+w.limit/10)
+// exceeded reports whether requests are to be refused because of these numbers of bytes in live objects and in all. If
+// other services share the heap, those that fill it are refused first, and garbage is theirs, so that the flood of one
+// doesn't stop the others.
+func (w *heapWatch) exceeded(live, all uint64) bool {
+	if live <= w.limit && all <= w.limit/5*mappedShare {
+		return false
+	}
+	return w.blamed == nil || w.blamed() || live > w.limit+w.limit/10
 }
