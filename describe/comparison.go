@@ -32,7 +32,8 @@ func (d *Comparison) Sentence(n *Names) (s Sentence) {
 		return s
 	case !found && d.Slower == 0:
 		s.Plain("Nothing stands out: no request type is clearly slower " + d.When + ", and ")
-		s.Plain("no service takes longer or behaves otherwise than the baseline explains.")
+		s.Plain("no service takes longer or behaves otherwise than the baseline explains. ")
+		s.Plain("The waits of messages, and requests that stopped, are not compared.")
 	case !found:
 		d.slowerTypes(&s)
 		s.Plain(", but no service accounts for it.")

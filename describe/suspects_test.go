@@ -79,7 +79,7 @@ func TestComparison(t *testing.T) {
 			"a score that is rounded to 0",
 			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.004, Own: 0.004}}},
 			"Nothing stands out: no request type is clearly slower since 02:41, and no service takes longer or behaves otherwise than the " +
-				"baseline explains.",
+				"baseline explains. The waits of messages, and requests that stopped, are not compared.",
 		},
 		{
 			"calls to a service without spans",
@@ -129,7 +129,8 @@ func TestComparison(t *testing.T) {
 			"nothing",
 			Comparison{Types: 3, Unjudged: 2, Suspects: suspects{{Service: bank}}},
 			"Nothing stands out: no request type is clearly slower since 02:41, and no service takes longer or behaves otherwise than the " +
-				"baseline explains. 2 other request types have too few requests to compare.",
+				"baseline explains. The waits of messages, and requests that stopped, are not compared. 2 other request types have " +
+				"too few requests to compare.",
 		},
 		{
 			"no suspect",

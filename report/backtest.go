@@ -59,6 +59,7 @@ func (t *table) backtestHeading(r *backtest.Result) {
 	}
 	t.printf("the engine learned until %s\n", describe.Clock(r.Learned, false))
 	t.writeCoverage(&r.Coverage)
+	t.families(r.Table.Families())
 	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Incidents), "incident")))
 }
 

@@ -85,11 +85,7 @@ func (t *table) heading(r *offline.Report, cut []string) {
 	}
 	t.printf("%s", wrap(t.style, s, 0))
 	t.writeCoverage(&r.Coverage)
-	if saw, do := describe.Families(t.names.Names, r.Families); saw != "" {
-		var s describe.Sentence
-		s.Plain(saw + " " + do)
-		t.printf("%s", wrap(t.style, s, 0))
-	}
+	t.families(r.Families)
 	for _, text := range cut {
 		t.printf("%s\n", t.style.Paint(terminal.Red, terminal.Printable(text)))
 	}
@@ -109,6 +105,15 @@ func (t *table) heading(r *offline.Report, cut []string) {
 			"is nothing to judge. `sibyl trace` shows each trace.\n")
 	case len(r.Problems) == 0:
 		t.printf("\nNothing stands out among the groups with enough requests (--min-samples, --cov-threshold).\n")
+	}
+}
+
+// families writes which names seem to contain identities, if there are any.
+func (t *table) families(all []trace.Family) {
+	if saw, do := describe.Families(t.names.Names, all); saw != "" {
+		var s describe.Sentence
+		s.Plain(saw + " " + do)
+		t.printf("%s", wrap(t.style, s, 0))
 	}
 }
 
