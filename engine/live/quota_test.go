@@ -31,3 +31,28 @@ func TestQuota(t *testing.T) {
 		t.Errorf("without a quota: %v", refused)
 	}
 }
+
+// A service that shares the heap refuses requests at the limit only if it fills the heap itself, and in any case a
+// tenth above it.
+func TestBlame(t *testing.T) {
+	yes, no := func() bool { return true }, func() bool { return false }
+	for _, c := range []struct {
+		blamed    func() bool
+		live, all uint64
+		want      bool
+	}{
+		{nil, 100, 160, false},
+		{nil, 101, 101, true},
+		{nil, 10, 161, true},
+		{yes, 100, 160, false},
+		{yes, 101, 101, true},
+		{yes, 10, 161, true},
+		{no, 110, 110, false},
+		{no, 10, 1000, false},
+		{no, 111, 111, true},
+	} {
+		if got := (&heapWatch{limit: 100, blamed: c.blamed}).exceeded(c.live, c.all); got != c.want {
+			t.Errorf("%d live bytes of %d, others: %v: exceeded is %v", c.live, c.all, c.blamed != nil, got)
+		}
+	}
+}
