@@ -102,7 +102,7 @@ func lateness(lag live.Lag) (warning, remedy string) {
 			"There may be too many services, operations or groups, because names contain IDs. Otherwise use faster cores."
 	case live.LagAnalysis:
 		return late + "requests arrive faster than they are analysed.", "Give Sibyl more cores, or sample."
-	default:
-		return "", ""
+	case live.LagNone:
 	}
+	return "", ""
 }
