@@ -68,8 +68,9 @@ func (h *Instances) put(k InstanceKey, s *InstanceSeries) {
 	}
 }
 
-// merge adds the places of a tally. Values are added in the order of their keys. Slices before folded cover minutes.
-func (h *Instances) merge(t *Tally, folded Slice) {
+// merge adds the places of a tally, except in the requests of entries that long accepts. Values are added in the order
+// of their keys. Slices before folded cover minutes.
+func (h *Instances) merge(t *Tally, folded Slice, long func(entryKey) bool) {
 	of := make(map[InstanceKey]*InstanceSeries)
 	for _, x := range t.places.list {
 		for i, value := range x.values {
@@ -85,12 +86,20 @@ func (h *Instances) merge(t *Tally, folded Slice) {
 		if at < folded {
 			at = at.minute()
 		}
-		for number, c := range s.places {
+		add := func(number int32, c *placeCell) {
 			x := &t.places.list[number]
 			for i, value := range x.values {
-				if into := of[InstanceKey{x.service, InstanceKeys[i], value}]; into != nil && c != (placeCell{}) {
-					into.merge(at, &c)
+				if into := of[InstanceKey{x.service, InstanceKeys[i], value}]; into != nil && *c != (placeCell{}) {
+					into.merge(at, c)
 				}
+			}
+		}
+		for number := range s.places {
+			add(int32(number), &s.places[number])
+		}
+		for key, c := range s.lasting {
+			if !long(key.entryKey) {
+				add(key.place, c)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,6 +61,51 @@ func TestInstancesOrder(t *testing.T) {
 	})
 }
 
+// TestInstancesOfStreams answers a stream beside each hundred short requests, on the same instances: the time of the
+// instances is that of the short requests alone. A short request that hangs counts.
+func TestInstancesOfStreams(t *testing.T) {
+	f, control := tracetest.NewFleet(1), tracetest.NewFleet(1)
+	h, short := NewSites(f.Table), NewSites(control.Table)
+	pod, name := f.Table.Symbol("k8s.pod.name"), f.Table.Symbol("cart-0")
+	cart := f.Table.Symbol("cart")
+	x := critpath.NewExtractor(critpath.DefaultOptions())
+	hangs := tracetest.Instance{Version: "1", Slower: 200}
+	const known = 10 * time.Minute // which requests are long
+	for at := time.Duration(0); at < 2*known; at += 50 * time.Second {
+		play(short, control, at, at+50*time.Second, tracetest.Instances(3))
+		play(h, f, at, at+50*time.Second, tracetest.Instances(3))
+		tally := NewTally()
+		tally.Observe(x.Extract(&trace.Trace{
+			ID: trace.ID{15: byte(at / time.Second)},
+			Spans: []trace.Span{{
+				ID:      1,
+				Op:      f.Table.Op(cart, f.Table.Symbol("GET /events"), trace.Server),
+				Service: cart,
+				Kind:    trace.Server,
+				Start:   trace.Nanos(at),
+				End:     trace.Nanos(at + time.Hour/2),
+			}},
+			Attrs: []trace.Attr{{Key: pod, Text: name}},
+		}))
+		h.Merge(tally)
+	}
+	times := func(h *Sites) (all []int64) {
+		for _, v := range h.Instances.Of(cart, pod) {
+			all = append(all, v.Within(Range{SliceOf(trace.Nanos(known)), maxSlice}).Time())
+		}
+		return all
+	}
+	if got, want := times(h), times(short); !slices.Equal(got, want) || len(got) == 0 {
+		t.Errorf("times %v, want %v", got, want)
+	}
+	before, tally := slices.Max(times(h)), NewTally()
+	tally.Observe(x.Extract(f.Request(trace.Nanos(2*known), 0, hangs)))
+	h.Merge(tally)
+	if got := slices.Max(times(h)); got < before+int64(time.Second) {
+		t.Errorf("a request that hangs adds %d ns", got-before)
+	}
+}
+
 // TestInstanceKeys looks up all keys in their table.
 func TestInstanceKeys(t *testing.T) {
 	for _, key := range InstanceKeys {
@@ -87,7 +133,7 @@ func TestInstancesBounded(t *testing.T) {
 			tr.Attrs = append(tr.Attrs, trace.Attr{Key: pod, Text: trace.Symbol(1 + n*perTally + i)})
 			tally.places.read(tr)
 			if number := tally.places.of(tr, 0); number > 0 {
-				s.place(number).calls++
+				tally.place(s, number).calls++
 			}
 		}
 		if got := len(tally.places.list); got > maxPlaces+1 {
@@ -106,7 +152,7 @@ func TestInstancesBounded(t *testing.T) {
 			Attrs: []trace.Attr{{Key: pod, Text: trace.Symbol(1 + i)}},
 		}
 		tally.places.read(tr)
-		tally.slice(0).place(tally.places.of(tr, 0)).calls++
+		tally.place(tally.slice(0), tally.places.of(tr, 0)).calls++
 	}
 	one.Merge(tally)
 	rest := one.Instances.series[InstanceKey{Service: 1, Key: pod}].Unpack(nil)

@@ -38,7 +38,7 @@ func tallyOf(table *trace.Table, service string, first, n int, at time.Duration)
 		x := place{service: table.Symbol(service)}
 		x.values[1] = table.Symbol(fmt.Sprintf("pod%d", i))
 		tally.places.list = append(tally.places.list, x)
-		*s.place(int32(len(tally.places.list) - 1)) = placeCell{calls: 1}
+		*tally.place(s, int32(len(tally.places.list)-1)) = placeCell{calls: 1}
 	}
 	return tally
 }

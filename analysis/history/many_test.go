@@ -45,7 +45,7 @@ func ManySites(l Load) (*Sites, Interval) {
 			for i := range MaxSites {
 				l.count(s.cell(int32(i)), r)
 				if i < maxInstances {
-					*s.place(int32(i + 1)) = placeCell{l.Calls, 1, int64(l.Calls)*1e6 + timeUnit*r.Int64N(1000)}
+					*t.place(s, int32(i+1)) = placeCell{l.Calls, 1, int64(l.Calls)*1e6 + timeUnit*r.Int64N(1000)}
 				}
 			}
 		}

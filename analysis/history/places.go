@@ -1,6 +1,8 @@
 package history
 
 import (
+	"time"
+
 	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
@@ -132,7 +134,31 @@ type placeCell struct {
 	nanos         int64 // own time of all spans there, and time on the wire of the calls that it makes and answers
 }
 
-func (s *tallySlice) place(number int32) *placeCell {
+// lastingFrom is the duration from which requests count by place and entry, because only [Requests] knows whether the
+// requests of an entry are long: their times would outweigh all others. Shorter requests always count. It is a second
+// because few requests last that long, so their cells take little memory.
+const lastingFrom = time.Second
+
+// lastingPlace is a place, by its number, in requests of one entry.
+type lastingPlace struct {
+	entryKey
+	place int32
+}
+
+// place returns the cell of a place for the observed request.
+func (t *Tally) place(s *tallySlice, number int32) *placeCell {
+	if t.lasting != (entryKey{}) {
+		key := lastingPlace{t.lasting, number}
+		c := s.lasting[key]
+		if c == nil {
+			if s.lasting == nil {
+				s.lasting = make(map[lastingPlace]*placeCell)
+			}
+			c = &placeCell{}
+			s.lasting[key] = c
+		}
+		return c
+	}
 	for int(number) >= len(s.places) {
 		s.places = append(s.places, placeCell{})
 	}
@@ -148,7 +174,7 @@ func (t *Tally) observePlace(into *tallySlice, p *critpath.Path, i, up int32) {
 	own, border := t.reader.Nanos[i], t.reader.Borders[i]
 	entered := up < 0 || s.Kind == trace.Server || s.Kind == trace.Consumer || p.Span(up).Service != s.Service
 	if entered || own != 0 {
-		c := into.place(t.places.of(p.Trace, n.Span))
+		c := t.place(into, t.places.of(p.Trace, n.Span))
 		c.nanos += own + border
 		if entered {
 			c.calls++
@@ -158,9 +184,9 @@ func (t *Tally) observePlace(into *tallySlice, p *critpath.Path, i, up int32) {
 		}
 	}
 	if callee := callgraph.Answering(p, i); own != 0 && callee >= 0 && p.Trace.Spans[callee].Service != s.Service {
-		into.place(t.places.of(p.Trace, callee)).nanos += own
+		t.place(into, t.places.of(p.Trace, callee)).nanos += own
 	}
 	if border != 0 {
-		into.place(t.places.of(p.Trace, p.Nodes[up].Span)).nanos += border
+		t.place(into, t.places.of(p.Trace, p.Nodes[up].Span)).nanos += border
 	}
 }

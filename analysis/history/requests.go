@@ -109,6 +109,12 @@ func (q *Requests) classify(skipped Ranges, folded Slice) (changed bool) {
 	return changed
 }
 
+// isLong reports whether the requests of key are known to be long.
+func (q *Requests) isLong(key entryKey) bool {
+	e := q.entries[key]
+	return e != nil && e.long
+}
+
 // notSkipped returns the durations of the requests of e outside of skipped.
 func (q *Requests) notSkipped(e *entry, skipped Ranges, folded Slice) (sum Logs) {
 	rest := e.Encoded()
@@ -139,6 +145,9 @@ func (q *Requests) sumUp() {
 		}
 	}
 }
+
+// Long reports whether requests that typically take nanos are long.
+func (q *Requests) Long(nanos float64) bool { return q.longFrom > 0 && octavesOf(nanos) >= q.longFrom }
 
 // Total returns the numbers and durations of the requests.
 func (q *Requests) Total() Cells { return q.total }

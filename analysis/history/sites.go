@@ -136,7 +136,7 @@ func (h *Sites) Long(number int32) (nanos float64, long bool) {
 // Merge adds a tally. It adds sites in the order of their keys, so which sites find room doesn't depend on the order of
 // the calls in the tally.
 func (h *Sites) Merge(t *Tally) {
-	h.Instances.merge(t, h.folded)
+	h.Instances.merge(t, h.folded, h.Requests.isLong)
 	h.addresses.merge(&t.answers)
 	h.Messages.merge(&t.messages)
 	numbers, lost := h.numbersOf(t)

@@ -16,7 +16,8 @@ type Tally struct {
 	sites   []tallySite
 	recent  [4096]int32 // number+1 of a recently seen site, by its hash
 	slices  map[Slice]*tallySlice
-	within  int64 // logarithm of the duration of the observed request
+	within  int64    // logarithm of the duration of the observed request
+	lasting entryKey // of the observed request if it takes at least lastingFrom, or else 0
 	places  places
 	answers answers
 	unknown int // sites with an address
@@ -54,7 +55,8 @@ func (s *tallySite) inner(table *trace.Table) bool {
 type tallySlice struct {
 	requests map[entryKey]*tallyCell // with their durations
 	cells    []tallyCell
-	places   []placeCell // by number of the place
+	places   []placeCell                 // by number of the place
+	lasting  map[lastingPlace]*placeCell // instead of places, for requests that take at least lastingFrom
 }
 
 // tallyCell counts the calls of one site.
@@ -116,6 +118,9 @@ func (t *Tally) Observe(p *critpath.Path) {
 	s := t.slice(at)
 	for i := range p.Roots {
 		duration := int64(min(max(0, p.Duration(&p.Roots[i])), trace.MaxDuration))
+		if t.lasting = (entryKey{}); duration >= int64(lastingFrom) {
+			t.lasting = entryOf(p, p.Roots[i].Node)
+		}
 		if t.within = logOf(duration); callgraph.Caller(p, p.Roots[i].Node) < 0 {
 			s.entry(entryOf(p, p.Roots[i].Node)).add(spent{nanos: round(duration)})
 		}
