@@ -232,11 +232,8 @@ func addedLatency(t *engine.AffectedType) float64 {
 func (x *Incident) size() (s Size) {
 	n, lost := 0., 0.
 	var worst *engine.AffectedType
-	for i := range x.Types {
+	for _, i := range x.slower() {
 		t := &x.Types[i]
-		if addedLatency(t) <= 0 {
-			continue
-		}
 		s.Types++
 		n += float64(t.Requests)
 		s.Before += float64(t.Requests) * t.Usual
@@ -259,12 +256,19 @@ func (x *Incident) size() (s Size) {
 	return s
 }
 
+// leastShown is the smallest growth of all requests that a sentence gives as a number.
+const leastShown = 0.005
+
 // longer appends how much longer the slower request types take or, while no slower type is known, all requests.
 func (c *change) longer() {
 	x := c.x
 	size, take := &x.Size, " "+x.tense("take", "took")+" "
 	longer := figure(slowdown(size.Ratio() - 1))
 	switch {
+	case size.Types == 0 && compare.AddedTime(x.Suspects) < leastShown:
+		c.Plain("Requests" + take + "slightly longer ")
+		c.Add(x.when)
+		return
 	case size.Types == 0:
 		c.Say("All requests"+take+"%s on average ", figure(slowdown(compare.AddedTime(x.Suspects))))
 		c.Add(x.when)
@@ -277,8 +281,9 @@ func (c *change) longer() {
 	case size.alone:
 		c.Say("Requests of %s"+take+"%s ", Name(size.worst), longer)
 	case size.Types == 2:
-		names := x.slower()
-		c.Say("Requests of %s and %s"+take+"%s ", Name(min(names[0], names[1])), Name(max(names[0], names[1])), longer)
+		slower := x.slower()
+		a, b := x.Affected[slower[0]], x.Affected[slower[1]]
+		c.Say("Requests of %s and %s"+take+"%s ", Name(min(a, b)), Name(max(a, b)), longer)
 	default:
 		types := number(units.Count(size.Types))
 		c.Say("Requests of %s types, most of all %s,"+take+"%s ", types, Name(size.worst), longer)
@@ -286,14 +291,20 @@ func (c *change) longer() {
 	c.Add(x.when)
 }
 
-// slower returns the names of the slower request types.
-func (x *Incident) slower() (names []string) {
-	for i := range x.Types {
-		if addedLatency(&x.Types[i]) > 0 {
-			names = append(names, x.Affected[i])
+// slower returns the indexes of the slower request types. It leaves out long requests if others are slower, too,
+// because they would outweigh these.
+func (x *Incident) slower() (types []int) {
+	for _, long := range []bool{false, true} {
+		for i := range x.Types {
+			if t := &x.Types[i]; t.Long == long && addedLatency(t) > 0 {
+				types = append(types, i)
+			}
+		}
+		if len(types) > 0 {
+			break
 		}
 	}
-	return names
+	return types
 }
 
 // slowdown describes the added latency, a multiple of the usual duration: "26 % longer" or "28 times as long".

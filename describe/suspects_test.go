@@ -573,6 +573,16 @@ func TestSizeOfIncident(t *testing.T) {
 		!strings.Contains(got, "other calls") {
 		t.Errorf("%s: %q, want %q first", d.Kind, got, want)
 	}
+	stream := slower(shopC, 20, 90e3, 60e3)
+	stream.Long = true
+	x.Types = append([]engine.AffectedType{stream}, x.Types...)
+	if size := NewIncident(n, x, beginning).Size; size.Types != 1 || size.Now != 32e6 {
+		t.Errorf("size %+v with a stream, want only the short requests", size)
+	}
+	x.Types = x.Types[:1]
+	if size := NewIncident(n, x, beginning).Size; size.Types != 1 || size.Ratio() != 1.5 {
+		t.Errorf("size %+v of a stream alone, want 1.5 times", size)
+	}
 	x.Types = nil
 	if size := NewIncident(n, x, beginning).Size; size != (Size{}) || size.Ratio() != 0 {
 		t.Errorf("size %+v without a slower type", size)

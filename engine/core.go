@@ -280,7 +280,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.detector.Unhealthy = unhealthy
 	c.problems.open = c.detector.Watch(now, c.options.Watch)
 	tracked.Wait()
-	c.incidents.follow(now, groups, c.problems.open)
+	c.incidents.follow(now, groups, c.problems.open, c.calls.Requests.Long)
 	c.log = append(c.log, c.problems.settle(c.detector, now, c.incidents.problems())...)
 	if age := c.options.Retention; age > 0 {
 		groups.Forget(now.Add(-age))

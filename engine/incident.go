@@ -62,6 +62,8 @@ type AffectedType struct {
 	P50, UsualP50       float64 // likewise the median, accurate to 10 %; 0: unknown
 	P99, UsualP99       float64
 	Failed, UsualFailed float64 // share of these requests, and of healthy requests before the onset
+	// Long means that they usually take much longer than most requests, like streams.
+	Long bool
 }
 
 // lost returns the total loss in ns since the onset: the added latency, and the usual duration of the additional failed

@@ -9,7 +9,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -123,8 +122,11 @@ func (a *affected) mostly(requestType analysis.Hash) bool {
 // reopen later.
 const mayReturn = 10 * time.Minute
 
-// follow updates the request types and the problems of the open incidents at the end of an epoch.
-func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []detect.Problem) {
+// follow updates the request types and the problems of the open incidents at the end of an epoch. long reports whether
+// requests that typically take nanos are long.
+func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []detect.Problem,
+	long func(nanos float64) bool,
+) {
 	tracked := c.tracker.Incidents()
 	known := make(map[uint64]*affected, len(tracked))
 	var open []*incident.Incident
@@ -145,7 +147,7 @@ func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []de
 			if opened {
 				unlearn(groups, x)
 			}
-			c.affectTypes(x, a, groups)
+			c.affectTypes(x, a, groups, long)
 			if opened {
 				a.Alerted = (&Incident{Incident: *x, Types: a.Types}).Severity()
 			}
@@ -214,7 +216,9 @@ func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
 
 // affectTypes updates a's request types, which x affects. Each is updated until its requests are back to normal, and
 // keeps the usual values it had when it joined.
-func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group.Grouper) {
+func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group.Grouper,
+	long func(nanos float64) bool,
+) {
 	now, service, before := groups.Closed(), x.Suspects[0].Service, len(a.Types)
 	a.all.count(groups, x.Onset, now)
 	for g := range groups.Each() {
@@ -223,6 +227,7 @@ func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group
 		}
 		i := slices.IndexFunc(a.Types[:before], func(t AffectedType) bool { return t.RequestType == g.ID })
 		t := usualType(g)
+		t.Long = long(t.UsualP50)
 		since := a.since[g.ID]
 		if i >= 0 {
 			t = a.Types[i]
@@ -234,7 +239,7 @@ func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group
 		}
 		t.measure(since)
 		switch {
-		case (!t.affected(since, &g.Reference.Total) || !passes(c.table, g, service)) &&
+		case (!t.affected(since, &g.Reference) || !passes(c.table, g, service)) &&
 			!c.missesObjective(g, x, since):
 		case i < 0:
 			a.Types = append(a.Types, t)
@@ -308,17 +313,40 @@ func (x *AffectedType) measure(since *group.Since) {
 
 // affected reports whether the requests since the onset are clearly slower than usual or fail clearly more often. x
 // must have been measured from the same requests.
-func (x *AffectedType) affected(since *group.Since, usual *stats.Moments) bool {
+func (x *AffectedType) affected(since *group.Since, usual *group.Window) bool {
 	n := float64(since.Total.N)
 	if n == 0 {
 		return false
 	}
-	spread := math.Sqrt(since.Total.Variance()/n + usual.Variance()/float64(usual.N))
-	if x.Mean >= leastSlowdown*x.Usual && x.Mean-x.Usual > clearly*spread && since.Total.N >= leastAffected {
+	spread := math.Sqrt(since.Total.Variance()/n + usual.Total.Variance()/float64(usual.Total.N))
+	if x.Mean >= leastSlowdown*x.Usual && x.Mean-x.Usual > clearly*spread && since.Total.N >= leastAffected &&
+		(!x.Long || x.typicallySlower(since, usual)) {
 		return true
 	}
 	spread = math.Sqrt(max(x.UsualFailed, 1/n) * (1 - min(x.UsualFailed, 1)) / n)
 	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
+}
+
+// Thresholds for affected types of long requests. Streams last from seconds to hours, as their clients like, so a few
+// of them decide the mean, and its standard error hardly shows that.
+const (
+	leastLong     = 10  // minimum number of requests
+	clearlyLonger = 3.0 // minimum difference of the medians in standard errors
+)
+
+// typicallySlower reports whether the median of the requests since the onset is clearly above the usual one, on a
+// logarithmic scale.
+func (x *AffectedType) typicallySlower(since *group.Since, usual *group.Window) bool {
+	if min(since.Total.N, usual.Total.N) < leastLong {
+		return false
+	}
+	variance := func(quantile func(q float64) float64, n uint64) float64 {
+		const error = 0.93 // of the median of one normal number, in ranges between its quartiles
+		spread := error * math.Log(quantile(0.75)/max(1, quantile(0.25)))
+		return spread * spread / float64(n)
+	}
+	spread := math.Sqrt(variance(since.Latency.Quantile, since.Total.N) + variance(usual.Latency.Quantile, usual.Total.N))
+	return math.Log(x.P50/max(1, x.UsualP50)) > max(math.Log(leastSlowdown), clearlyLonger*spread)
 }
 
 // leastExplained is the share of a problem that a suspect must exceed for its incident to contain the problem.
