@@ -40,7 +40,7 @@ func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	}
 	var of *tracked // the oldest incident of these services
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
-		if !y.gathers(now) || !place.Has(y.service) {
+		if !place.Has(y.service) || !y.gathers(now) && !y.isIn(&place) {
 			return false
 		}
 		if of == nil {
@@ -57,6 +57,12 @@ func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 // gathers reports whether the cause of x may be a place that it shares with other incidents.
 func (x *tracked) gathers(now trace.Nanos) bool {
 	return x.IsOpen() && !x.unexplained() && now.Sub(x.LastOpened()) <= gathering
+}
+
+// isIn reports whether x is open and we already know that its cause is place. Then services that show it much later have
+// the same cause.
+func (x *tracked) isIn(place *compare.SharedPlace) bool {
+	return x.IsOpen() && len(x.Shared.Services) > 0 && x.Shared.Key == place.Key && x.Shared.Value == place.Value
 }
 
 // showPlace lists the shared place first among the instances of each suspect that is slow there.

@@ -1,9 +1,27 @@
 package incident_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
+
+// TestSlowNodeLater slows down a rare service on the slow node of others, long after their incident opened: it belongs
+// to that incident.
+func TestSlowNodeLater(t *testing.T) {
+	s := newShop()
+	s.nodes, s.rare = true, 10
+	s.play(time.Hour, nil)
+	fault := s.now
+	s.play(10*time.Minute, map[string]float64{"cart-2": 5, "search-2": 5})
+	s.play(10*time.Minute, map[string]float64{"cart-2": 5, "search-2": 5, "rare-2": 8})
+	all := s.tracker.Incidents()
+	if got := s.summary(fault); len(got) == 0 || len(all[0].Shared.Services) != 3 ||
+		slices.ContainsFunc(got, func(x string) bool { return strings.HasPrefix(x, "rare") }) {
+		t.Errorf("incidents %v, want one with three services", got)
+	}
+}
 
 // TestSlowNode slows down the pods of two services that run on one of four nodes, which are not neighbours in the call
 // graph: one incident names the node.
