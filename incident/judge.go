@@ -173,14 +173,18 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
+// quietest is the part of the traffic so far that may be usual at a time of day that we don't know yet.
+const quietest = 0.1
+
 // threshold returns the level of kind k that s must reach to raise an incident in a window with the given number of
 // requests. ratio is the result of [baseline.ratio]. Chance makes levels higher if there are fewer requests than usual,
 // also for services whose level is usually 0.
 func (b *baseline) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
-	fewer := 1.0
-	if b.dayIsKnown() { // before that, the usual traffic is not known
-		fewer = max(1, sum(b.requests[:])/sum(b.healthy[:])/float64(max(1, requests)))
+	usual := sum(b.requests[:]) / max(1, sum(b.healthy[:]))
+	if !b.dayIsKnown() {
+		usual *= quietest
 	}
+	fewer := max(1, usual/float64(max(1, requests)))
 	least := max(b.gates.Score, ratio*leastRecord) * math.Sqrt(fewer)
 	return max(least, b.records[s.Service].usual(k, requests, sum(b.healthy[:]), ratio))
 }
