@@ -583,6 +583,10 @@ func TestSizeOfIncident(t *testing.T) {
 	if size := NewIncident(n, x, beginning).Size; size.Types != 1 || size.Ratio() != 1.5 {
 		t.Errorf("size %+v of a stream alone, want 1.5 times", size)
 	}
+	slight := incidentOf(0, compare.Suspect{Service: s.table.Symbol("bank"), Score: 0.004, Own: 0.004})
+	if got := n.sentenceOf(slight); !strings.HasPrefix(got, "Requests take slightly longer since 02:41; ") {
+		t.Errorf("a growth that rounds to nothing: %q", got)
+	}
 	x.Types = nil
 	if size := NewIncident(n, x, beginning).Size; size != (Size{}) || size.Ratio() != 0 {
 		t.Errorf("size %+v without a slower type", size)
