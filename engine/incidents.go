@@ -345,8 +345,9 @@ func (x *AffectedType) typicallySlower(since *group.Since, usual *group.Window) 
 		spread := error * math.Log(quantile(0.75)/max(1, quantile(0.25)))
 		return spread * spread / float64(n)
 	}
-	spread := math.Sqrt(variance(since.Latency.Quantile, since.Total.N) + variance(usual.Latency.Quantile, usual.Total.N))
-	return math.Log(x.P50/max(1, x.UsualP50)) > max(math.Log(leastSlowdown), clearlyLonger*spread)
+	now, before := variance(since.Latency.Quantile, since.Total.N), variance(usual.Latency.Quantile, usual.Total.N)
+	longer := math.Log(x.P50 / max(1, x.UsualP50))
+	return longer > max(math.Log(leastSlowdown), clearlyLonger*math.Sqrt(now+before))
 }
 
 // leastExplained is the share of a problem that a suspect must exceed for its incident to contain the problem.

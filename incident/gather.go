@@ -59,8 +59,8 @@ func (x *tracked) gathers(now trace.Nanos) bool {
 	return x.IsOpen() && !x.unexplained() && now.Sub(x.LastOpened()) <= gathering
 }
 
-// isIn reports whether x is open and we already know that its cause is place. Then services that show it much later have
-// the same cause.
+// isIn reports whether x is open and we already know that its cause is place. Services that show it much later then
+// belong to x.
 func (x *tracked) isIn(place *compare.SharedPlace) bool {
 	return x.IsOpen() && len(x.Shared.Services) > 0 && x.Shared.Key == place.Key && x.Shared.Value == place.Value
 }
