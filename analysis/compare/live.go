@@ -3,6 +3,7 @@ package compare
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/history"
@@ -227,7 +228,7 @@ func (c *liveWindow) sample(number int32) *sample {
 	}
 	if !c.sites[number].Border {
 		c.note(number, n)
-		if c.gap(now) < c.window.From {
+		if c.gap(number, now) < c.window.From {
 			c.addShapes(s, number, series)
 		}
 	}
@@ -294,12 +295,24 @@ func (c *liveWindow) inPieces(x *judgedShape, calls []float64) {
 // count returns the number of calls of `in` in part.
 func count(in history.Cells, part history.Range) float64 { return float64(in.Within(part).Calls()) }
 
-// share returns the share of shape in `all`, the calls of the window: the lowest share over its parts, or 0 if a part
-// has no calls.
-func (c *liveWindow) share(all, shape history.Cells) float64 {
+// ended returns the time of the window whose requests with calls at site `number` may have ended, given its calls in
+// the window. We know requests once they end, so long ones are missing at the end of a window. That gap lasts as
+// long as they usually take. In a longer one, no requests came.
+func (c *liveWindow) ended(number int32, now history.Cells) history.Range {
+	w := c.window
+	if nanos, long := c.h.Long(number); long && len(now) > 0 {
+		w.To = max(now[len(now)-1].Slice+1, w.To-history.Slice(time.Duration(nanos)/history.SliceLength))
+	}
+	return w
+}
+
+// share returns the share of shape in `all`, the calls at site `number`: the lowest share over the parts of the window,
+// or 0 if a part has no calls.
+func (c *liveWindow) share(number int32, all, shape history.Cells) float64 {
 	share := count(shape, c.window) / count(all, c.window)
+	ended := c.ended(number, all.Within(c.window))
 	for i := range c.parts {
-		part := c.window.Part(i, c.parts)
+		part := ended.Part(i, c.parts)
 		calls := count(all, part)
 		if calls == 0 {
 			return 0 // a part without calls doesn't show that the change lasts
@@ -344,13 +357,13 @@ func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 		if shape.pieces == nil {
 			novel = append(novel, now...)
 		} else if !atMost(calls/s.time.calls, shape.pieces, upperQuartile) {
-			shape.share = c.share(c.site.Cells, x.Cells)
+			shape.share = c.share(number, c.site.Cells, x.Cells)
 		}
 		s.shapes, c.shapes = append(s.shapes, shape), append(c.shapes, x.Shape)
 	}
 	if len(novel) > 0 {
 		slices.SortFunc(novel, func(a, b history.Cell) int { return cmp.Compare(a.Slice, b.Slice) })
-		s.novel = c.share(c.site.Cells, novel)
+		s.novel = c.share(number, c.site.Cells, novel)
 	}
 }
 
@@ -451,5 +464,5 @@ func (c *liveWindow) perCall(number int32) (now, usual float64, pieces []float64
 	for k := range pieces {
 		pieces[k] /= c.pieces[k].calls
 	}
-	return c.share(callers, calls.Cells), usual, pieces
+	return c.share(number, callers, calls.Cells), usual, pieces
 }

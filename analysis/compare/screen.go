@@ -119,7 +119,10 @@ func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.S
 	if c.sites[number].Border || len(s.Shapes) == 1 {
 		return until, true
 	}
-	if gap := c.gap(x.now); gap >= c.window.From {
+	if _, long := c.h.Long(number); long {
+		until = c.window.From // parts of later windows contain other calls
+	}
+	if gap := c.gap(number, x.now); gap >= c.window.From {
 		return min(until, gap), true
 	}
 	for i := range s.Shapes {
@@ -138,7 +141,7 @@ func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.S
 			return until, false
 		}
 		x.shapes = append(x.shapes, wantedShape{
-			wanted: wanted{c.share(x.now, now), c.enough(pieces)},
+			wanted: wanted{c.share(number, x.now, now), c.enough(pieces)},
 			whole:  wanted{float64(calls) / float64(n), c.enough(pieces)},
 			rest:   encoded,
 		})
@@ -148,9 +151,9 @@ func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.S
 
 // gap looks at windows from the current one on, and returns the start of the last one before every part has calls. A
 // part without calls means that no shape is evidence. The window starts no later than the first of the calls. The
-// result is before the current window if each of its parts has calls.
-func (c *liveWindow) gap(now history.Cells) history.Slice {
-	length := c.window.Length()
+// result is before the current window if each of its parts has calls. now holds the calls at site `number`.
+func (c *liveWindow) gap(number int32, now history.Cells) history.Slice {
+	length := c.ended(number, now).Length()
 	for from := c.window.From; ; from++ {
 		var parts [history.SteadyParts]bool
 		for i := range now {
