@@ -78,7 +78,7 @@ func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, n
 			p.printf("  %s  %s, before %s\n", x.At.Local().Format(time.DateTime), clean(x.Version), clean(x.Before))
 		}
 	}
-	p.printf("\n%s", p.hint(loadLegend(d.To), 0))
+	p.printf("\n%s", p.hint(loadLegend(d.NowFrom, d.To), 0))
 	return p.flush(w)
 }
 
@@ -131,10 +131,11 @@ func (p *page) servicePart(title, head string, n, more int, row func(i int) load
 	}
 }
 
-// loadLegend explains the columns of loads in the ten minutes up to the time `to`.
-func loadLegend(to time.Time) string {
-	return "CALLS, FAIL and OWN TIME: the ten minutes to " + to.Local().Format("15:04:05") + "; P50 and P99: the " +
-		"last ten to twelve minutes. OWN TIME: the part of a call that the service itself takes; of an operation, " +
+// loadLegend explains the columns of loads between two times.
+func loadLegend(from, to time.Time) string {
+	return "CALLS, FAIL, P50, P99 and OWN TIME: from " + from.Local().Format("15:04:05") + " to " +
+		to.Local().Format("15:04:05") + ", P50 and P99 within two minutes; of a service whose incident began later, " +
+		"since then. OWN TIME: the part of a call that the service itself takes; of an operation, " +
 		"without the operations inside the service."
 }
 
@@ -158,7 +159,8 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 		p.printf("\n%s", p.style.Wrap(clean(strings.TrimSpace(text+" "+list.FewCalls.Remedy)), 0))
 	}
 	p.printf("\n%s",
-		p.hint(loadLegend(list.To)+" sibyl services NAME shows one with its operations and neighbours.", 0))
+		p.hint(loadLegend(list.NowFrom, list.To)+
+			" sibyl services NAME shows one with its operations and neighbours.", 0))
 	return p.flush(w)
 }
 

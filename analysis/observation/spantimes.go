@@ -208,10 +208,11 @@ func (r *RecentSpans) Dropped() uint64 {
 	return n
 }
 
-// Latest returns the durations of the spans of op in the last ten to twelve minutes. They share no memory with r.
-func (r *RecentSpans) Latest(op trace.Op) (latest stats.Ranks) {
-	for _, spans := range r.ticks {
-		if x := spans.ops[op]; x != nil {
+// Latest returns the durations of the spans of op in the last ten to twelve minutes, but not before `from`, rounded up
+// to two minutes. They share no memory with r.
+func (r *RecentSpans) Latest(op trace.Op, from trace.Nanos) (latest stats.Ranks) {
+	for tick, spans := range r.ticks {
+		if x := spans.ops[op]; x != nil && tick*int64(spanTick) >= int64(from) {
 			latest.Merge(x)
 		}
 	}

@@ -65,7 +65,7 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 	}
 	kept, among := 0, decoded.Dropped()
 	for i := range uint64(operations) {
-		if r := decoded.Latest(trace.Op(trace.Mix(7, i))); r.Count() > 0 {
+		if r := decoded.Latest(trace.Op(trace.Mix(7, i)), 0); r.Count() > 0 {
 			kept++
 			among += r.Count()
 		}
@@ -85,7 +85,7 @@ func TestRecentSpansForget(t *testing.T) {
 		now := begin.Add(time.Duration(minute+1) * time.Minute)
 		observeSpans(&r, now-1, timed{5, time.Millisecond})
 		r.Rotate(now, always)
-		latest, usual := r.Latest(5), r.Usual(5)
+		latest, usual := r.Latest(5, 0), r.Usual(5)
 		wantLatest := min(minute+1, 10+(minute+1)%2)
 		if latest.Count() != uint64(wantLatest) {
 			t.Fatalf("after %d minutes: %d latest spans, want %d", minute+1, latest.Count(), wantLatest)
@@ -164,7 +164,7 @@ func TestSpansCountAtTheirTimes(t *testing.T) {
 	var r observation.RecentSpans
 	r.Merge(&tally)
 	r.Rotate(now, always)
-	latest, usual := r.Latest(5), r.Usual(5)
+	latest, usual := r.Latest(5, 0), r.Usual(5)
 	if latest.Count() != 10 || usual.Count() != 20 {
 		t.Errorf("%d latest and %d usual spans of 30", latest.Count(), usual.Count())
 	}
@@ -183,7 +183,7 @@ func TestSpansCountAtTheirTimes(t *testing.T) {
 	if r.Rotate(now.Add(10*time.Second), always); r.Since() != now.Add(-30*time.Minute) {
 		t.Errorf("a wrong clock changes the beginning to %d", r.Since())
 	}
-	if latest := r.Latest(7); latest.Count() != 3 {
+	if latest := r.Latest(7, 0); latest.Count() != 3 {
 		t.Errorf("%d latest spans of wrong clocks, want 3", latest.Count())
 	}
 }

@@ -3103,6 +3103,9 @@ type Service struct {
 	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
 	Now ServiceLoad `json:"now"`
 
+	// NowFrom Beginning of `now` of this service, if an open incident suspects it that began in the last ten minutes: its onset. Otherwise absent.
+	NowFrom *time.Time `json:"now_from,omitempty"`
+
 	// Operations Number of operations that are called.
 	Operations int `json:"operations"`
 
@@ -3245,7 +3248,7 @@ type ServiceLoad struct {
 	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire and, if the callee emits no spans, in the callee. Time next to a call without a client span counts as both: traces do not tell them apart.
 	OwnNs *float64 `json:"own_ns"`
 
-	// P50Ns Median duration of its spans, within 3 %. In `now` those of traces that began in the last ten to twelve minutes, in `usual` those of the hour or two before, without times in which an incident affected the service; null for times in the past.
+	// P50Ns Median duration of its spans, within 3 %. In `now` those of traces that began in the last ten to twelve minutes, or since the onset, rounded up to two minutes; in `usual` those of the hour or two before, without times in which an incident affected the service; null for times in the past.
 	P50Ns *float64 `json:"p50_ns"`
 
 	// P99Ns The 99th percentile of the same spans.

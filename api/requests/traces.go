@@ -144,7 +144,7 @@ func (a *Requests) rank(ctx context.Context, d *contract.Trace, steps map[string
 func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
 	usual := spans.Usual(op)
 	if usual.Count() < minRanked {
-		latest := spans.Latest(op)
+		latest := spans.Latest(op, 0)
 		usual.Merge(&latest)
 	}
 	return usual

@@ -30,11 +30,14 @@ func (a *Services) GetService(
 			return
 		}
 		service := t.uses.Services[i].Service
-		key := serviceKey{t.uses.From, t.uses.Now.To}
+		key := serviceKey{from: t.uses.From, to: t.uses.Now.To}
 		if t.live {
 			key.to = s.Ended
+			key.now = onsetOf(s, t.rows[i].Incidents, key.to)
 		}
-		d = newServiceTable(c, s, key, service).detail(c, i)
+		detailed := newServiceTable(c, s, key, service)
+		i = slices.IndexFunc(detailed.uses.Services, func(x history.ServiceUse) bool { return x.Service == service })
+		d = detailed.detail(c, i)
 	})
 	if err != nil {
 		return nil, err
@@ -68,7 +71,7 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 		op := contract.ServiceOperation{
 			Operation: names.OpName(o.Op), Kind: names.Operation(o.Op).Kind.String(), Trend: t.trend(o.Series),
 		}
-		latest, usual := c.Spans.Latest(o.Op), c.Spans.Usual(o.Op)
+		latest, usual := c.Spans.Latest(o.Op, t.onset), c.Spans.Usual(o.Op)
 		op.Now, op.Usual = t.loads(&o.Use, &latest, &usual)
 		op.Worse = worse(&op.Now, op.Usual, t.tail(&latest, &usual))
 		op.State, op.Reason = stateOf(&op.Now, op.Usual, op.Worse, t.quiet(&o.Use))
@@ -119,7 +122,10 @@ func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.
 		if o.Service != x.Service || entries[op] || entries[names.Base(op)] {
 			continue
 		}
-		latest, usual := c.Spans.Latest(op), c.Spans.Usual(op)
+		latest, usual := c.Spans.Latest(op, t.onset), c.Spans.Usual(op)
+		if latest.Count() == 0 {
+			continue
+		}
 		s := contract.ServiceSpans{
 			Operation: names.OpName(op), Name: names.OpName(op), Kind: o.Kind.String(), Spans: int64(latest.Count()),
 			P50Ns: latest.Quantile(0.5), P99Ns: latest.Quantile(0.99),

@@ -25,15 +25,16 @@ const (
 	leastUsual  = 5 * time.Minute // minimum length of the history to compare with
 )
 
-// serviceKey identifies a table of services within a snapshot.
-type serviceKey struct{ from, to trace.Nanos }
+// serviceKey identifies a table of services within a snapshot. Calls from now on count as now; 0 means nowWindow.
+type serviceKey struct{ from, to, now trace.Nanos }
 
 // serviceTable is the use of all services in a time span.
 type serviceTable struct {
 	uses  history.Uses
 	rows  []contract.Service // in the order of uses.Services; without owners
 	calls []contract.ServiceCall
-	live  bool // it ends with the last epoch
+	live  bool        // it ends with the last epoch
+	onset trace.Nanos // of the incident that the table starts with; 0: it has the last minutes
 	// Request types that open incidents affect, by entry operation, most added latency first. It is nil if the table
 	// isn't live.
 	affected map[trace.Op][]contract.IncidentRequestType
@@ -43,14 +44,17 @@ type serviceTable struct {
 // service detailed, unless that is 0.
 func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
 	h := c.History
-	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Requests.Since()), To: key.to}
-	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.Ended}
+	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Requests.Since(), key.now), To: key.to}
+	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.Ended, onset: key.now}
 	if t.live {
 		t.affected = affectedEntries(s, c)
 	}
 	deploys, incidents := latestDeploys(c, key.to), suspectedServices(s)
 	for i := range t.uses.Services {
 		t.rows = append(t.rows, t.service(c, &t.uses.Services[i], deploys, incidents))
+	}
+	if t.live && key.now == 0 {
+		t.startAtOnsets(c, s, key)
 	}
 	for i := range t.uses.Calls {
 		t.calls = append(t.calls, t.call(c.Table, &t.uses.Calls[i]))
@@ -59,6 +63,40 @@ func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed
 		t.noteCalls(c)
 	}
 	return t
+}
+
+// startAtOnsets replaces the rows of services whose incident began in the last minutes. Their figures would otherwise
+// mix the time before it with the time since.
+func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serviceKey) {
+	since := make(map[trace.Nanos]*serviceTable)
+	for i := range t.rows {
+		onset := onsetOf(s, t.rows[i].Incidents, key.to)
+		if onset == 0 {
+			continue
+		}
+		if since[onset] == nil {
+			since[onset] = newServiceTable(c, s, serviceKey{key.from, key.to, onset}, 0)
+		}
+		rows := since[onset].rows
+		k := slices.IndexFunc(rows, func(x contract.Service) bool { return x.ID == t.rows[i].ID })
+		if k >= 0 {
+			t.rows[i] = rows[k]
+		}
+	}
+}
+
+// onsetOf returns the latest onset of incidents, in the nowWindow before `to`, or 0 if there is none.
+func onsetOf(s *epoch.Snapshot, incidents []contract.ServiceIncident, to trace.Nanos) (latest trace.Nanos) {
+	for _, of := range incidents {
+		i := slices.IndexFunc(s.Incidents, func(x epoch.IncidentRow) bool { return x.ID == of.ID })
+		if i < 0 {
+			continue
+		}
+		if onset := trace.Nanos(s.Incidents[i].Onset.UnixNano()); onset > to.Add(-nowWindow) && onset < to {
+			latest = max(latest, onset)
+		}
+	}
+	return latest
 }
 
 // noteCalls adds the changed calls of services.
@@ -173,9 +211,12 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 		Incidents:  append([]contract.ServiceIncident{}, incidents[name]...),
 		Trend:      t.trend(x.Series),
 	}
+	if t.onset != 0 {
+		s.NowFrom = new(render.At(t.onset))
+	}
 	var latest, usual stats.Ranks
 	for i := range x.Operations {
-		a, b := c.Spans.Latest(x.Operations[i].Op), c.Spans.Usual(x.Operations[i].Op)
+		a, b := c.Spans.Latest(x.Operations[i].Op, t.onset), c.Spans.Usual(x.Operations[i].Op)
 		latest.Merge(&a)
 		usual.Merge(&b)
 	}

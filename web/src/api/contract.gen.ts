@@ -608,7 +608,7 @@ export interface paths {
         };
         /**
          * List services with the rate, errors and durations of the calls to them, beside their usual values
-         * @description `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+         * @description `now` is about the last ten minutes before `to`, or about the time since the onset of an open incident that suspects the service, `usual` about the time before, as far as it was healthy. The service counts calls for two
          *     hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
          */
         get: operations["listServices"];
@@ -2936,7 +2936,7 @@ export interface components {
             own_ns: number | null;
             /**
              * Format: double
-             * @description Median duration of its spans, within 3 %. In `now` those of traces that began in the last ten to twelve minutes, in `usual` those of the hour or two before, without times in which an incident affected the service; null for times in the past.
+             * @description Median duration of its spans, within 3 %. In `now` those of traces that began in the last ten to twelve minutes, or since the onset, rounded up to two minutes; in `usual` those of the hour or two before, without times in which an incident affected the service; null for times in the past.
              */
             p50_ns: number | null;
             /**
@@ -2976,6 +2976,11 @@ export interface components {
             emits_spans: boolean;
             owner?: components["schemas"]["Owner"];
             now: components["schemas"]["ServiceLoad"];
+            /**
+             * Format: date-time
+             * @description Beginning of `now` of this service, if an open incident suspects it that began in the last ten minutes: its onset. Otherwise absent.
+             */
+            now_from?: string;
             usual: components["schemas"]["ServiceLoad"] | null;
             trend: components["schemas"]["ServiceTrend"] | null;
             /** @description Number of operations that are called. */

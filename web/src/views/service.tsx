@@ -78,7 +78,16 @@ function Content({ detail: d, range, setRange }: Props) {
       <Incidents of={s} />
       <Facts of={facts} />
       <p className="under">
-        <span>In the ten minutes to</span> <When at={d.to} /> <span>· usual values in small print</span>
+        {s.now_from ? (
+          <span>
+            Since the incident began at <When at={s.now_from} />
+          </span>
+        ) : (
+          <span>
+            In the ten minutes to <When at={d.to} />
+          </span>
+        )}
+        <span>· usual values in small print</span>
         <Link href={`/traces${query({ service: s.service })}`}>Traces</Link>
         <Link href={`/map${query({ service: s.service })}`}>On the map</Link>
       </p>

@@ -193,6 +193,7 @@ function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
         <span role="status">{summary(list.states)}</span>
         <span>
           in the ten minutes to <When at={list.to} />
+          {list.items.some((s) => s.now_from) && ", of suspects since their incident began"}
         </span>
         <span>· usual values in small print</span>
         <SinceNote from={list.from} asked={asked} />
