@@ -59,11 +59,13 @@ func (e *evidence) write() {
 func (e *evidence) unanswered() {
 	x, over := &e.suspects[0], e.over
 	calls, of := perHundred(x.Unanswered, "more calls"), e.names.service(x.Service)
-	if x.From == 0 {
+	switch {
+	case x.From != 0:
+	case x.Unfailed:
+		e.Say("%s "+tense(over, "have", "had")+" no span of %s, and "+tense(over, "do", "did")+" not fail", calls, of)
+		return
+	default:
 		e.Say("%s "+tense(over, "does", "did")+" not answer %s", of, calls)
-		if x.Unfailed {
-			e.Plain(" with a span, and these " + tense(over, "do", "did") + " not fail")
-		}
 		return
 	}
 	e.Say("%s "+tense(over, "fail", "failed")+" between %s and %s, "+

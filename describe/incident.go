@@ -2,6 +2,7 @@ package describe
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
@@ -182,9 +183,12 @@ func (c *change) write() {
 		c.Plain("; ")
 	case Failing, Silent, Missed:
 		longer = x.Longer() >= leastLonger
-		if first.Errors >= first.Unanswered {
+		switch {
+		case first.Errors >= first.Unanswered && x.requestsFail():
 			c.Plain("More requests " + x.tense("fail", "failed") + " ")
-		} else {
+		case first.Errors >= first.Unanswered:
+			c.Plain("More calls " + x.tense("fail", "failed") + " ")
+		default:
 			c.Plain("More calls " + x.tense("get", "got") + " no answer ")
 		}
 		c.Add(x.when)
@@ -305,6 +309,14 @@ func (x *Incident) slower() (types []int) {
 		}
 	}
 	return types
+}
+
+// requestsFail reports whether a request type is known to fail more often. Otherwise calls fail, but the requests that
+// make them may succeed.
+func (x *Incident) requestsFail() bool {
+	return slices.ContainsFunc(x.Types, func(t engine.AffectedType) bool {
+		return t.Failed-t.UsualFailed >= leastFailures
+	})
 }
 
 // slowdown describes the added latency, a multiple of the usual duration: "26 % longer" or "28 times as long".

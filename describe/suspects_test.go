@@ -180,7 +180,7 @@ func TestIncident(t *testing.T) {
 				Own:        0.04,
 			}},
 			0.06,
-			"More requests fail since 02:41: all of the added latency is time in bank; errors begin in bank, 12 more per 100 requests; bank does not " +
+			"More calls fail since 02:41: all of the added latency is time in bank; errors begin in bank, 12 more per 100 requests; bank does not " +
 				"answer 8.0 more calls per 100 requests.",
 		},
 		{
@@ -252,6 +252,17 @@ func TestIncident(t *testing.T) {
 	}
 }
 
+// Requests fail only if a request type is known to fail more often: others may succeed without the failed call.
+func TestRequestsFail(t *testing.T) {
+	s := newShop()
+	x := incidentOf(0, compare.Suspect{Service: s.table.Symbol("bank"), Score: 0.12, Errors: 0.12})
+	x.Types = []engine.AffectedType{{Requests: 90, Mean: 1e6, Usual: 1e6, Failed: 0.13, UsualFailed: 0.01}}
+	want := "More requests fail since 02:41: errors begin in bank, 12 more per 100 requests."
+	if got := s.names().sentenceOf(x); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 // The sentence about an incident that is over uses the past tense.
 func TestIncidentThatIsOver(t *testing.T) {
 	s := newShop()
@@ -266,7 +277,7 @@ func TestIncidentThatIsOver(t *testing.T) {
 		},
 		{
 			compare.Suspect{Service: bank, Score: 0.12, Errors: 0.12},
-			"More requests failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.",
+			"More calls failed between 02:41 and 02:50: errors began in bank, 12 more per 100 requests.",
 		},
 		{
 			compare.Suspect{Service: bank, Score: 0.12, Unanswered: 0.12},
