@@ -188,7 +188,7 @@ func TestPastSpansAreUsual(t *testing.T) {
 		core.Ingest(tr)
 	}
 	core.Epoch(now)
-	latest, usual := core.View().Spans.Latest(entry), core.View().Spans.Usual(entry)
+	latest, usual := core.View().Spans.Latest(entry, 0), core.View().Spans.Usual(entry)
 	if n := latest.Count() + usual.Count(); latest.Count() < n/5 || latest.Count() > n/3 {
 		t.Errorf("%d latest spans, %d usual ones", latest.Count(), usual.Count())
 	}

@@ -284,7 +284,7 @@ func analysisDecoders(t testing.TB) []decoder {
 		}, &observation.Packer{}, &packer),
 		newDecoder("recent spans", true, decodeSpans, appendPointer[observation.RecentSpans],
 			func(r *observation.RecentSpans) {
-				r.Latest(5)
+				r.Latest(5, 0)
 				r.Usual(5)
 				r.Dropped()
 				r.Rotate(now, allHealthy)
