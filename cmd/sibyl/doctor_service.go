@@ -250,7 +250,11 @@ func checkParents(s *contract.Status) finding {
 		units.Sentence(units.Part(share)), units.Plural(int(closed), "closed trace"))
 	if share > mostIncomplete {
 		f.State = warning
-		f.Do = "Sample whole traces, at their root or in the Collector after all spans of a trace have met " +
+		if hops := s.Coverage.HopsWithoutSpans; len(hops) > 0 {
+			f.Do = fmt.Sprintf("Instrument the hop between %s and %s, or let it forward traceparent unchanged. "+
+				"For other traces: ", terminal.Printable(hops[0].Caller), terminal.Printable(hops[0].Callee))
+		}
+		f.Do += "Sample whole traces, at their root or in the Collector after all spans of a trace have met " +
 			"(loadbalancing exporter, tail sampling); propagate traceparent through every proxy and queue; " +
 			"raise --assembly-timeout if senders batch for longer."
 	}

@@ -313,3 +313,15 @@ func TestDoctorOfWebhooks(t *testing.T) {
 		t.Errorf("with an error: %+v", got)
 	}
 }
+
+// If a hop without spans is known, it is the first remedy against missing parents.
+func TestDoctorOfHops(t *testing.T) {
+	s := &contract.Status{Closed: map[string]int64{"complete": 80, "idle": 20}}
+	if f := checkParents(s); f.State != warning || !strings.HasPrefix(f.Do, "Sample whole traces") {
+		t.Errorf("%+v", f)
+	}
+	s.Coverage.HopsWithoutSpans = []contract.HopWithoutSpans{{Caller: "gateway", Callee: "accounts"}}
+	if f := checkParents(s); !strings.HasPrefix(f.Do, "Instrument the hop between gateway and accounts") {
+		t.Errorf("%+v", f)
+	}
+}
