@@ -174,9 +174,8 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 		p.printf("%s\n", p.dim(units.Plural(list.Muted, "muted incident")+" not shown: --muted shows all"))
 	}
 	if len(list.Items) > 0 {
-		p.printf("\n%s", p.hint("Each suspect is followed by what it adds to a request: +100 % doubles its usual "+
-			"time, or makes every request fail. sibyl incidents ID (or 1 for the first) shows one with its "+
-			"evidence.", 0))
+		p.printf("\n%s", p.hint("Each suspect is followed by its share of the cost: added time and failed requests. "+
+			"sibyl incidents ID (or 1 for the first) shows one with its evidence.", 0))
 	}
 	return p.flush(w)
 }
@@ -209,8 +208,13 @@ func added(score float64) string { return "+" + units.Percent(score) }
 // incident writes the line of an incident, its sentence, and its notes.
 func (p *page) incident(x *contract.Incident) {
 	var suspects []string
+	cost := 0.0
 	for i := range x.Suspects {
-		suspects = append(suspects, clean(x.Suspects[i].Service)+" "+added(x.Suspects[i].Score))
+		cost += x.Suspects[i].Score
+	}
+	for i := range x.Suspects {
+		share := x.Suspects[i].Score / max(cost, leastScore)
+		suspects = append(suspects, clean(x.Suspects[i].Service)+" "+units.Percent(share))
 	}
 	lasted := terminal.PadRight("open", lastedWidth)
 	if x.Ended == nil {

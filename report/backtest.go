@@ -99,14 +99,17 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 		lasted = units.Span(x.Lasted(0))
 	}
 	var suspects []string
+	all := 0.0
+	for i := range x.Suspects {
+		all += x.Suspects[i].Score
+	}
 	for i := range x.Suspects[:min(shownSuspects, len(x.Suspects))] {
 		s := &x.Suspects[i]
 		if s.Score < leastScore {
 			break
 		}
-		cost := "+" + units.Percent(s.Score)
-		if s.Queue() != nil {
-			// the score would be in units of request durations, but requests don't wait for it
+		cost := units.Percent(s.Score / all)
+		if s.Queue() != nil { // requests don't wait for it
 			cost = "takes messages late"
 		}
 		suspects = append(suspects, t.names.NamedService(s.Service)+" "+cost)

@@ -85,7 +85,7 @@ test("the first page says what is slow, where, since when, and what to do", asyn
   const located = (await service.api(pathOf(incident))).incident.place; // then the parts are in the sentence
   assert.match(
     await now.locator(".suspects li").first().textContent(),
-    located ? /^search\+[\d.]+ %$/ : /^search\+[\d.]+ %.*in it [\d.]+\s%/,
+    located ? /^search[\d.]+ %$/ : /^search[\d.]+ %.*in it [\d.]+\s%/,
   );
   const before = entry(page, closed);
   assert.match(

@@ -30,6 +30,13 @@ export const partsOf = ({ parts: of, score, emits_spans }: Suspect): Part[] =>
     .map((part) => ({ ...part, value: of[part.key] + (part.key === "in" && !emits_spans ? of.rest : 0) }))
     .filter(({ value }) => value > 0 && value >= leastPart * score);
 
+// costOf returns the cost that suspects add together. It is at least a tiny number, so that one can divide by it.
+export const costOf = (all: Suspect[]): number =>
+  Math.max(
+    Number.MIN_VALUE,
+    all.reduce((sum, s) => sum + s.score, 0),
+  );
+
 const leastSuspicion = 0.05; // of the first suspect's score
 
 // likely returns the suspects that are worth a look: the first, and those with a similar score.

@@ -6,7 +6,7 @@ import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, keepUnits, milli, percent, range, share, span } from "../logic/format.ts";
-import { failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
+import { costOf, failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
 import { useNow } from "../settings.ts";
 import { query, useEnum, useID, useSectionPath } from "../url.ts";
 import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
@@ -27,7 +27,15 @@ import { LatencyOverTime } from "./over-time.tsx";
 import { Beside, Time } from "./services.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
-import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
+import {
+  SteadySentence,
+  PartList,
+  ScoreBar,
+  scoreText,
+  shareMeans,
+  suspectCells,
+  suspectColumns,
+} from "./suspects.tsx";
 import { Name, OpName, Sentence, useSteady } from "../components/names.tsx";
 
 type Detail = Schemas["IncidentDetail"];
@@ -275,11 +283,12 @@ function Suspects({ of: x }: { of: Incident }) {
   const few = likely(x.suspects);
   const listed = shown === "all" ? x.suspects : few;
   const max = Math.max(...x.suspects.map((s) => s.score));
+  const cost = costOf(x.suspects);
   return (
     <Figure
       id="suspects"
       title="Suspects"
-      hint="Services that make requests slower or fail: the most likely cause first, then the others by how much they add. +10 % means that requests take a tenth longer, or that one in ten fails, averaged over all requests, affected or not."
+      hint="Services that make requests slower or fail: the most likely cause first, then the others by their share of the cost, which is added time and failed requests."
       table={() => ({
         header: ["service", "owner", "score", ...suspectColumns, "operations", "instances"],
         rows: x.suspects.map((s) => [
@@ -296,7 +305,7 @@ function Suspects({ of: x }: { of: Incident }) {
       <Table
         label="Suspects"
         className="suspects-table"
-        head={["Service", { text: "Adds", title: scoreMeans }, "Operations", "Mostly on"]}
+        head={["Service", { text: "Share of cost", title: shareMeans }, "Operations", "Mostly on"]}
       >
         {listed.map((s) => (
           <tr key={s.service}>
@@ -319,9 +328,9 @@ function Suspects({ of: x }: { of: Incident }) {
               )}
             </td>
             <td className="bars">
-              <strong>+{percent(s.score)}</strong>
+              <strong title={scoreText(s)}>{percent(s.score / cost)}</strong>
               <ScoreBar of={s} max={max} />
-              <PartList of={s} />
+              <PartList of={s} cost={cost} />
             </td>
             <td data-label="Operations">
               <ul className="plain">
@@ -331,7 +340,9 @@ function Suspects({ of: x }: { of: Incident }) {
                   .map((o, i) => (
                     <li key={i}>
                       <OpName>{suspectOperation(o)}</OpName>{" "}
-                      {o.score >= leastOperation && <span className="dim small nowrap">+{percent(o.score)}</span>}
+                      {o.score >= leastOperation && (
+                        <span className="dim small nowrap">{percent(Math.min(1, o.score / cost))}</span>
+                      )}
                     </li>
                   ))}
               </ul>

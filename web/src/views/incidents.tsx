@@ -5,6 +5,7 @@ import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useIncidents, useResource } from "../api/queries.ts";
 import { coarseDuration, count, duration, factor, keepUnits, percent, rate, span } from "../logic/format.ts";
 import {
+  costOf,
   affectedTypes,
   carrier,
   earlierText,
@@ -245,7 +246,9 @@ function Entry({ of: x }: { of: Incident }) {
           />
         )}
       </div>
-      {open && <SuspectList of={likely(x.suspects).slice(0, 3)} located={x.place !== undefined} />}
+      {open && (
+        <SuspectList of={likely(x.suspects).slice(0, 3)} cost={costOf(x.suspects)} located={x.place !== undefined} />
+      )}
     </article>
   );
 }

@@ -1,4 +1,4 @@
-// The suspects of an incident: their scores, divided into parts.
+// The suspects of an incident: their shares of the cost, divided into parts.
 import type { Schemas } from "../api/client.ts";
 import { keepUnits, percent } from "../logic/format.ts";
 import { parts, partsOf } from "../logic/incidents.ts";
@@ -7,9 +7,13 @@ import { Name, Sentence, useSteady } from "../components/names.tsx";
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
 
-// scoreMeans explains the score of a suspect.
-export const scoreMeans =
-  "Caused by this service, averaged over all requests, affected or not: additional time as a share of the usual time, plus the share of requests that fail or get no answer";
+// shareMeans explains the share of a suspect.
+export const shareMeans =
+  "Share of this service in the cost of the incident: the time that it adds, and the requests that fail or get no answer";
+
+// scoreText gives the score of a suspect, which the share hides.
+export const scoreText = (s: Suspect) =>
+  `Averaged over all requests, affected or not, it adds ${percent(s.score)} of their usual time or failures`;
 
 // SteadySentence is the sentence of an incident as a heading. Names with links lead there.
 export const SteadySentence = ({ of: x, links }: { of: Incident; links: ReadonlyMap<string, string> }) => (
@@ -28,39 +32,41 @@ export function ScoreBar({ of: s, max }: { of: Suspect; max: number }) {
   );
 }
 
-// PartList lists the parts of a score with the colours of its bar.
-export function PartList({ of: s }: { of: Suspect }) {
+// PartList lists the parts of a share of a cost with the colours of its bar.
+export function PartList({ of: s, cost }: { of: Suspect; cost: number }) {
   return (
     <span className="parts">
       {partsOf(s).map(({ key, name, means, value }) => (
         <span key={key} title={means}>
           <i className={`part-${key}`} aria-hidden="true" />
-          {name} {keepUnits(percent(value))}
+          {name} {keepUnits(percent(value / cost))}
         </span>
       ))}
     </span>
   );
 }
 
-// SuspectList lists suspects with their scores in little space. Once a place in the first one is located, that one is
+// SuspectList lists suspects with their shares of a cost in little space. Once a place in the first one is located, that one is
 // not divided into time in it and to it: such parts read like other shares of the place.
-export function SuspectList({ of: suspects, located }: { of: Suspect[]; located: boolean }) {
+export function SuspectList({ of: suspects, cost, located }: { of: Suspect[]; cost: number; located: boolean }) {
   const max = Math.max(...suspects.map((s) => s.score));
   if (max === 0) return <p className="suspects dim small">No service stands out</p>;
   return (
     <div className="suspects">
-      <p className="dim small" title={scoreMeans}>
-        {suspects.length === 1 ? "Suspect" : "Suspects, the most likely first"}, with the time and failures added
+      <p className="dim small" title={shareMeans}>
+        {suspects.length === 1 ? "Suspect" : "Suspects, the most likely first"}, with the share of the cost
       </p>
       <ol className="plain">
         {suspects.map((s, i) => (
           <li key={s.service}>
             <span className="suspect">
               <Name>{s.service}</Name>
-              <strong className="number">+{percent(s.score)}</strong>
+              <strong className="number" title={scoreText(s)}>
+                {percent(s.score / cost)}
+              </strong>
             </span>
             <ScoreBar of={s} max={max} />
-            {(i > 0 || !located) && <PartList of={s} />}
+            {(i > 0 || !located) && <PartList of={s} cost={cost} />}
           </li>
         ))}
       </ol>
