@@ -333,6 +333,9 @@ func TestTenantsData(t *testing.T) {
 		for range 3 {
 			h.send(h.tokens["a agent"], "", oneSpan(t))
 		}
+		eventually(t, "a request of a is in the history", func() bool {
+			return h.Server.tenants[1].live.Counts().Arrived.Load() != 0
+		})
 		if code, text := h.do(http.MethodPost, "/t/a/api/v1/backup", h.tokens["a admin"], ""); code != http.StatusOK ||
 			!strings.Contains(text, filepath.Join(dir, "tenants", "a", "backup")) {
 			t.Errorf("backup: %d %s", code, text)
