@@ -70,9 +70,8 @@ type service struct {
 	versioned bool // resources have service.version
 	unseen    bool // exports no spans
 	down      bool
-	refuses   bool    // while it is down: connections are refused at once instead of timing out
-	mark      bool    // calls while it is down are counted as touched
-	stale     float64 // share of the calls to it that are refused at first, since their connection had been closed
+	refuses   bool // while it is down: connections are refused at once instead of timing out
+	mark      bool // calls while it is down are counted as touched
 	version   int
 	replicas  int // pods ever started
 	virtual   string
@@ -214,12 +213,6 @@ func newApp(seed uint64) *app {
 	a.addQueues()
 	a.addTypes()
 	a.addUntidiness()
-	stale := rand.New(rand.NewPCG(seed, 0x7374616c)) // on its own, so that the applications stay the same
-	for _, s := range a.services {
-		if stale.Float64() < 0.25 {
-			s.stale = 0.002 + 0.018*stale.Float64()
-		}
-	}
 	return a
 }
 

@@ -22,9 +22,8 @@
 //
 // Untidiness is drawn independently: work after the response (in half of the applications), phones whose clocks are up
 // to two minutes wrong, streams (40 % each), a hop that exports no spans, polls (25 % each), and queues (75 %): within
-// a trace, by links, or with receive spans. In a quarter of the services, 0.2 to 2 % of the calls are refused at first,
-// because their connections had been closed, and repeated at once. Traces reach the engine in the order of their last
-// timestamps, as from a file.
+// a trace, by links, or with receive spans. Traces reach the engine in the order of their last timestamps, as from a
+// file.
 //
 // # The run
 //

@@ -344,9 +344,6 @@ func (x *execution) parallel(steps []step, s ref, p *pod, now trace.Nanos) (end 
 
 // call calls an operation of another service. If the call fails and the caller retries, it calls again.
 func (x *execution) call(st *step, s ref, p *pod, now trace.Nanos) (trace.Nanos, outcome) {
-	if to := st.to.service; to.stale > 0 && !to.down && x.app.chance(to.stale) {
-		now = x.refused(st, s, p, now)
-	}
 	for attempt := 0; ; attempt++ {
 		end, out := x.attempt(st, s, p, now)
 		if !out.failed() || attempt >= st.retries {
@@ -354,14 +351,6 @@ func (x *execution) call(st *step, s ref, p *pod, now trace.Nanos) (trace.Nanos,
 		}
 		now = end.Add(st.backoff)
 	}
-}
-
-// refused records a call over a connection that the callee had closed. The client repeats it at once.
-func (x *execution) refused(st *step, s ref, p *pod, now trace.Nanos) (end trace.Nanos) {
-	c := x.open(s.trace, s, p, x.clientName(st.to), trace.Client, now)
-	end = now.Add(time.Duration(x.app.logNormal(0.5e6, 0.3)))
-	x.unanswered(c, end, st, pick(x, st.to.service), "connection reset")
-	return end
 }
 
 func (x *execution) attempt(st *step, s ref, p *pod, now trace.Nanos) (trace.Nanos, outcome) {
