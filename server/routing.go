@@ -3,6 +3,7 @@ package server
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,10 @@ func (s *Server) front() http.Handler {
 			return
 		}
 		r = below(base, r)
+		if r.URL.Path == base+"/readyz" {
+			s.serveReady(w, r)
+			return
+		}
 		t := s.byPath(strings.TrimPrefix(r.URL.Path, base))
 		switch own := t.config.API.BasePath; {
 		case !strings.HasPrefix(r.URL.Path, own+protocol.Path):
@@ -33,6 +38,18 @@ func (s *Server) front() http.Handler {
 			http.StripPrefix(own, t.agents).ServeHTTP(w, r)
 		}
 	})
+}
+
+// serveReady answers for the process, which is ready once all of its tenants are: with the answer of a tenant that is
+// not, or of the default tenant.
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	t := s.main
+	if i := slices.IndexFunc(s.tenants, func(t *tenant) bool { return !t.live.Ready() }); i >= 0 {
+		t = s.tenants[i]
+	}
+	r = r.Clone(r.Context())
+	r.URL.Path = t.config.API.BasePath + "/readyz"
+	t.api.ServeHTTP(w, r)
 }
 
 // byPath returns the tenant of a path below the base path. Paths of unknown tenants are the default tenant's, which has

@@ -318,9 +318,10 @@ func TestTenantsOfAgents(t *testing.T) {
 		if c.want == http.StatusOK {
 			want[c.to]++
 		}
-		if got := agents(); !slices.Equal(got, want) {
-			t.Errorf("%q at %q: %v, want %v", c.token, c.path, got, want)
-		}
+		// the plane lists an agent once the engine has its offer
+		eventually(t, fmt.Sprintf("%q at %q: agents are %v", c.token, c.path, want), func() bool {
+			return slices.Equal(agents(), want)
+		})
 	}
 }
 
