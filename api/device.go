@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
-// startDevice starts the log-in of a program. It refuses pages: their visitor's browser may reach services that their
-// author can't, and whoever starts a log-in gets the session of the person who confirms it.
+// startDevice starts the log-in of a program. It refuses web pages: a visitor's browser may reach services that the
+// author of the page can't, and the client that starts a log-in gets the session of the person who confirms it.
 func (a *API) startDevice(w http.ResponseWriter, r *http.Request) {
 	if FromPage(r) {
 		a.fail(w, r, errForeign)

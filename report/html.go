@@ -139,11 +139,7 @@ func newPage(r *offline.Report, in Input) page {
 	ranks := make(map[analysis.Hash][]int)
 	for i := range r.Problems[:min(pageProblems, len(r.Problems))] {
 		id := r.Problems[i].RequestType
-		problem := n.pageProblem(i+1, &r.Problems[i])
-		if affected[id] {
-			problem.Onset = partOfIncident
-		}
-		p.Problems = append(p.Problems, problem)
+		p.Problems = append(p.Problems, n.pageProblem(i+1, &r.Problems[i], affected))
 		ranks[id] = append(ranks[id], i+1)
 	}
 	for i := 0; i < len(r.Groups) && len(p.Types) < pageTypes; i++ {
@@ -190,12 +186,12 @@ func groupsOf(all []group.Summary, i int) []group.Summary {
 
 func anchor(id analysis.Hash) string { return "type-" + id.String() }
 
-func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
+func (n *names) pageProblem(rank int, r *offline.Problem, affected requestTypes) pageProblem {
 	p := &r.Problem
 	v := pageProblem{
 		Rank:        rank,
 		Kind:        p.Kind.String(),
-		Onset:       p.Onset.String(),
+		Onset:       affected.onset(p),
 		Changed:     p.Onset == detect.Changed,
 		Who:         "all requests of the type",
 		Requests:    units.Plural(int(p.Requests), "request"),

@@ -163,21 +163,25 @@ func (t *table) incidents(r *backtest.Result) {
 func (t *table) problems(r *offline.Report) {
 	all, affected := r.Problems, affectedTypes(r)
 	for i := range all[:t.shown(len(all))] {
-		onset := all[i].Onset.String()
-		if affected[all[i].RequestType] {
-			onset = partOfIncident
-		}
-		t.problem(i+1, &all[i], onset)
+		t.problem(i+1, &all[i], affected.onset(&all[i].Problem))
 	}
 	t.more(len(all)-t.shown(len(all)), "problem", "\n")
 }
 
-// partOfIncident takes the place of a problem's onset if an incident affects its requests.
-const partOfIncident = "part of an incident"
+// requestTypes is a set of request types that incidents affect.
+type requestTypes map[analysis.Hash]bool
+
+// onset names the onset of p, or says that an incident affects its requests.
+func (affected requestTypes) onset(p *detect.Problem) string {
+	if affected[p.RequestType] {
+		return "part of an incident"
+	}
+	return p.Onset.String()
+}
 
 // affectedTypes returns the request types that the incidents in r affect.
-func affectedTypes(r *offline.Report) map[analysis.Hash]bool {
-	affected := make(map[analysis.Hash]bool)
+func affectedTypes(r *offline.Report) requestTypes {
+	affected := make(requestTypes)
 	if r.Incidents == nil {
 		return affected
 	}

@@ -62,7 +62,7 @@ func TestInstancesOrder(t *testing.T) {
 }
 
 // TestInstancesOfStreams answers a stream beside each hundred short requests, on the same instances: the time of the
-// instances is that of the short requests alone. A short request that hangs counts.
+// instances is that of the short requests alone. A short request that hangs still counts.
 func TestInstancesOfStreams(t *testing.T) {
 	f, control := tracetest.NewFleet(1), tracetest.NewFleet(1)
 	h, short := NewSites(f.Table), NewSites(control.Table)

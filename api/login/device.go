@@ -47,7 +47,7 @@ type deviceFlow struct {
 }
 
 // deviceFlows holds the log-ins in progress by handle, at most deviceLife/startInterval+startBurst. They end with the
-// process. A handle is good for one session, and the provider is asked about each only so often, whoever asks us.
+// process. A handle yields one session. We ask the provider about a log-in at its interval, however often clients ask.
 type deviceFlows struct {
 	mu    sync.Mutex
 	flows map[string]*deviceFlow
@@ -78,8 +78,8 @@ func (d *deviceFlows) add(f *deviceFlow, now time.Time) string {
 	return handle
 }
 
-// turn returns the log-in with a handle, or nil if there is none, and how long to wait before asking the provider
-// about it. Without a wait, it is the caller's turn to ask.
+// turn returns the log-in with a handle, or nil if it is unknown, and how long to wait before asking the provider
+// about it. If that is 0, the caller must ask now.
 func (d *deviceFlows) turn(handle string, now time.Time) (*deviceFlow, time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -271,7 +271,7 @@ func (s *Service) newToken(
 	}, who, nil
 }
 
-// tokenPrefix begins the sessions of programs. Sibyl's own tokens have no dot, those of providers have two.
+// tokenPrefix is the prefix of the sessions of programs. Sibyl's own tokens have no dot, and those of providers two.
 const tokenPrefix = "sibyl_login."
 
 // IsSession reports whether a bearer token has the form of a session.

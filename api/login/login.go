@@ -254,7 +254,7 @@ func (s *Service) Person(r *http.Request) (access.Principal, error) {
 	return s.person(x)
 }
 
-// person returns the person of a session, or a refusal if the person has no role any more.
+// person returns the person of a session, or a refusal if the person has lost the role.
 func (s *Service) person(x session) (access.Principal, error) {
 	who := s.principal(x)
 	if who.Role == "" {

@@ -17,22 +17,28 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// A database with a damaged file gives up with an error that names the file, without a stack trace.
-func TestDamagedFile(t *testing.T) {
-	dir := t.TempDir()
+// optionsIn returns options for a small database in dir.
+func optionsIn(t *testing.T, dir string) Options {
+	t.Helper()
 	disk, err := NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var given error
-	o := Options{
+	return Options{
 		Dir:      filepath.Join(dir, "store"),
 		MemTable: 1 << 20,
 		Cache:    1 << 20,
 		Disk:     disk,
 		Log:      slog.New(slog.DiscardHandler),
-		GiveUp:   func(err error) { given = err; panic(err) },
 	}
+}
+
+// A database with a damaged file gives up with an error that names the file, without a stack trace.
+func TestDamagedFile(t *testing.T) {
+	dir := t.TempDir()
+	var given error
+	o := optionsIn(t, dir)
+	o.GiveUp = func(err error) { given = err; panic(err) }
 	db, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -70,17 +76,7 @@ func TestDamagedFile(t *testing.T) {
 // Only the owner can read a database and its checkpoints.
 func TestModes(t *testing.T) {
 	dir := t.TempDir()
-	disk, err := NewDisk(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := Options{
-		Dir:      filepath.Join(dir, "store"),
-		MemTable: 1 << 20,
-		Cache:    1 << 20,
-		Disk:     disk,
-		Log:      slog.New(slog.DiscardHandler),
-	}
+	o := optionsIn(t, dir)
 	db, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -99,17 +95,7 @@ func TestModes(t *testing.T) {
 // Only a directory that another process uses is reported as in use.
 func TestUnusableLock(t *testing.T) {
 	dir := t.TempDir()
-	disk, err := NewDisk(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := Options{
-		Dir:      filepath.Join(dir, "store"),
-		MemTable: 1 << 20,
-		Cache:    1 << 20,
-		Disk:     disk,
-		Log:      slog.New(slog.DiscardHandler),
-	}
+	o := optionsIn(t, dir)
 	if err := os.MkdirAll(filepath.Join(o.Dir, "LOCK"), 0o700); err != nil { // root may open all files
 		t.Fatal(err)
 	}
@@ -132,17 +118,7 @@ func TestUnusableLock(t *testing.T) {
 // The part of a log that is unreadable because of a damaged record is counted and kept.
 func TestDamagedLogIsKept(t *testing.T) {
 	dir := t.TempDir()
-	disk, err := NewDisk(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := Options{
-		Dir:      filepath.Join(dir, "store"),
-		MemTable: 1 << 20,
-		Cache:    1 << 20,
-		Disk:     disk,
-		Log:      slog.New(slog.DiscardHandler),
-	}
+	o := optionsIn(t, dir)
 	db, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
