@@ -21,7 +21,7 @@ func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	}
 	result.Mean = float64(h.Requests.Total().Within(c.window).Time()) / float64(requests)
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, Plain)
-	c.long = h.Long
+	c.long, c.source = h.Long, creptWindow{c}
 	wholes := make([]creptTimes, len(h.Services.Names()))
 	for i := 1; i < len(c.sites); i++ {
 		last := h.Series(int32(i)).Week.Last(than)
@@ -56,6 +56,17 @@ func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 		s.Whole = wholes[h.Services.Number(s.Service)].operation(c.ledger)
 	}
 	return result
+}
+
+// creptWindow is the last hour of [Comparer.Crept], which does not screen the sites: it counts calls when asked.
+type creptWindow struct {
+	*liveWindow
+}
+
+func (c creptWindow) counts(number int32) (now, before float64) {
+	series := c.h.Series(number)
+	now = float64(history.Cells(series.InWindow(c.window, nil)).Calls())
+	return now, float64(series.Calls) - now
 }
 
 // creptTimes sums up the local times of all calls of a service in ns: in the last hours or days, the last one first,

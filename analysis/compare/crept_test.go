@@ -121,3 +121,40 @@ func TestCreptInnerSpans(t *testing.T) {
 		}
 	}
 }
+
+// TestCreptWire delays the calls between two services after a week. The callee answers other callers as before, so the
+// suspect names the way from the caller.
+func TestCreptWire(t *testing.T) {
+	table := &trace.Table{}
+	h, x := history.NewSites(table), critpath.NewExtractor(critpath.DefaultOptions())
+	span := func(id, parent trace.SpanID, service, name string, kind trace.Kind, start, end trace.Nanos) trace.Span {
+		s := table.Symbol(service)
+		return trace.Span{ID: id, Parent: parent, Start: start, End: end, Service: s, Kind: kind,
+			Op: table.Op(s, table.Symbol(name), kind)}
+	}
+	ms := trace.Nanos(time.Millisecond)
+	now, last := trace.Nanos(0), trace.Nanos(8*testDay)
+	for ; now < last; now = now.Add(10 * time.Minute) {
+		tally := history.NewTally()
+		for at := now; at < now.Add(history.SliceLength); at = at.Add(time.Second) {
+			for _, caller := range []string{"shop", "mail"} {
+				wire := 10 * ms
+				if caller == "shop" && now >= last.Add(-8*time.Hour) {
+					wire = 60 * ms
+				}
+				tally.Observe(x.Extract(&trace.Trace{ID: trace.ID{1}, Spans: []trace.Span{
+					span(1, 0, caller, "GET /", trace.Server, at, at+wire+40*ms),
+					span(2, 1, caller, "GET /stock", trace.Client, at, at+wire+30*ms),
+					span(3, 2, "stock", "GET /stock", trace.Server, at+wire/2, at+wire/2+30*ms),
+				}}))
+			}
+		}
+		h.Merge(tally)
+		h.Age(now.Add(10 * time.Minute))
+	}
+	h.Age(now.Add(5 * time.Minute))
+	c := NewComparer(h).Crept(now.Add(5*time.Minute), history.WeekAgo)
+	if s := c.Suspects[0]; s.Service != table.Symbol("stock") || s.From != table.Symbol("shop") || s.Score == 0 {
+		t.Errorf("got %+v, want stock, called by shop", s)
+	}
+}
