@@ -57,6 +57,7 @@ var bodies = map[string]any{
 	"muteIncident":        map[string]string{},
 	"muteProblem":         map[string]string{},
 	"overrideTracepoint":  map[string]string{"kind": "pin"},
+	"steerInvestigation":  map[string]string{"kind": "start"},
 	"saveView":            map[string]string{"name": "Cart", "path": "/services/cart"},
 }
 
@@ -213,6 +214,13 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/v1/traces/" + strings.Repeat("1", 32), nil, "", 404, "samples of each group"},
 		{"GET", "/api/v1/decisions/999999-0", nil, "", 404, "no such decision"},
 		{"GET", "/api/v1/tracepoints/0000000000000001", nil, "", 404, "no such tracepoint"},
+		{"PUT", "/api/v1/investigations/" + zeros, map[string]string{"kind": "start"}, "", 409, "nothing to search"},
+		{"PUT", "/api/v1/investigations/{subject}", map[string]string{"kind": "pin"}, "", 422, "kind"},
+		{
+			"PUT", "/api/v1/investigations/{subject}",
+			map[string]string{"kind": "end", "until": "2001-01-01T00:00:00Z"},
+			"", 422, "want a time in the future",
+		},
 		{"GET", "/api/v1/webhooks/dead/99", nil, "", 404, "no such dead letter"},
 		{"GET", "/api/v1/webhooks/dead/9999999999999999999", nil, "", 404, "no such dead letter"},
 		{"GET", "/api/v1/webhooks/dead/0", nil, "", 404, "letter"},

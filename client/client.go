@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -295,6 +296,41 @@ func (c *Client) Withdraw(ctx context.Context, name string) error {
 		return err
 	}
 	return c.tell(ctx, http.MethodDelete, nil, "tracepoints", id)
+}
+
+// Steer starts or ends the search for the cause of a problem or an incident, named as for [Client.Problem] or
+// [Client.Incident].
+func (c *Client) Steer(ctx context.Context, name string, r contract.SteeringRequest) (*contract.Steering, error) {
+	id, err := c.findSubject(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return send[contract.Steering](ctx, c, http.MethodPut, r, "investigations", id)
+}
+
+// WithdrawSteering lets the service decide again about a search, named as for [Client.Steer].
+func (c *Client) WithdrawSteering(ctx context.Context, name string) error {
+	id, err := c.findSubject(ctx, name)
+	if err != nil {
+		return err
+	}
+	return c.tell(ctx, http.MethodDelete, nil, "investigations", id)
+}
+
+// findSubject returns the ID of the incident or the problem with a name.
+func (c *Client) findSubject(ctx context.Context, name string) (string, error) {
+	id, err := c.findIncident(ctx, name)
+	if err == nil {
+		return id, nil
+	}
+	if _, refused := errors.AsType[*RefusedError](err); refused {
+		return "", err
+	}
+	if id, err = c.find(ctx, name); err != nil {
+		return "", fmt.Errorf(
+			"there is no open incident or problem %q: sibyl incidents and sibyl problems list them", name)
+	}
+	return id, nil
 }
 
 // DeadLetters returns up to most dead letters, oldest first. If most is 0, it returns all.

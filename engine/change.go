@@ -45,6 +45,7 @@ type Change struct {
 	Settings *Settings        `cbor:"settings,omitempty"`
 	Override *search.Override `cbor:"override,omitempty"` // replaces an earlier override of the same tracepoint
 	Withdraw trace.Symbol     `cbor:"withdraw,omitempty"` // tracepoint whose override ends
+	Steer    *search.Steering `cbor:"steer,omitempty"`    // see Searches.steer
 	Accept   uint64           `cbor:"accept,omitempty"`   // ID of the incident whose behaviour becomes normal
 	By       string           `cbor:"by,omitempty"`       // who withdraws or accepts
 	Text     string           `cbor:"text,omitempty"`     // reason given for accepting
@@ -76,7 +77,8 @@ func DecodeChange(b []byte) (x Change, err error) {
 
 // valid reports whether the enumerations of x are in range, its numbers are finite, and its objectives can be judged.
 func (x *Change) valid() bool {
-	if x.Override != nil && x.Override.Kind > search.Forbid || x.Settings != nil && !x.Settings.valid() {
+	if x.Override != nil && x.Override.Kind > search.Forbid || x.Settings != nil && !x.Settings.valid() ||
+		x.Steer != nil && !x.Steer.Subject.Valid() {
 		return false
 	}
 	if x.Feedback == nil {
@@ -107,8 +109,12 @@ func finite(numbers ...float64) bool {
 // MostOverrides is the maximum number of overrides.
 const MostOverrides = 10_000
 
+// MostSteered is the maximum number of searches that people start or end at the same time.
+const MostSteered = 1000
+
 // Apply makes the change x. It returns false if the override to withdraw or the open incident to accept doesn't exist,
-// if there are [MostOverrides] overrides already, or if no strategy has the given name.
+// if there are [MostOverrides] overrides or [MostSteered] steered searches already, or if no strategy has the given
+// name.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
@@ -118,6 +124,19 @@ func (c *Core) Apply(x *Change) bool {
 		taken := c.searches.override(*o)
 		if taken {
 			c.log.addOverride(o.By, overrideVerbs[o.Kind], c.table.Text(o.Tracepoint))
+		}
+		return taken
+	case x.Steer != nil:
+		taken := c.searches.steer(*x.Steer)
+		if taken {
+			verb := "starts the search for "
+			switch {
+			case x.Steer.Until == 0:
+				verb = "leaves it to the rules whether to search "
+			case x.Steer.Ended:
+				verb = "ends the search for "
+			}
+			c.log.add(x.Steer.By, verb+x.Steer.Subject.String())
 		}
 		return taken
 	case x.Feedback != nil:

@@ -47,7 +47,10 @@ func changes() map[string]engine.Change {
 			By:         "someone",
 		}},
 		"withdraw": {Withdraw: 7, By: "someone"},
-		"accept":   {Accept: 1 << 63, By: "someone"},
+		"steer": {Steer: &search.Steering{
+			Subject: search.OfIncident(1 << 63), Ended: true, Until: 9, By: "someone", Reason: "known",
+		}},
+		"accept": {Accept: 1 << 63, By: "someone"},
 		"feedback": {Feedback: &search.Feedback{
 			Catalogues:  []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{tracepoint}}},
 			Costs:       []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}},
@@ -92,6 +95,7 @@ func TestDecodeChangeRefuses(t *testing.T) {
 	}
 	for name, x := range map[string]engine.Change{
 		"unknown override": {Override: &search.Override{Kind: 3}},
+		"unknown subject":  {Steer: &search.Steering{Subject: search.Subject{Kind: 3}}},
 		"unknown layer":    announced(search.Announced{Layer: 3}),
 		"unknown kind":     announced(search.Announced{Kind: 3}),
 		"unknown span":     announced(search.Announced{Span: 6}),

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -52,6 +53,43 @@ func TestNoSearchBesideALocatedIncident(t *testing.T) {
 		if len(problems) != want || taken[search.OfProblem(one)] != (place != 0) || taken[search.OfProblem(answered)] {
 			t.Errorf("place %d: searched %d problems, taken %v", place, len(problems), taken)
 		}
+	}
+}
+
+// What a person wants searched comes first, even if rules would leave it out.
+func TestWantedSearches(t *testing.T) {
+	inside, shifted := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
+	c := &Searches{
+		problems: &Problems{open: []detect.Problem{
+			{ID: inside, Impact: 1e6}, {ID: shifted, Kind: detect.KindShifted}, {ID: analysis.Hash{Lo: 3}, Impact: 1e6},
+		}},
+		list: []*incidentSearch{{incident: 7}},
+		incidents: &Incidents{affected: map[uint64]*affected{
+			7: {Problems: []analysis.Hash{inside}, Place: Place{Operation: 5}},
+		}},
+	}
+	for _, x := range []search.Steering{
+		{Subject: search.OfProblem(inside)},
+		{Subject: search.OfProblem(shifted)},
+		{Subject: search.OfIncident(7), Ended: true},
+	} {
+		x.Until = 1
+		if !c.steer(x) || !c.steer(x) {
+			t.Fatal("refused")
+		}
+	}
+	problems, taken := c.subjects()
+	var got []search.Subject
+	for i := range problems {
+		got = append(got, problems[i].Subject)
+	}
+	want := []search.Subject{search.OfProblem(inside), search.OfProblem(shifted), search.OfIncident(7)}
+	if !slices.Equal(got, want) || taken[want[0]] || taken[want[1]] || len(c.state.Steered) != 3 {
+		t.Errorf("searched %v, taken %v, %d decisions; want %v", got, taken, len(c.state.Steered), want)
+	}
+	withdrawn := search.Steering{Subject: search.OfProblem(inside)}
+	if !c.steer(withdrawn) || c.steer(withdrawn) || len(c.state.Steered) != 2 {
+		t.Errorf("%d decisions after one is withdrawn, want 2", len(c.state.Steered))
 	}
 }
 

@@ -161,25 +161,27 @@ func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation
 //
 // Requests that changed their call flow or fail are searched once they are slower as well, because only added latency
 // can be located.
+//
+// What people want searched comes first, whatever these rules say.
 func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subject]bool) {
 	taken = make(map[search.Subject]bool)
 	located := r.hasLocated()
 	for _, s := range r.list {
-		if r.state.Investigation(s.subject()) != nil || r.located(s) == nil {
+		if r.state.Wanted(s.subject()) || r.state.Investigation(s.subject()) != nil || r.located(s) == nil {
 			problems = append(problems, search.Problem{Problem: &s.problem, Subject: s.subject(), Tree: s.tree})
 		}
 		for _, id := range r.incidents.affected[s.incident].Problems {
 			p := search.OfProblem(id)
-			taken[p] = taken[p] || r.state.Investigation(p).Answer() == 0
+			taken[p] = taken[p] || r.state.Investigation(p).Answer() == 0 && !r.state.Wanted(p)
 		}
 	}
 	for i := range r.problems.open {
 		p := search.ProblemOf(&r.problems.open[i])
-		v := r.state.Investigation(p.Subject)
-		if located && v.Answer() == 0 {
+		v, wanted := r.state.Investigation(p.Subject), r.state.Wanted(p.Subject)
+		if located && v.Answer() == 0 && !wanted {
 			taken[p.Subject] = true
 		}
-		if taken[p.Subject] || p.Kind == detect.KindShifted && p.Impact == 0 && v == nil {
+		if taken[p.Subject] || p.Kind == detect.KindShifted && p.Impact == 0 && v == nil && !wanted {
 			continue
 		}
 		if r.strategy.UsesPairs {
@@ -187,6 +189,9 @@ func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subje
 		}
 		problems = append(problems, p)
 	}
+	slices.SortStableFunc(problems, func(a, b search.Problem) int {
+		return trace.CompareBools(r.state.Wanted(b.Subject), r.state.Wanted(a.Subject))
+	})
 	return problems, taken
 }
 
@@ -284,6 +289,27 @@ func (r *Searches) withdraw(tracepoint trace.Symbol) bool {
 	withdrawn := len(left) < len(r.state.Overrides)
 	r.state.Overrides = left
 	return withdrawn
+}
+
+// steer adds x, replacing an earlier decision about the same subject. If x has no end, it only deletes the earlier one.
+// It returns false if there is nothing to delete, or if there are [MostSteered] others.
+func (r *Searches) steer(x search.Steering) bool {
+	var left []search.Steering // a new slice because the state owns the old one
+	for _, o := range r.state.Steered {
+		if o.Subject != x.Subject {
+			left = append(left, o)
+		}
+	}
+	if x.Until == 0 {
+		withdrawn := len(left) < len(r.state.Steered)
+		r.state.Steered = left
+		return withdrawn
+	}
+	if len(left) >= MostSteered {
+		return false
+	}
+	r.state.Steered = append(left, x)
+	return true
 }
 
 // save implements section. It leaves out the state of the search.

@@ -56,6 +56,11 @@ func validState(s *search.State) bool {
 			return false
 		}
 	}
+	for i := range s.Steered {
+		if !s.Steered[i].Subject.Valid() {
+			return false
+		}
+	}
 	return finite(s.Overrun.Bytes, s.Overrun.CPU)
 }
 

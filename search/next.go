@@ -65,6 +65,11 @@ func newEpochStep(in *Input) *epochStep {
 			s.state.Overrides = append(s.state.Overrides, o)
 		}
 	}
+	for _, x := range in.State.Steered {
+		if x.Until > in.Now {
+			s.state.Steered = append(s.state.Steered, x)
+		}
+	}
 	return s
 }
 
@@ -78,9 +83,13 @@ func (s *epochStep) investigate(p *Problem) {
 		return
 	}
 	s.onset[p.Subject] = p.Onset
+	if s.ended(p) {
+		return
+	}
+	wanted := s.restart(p)
 	v := s.state.Investigation(p.Subject)
 	begun := v == nil || v.Status == Gone
-	if begun && (!s.inTurn(p) || !s.makeRoom(p)) {
+	if begun && (!wanted && !s.inTurn(p) || !s.makeRoom(p)) {
 		return
 	}
 	if v == nil {
@@ -155,8 +164,8 @@ func (s *epochStep) countSteady() {
 	}
 }
 
-// makeRoom reports whether an investigation of p can become active. If p is a changed problem, makeRoom may end the
-// lowest-ranked active investigation of a chronic problem.
+// makeRoom reports whether an investigation of p can become active. If p is a changed problem, or a person wants it
+// searched, makeRoom may end the lowest-ranked active investigation of a chronic problem.
 func (s *epochStep) makeRoom(p *Problem) bool {
 	active := 0
 	for i := range s.state.Investigations {
@@ -167,14 +176,14 @@ func (s *epochStep) makeRoom(p *Problem) bool {
 	if active < maxInvestigations {
 		return true
 	}
-	if p.Onset != detect.Changed {
+	if !s.first(p) {
 		return false
 	}
 	for i := range slices.Backward(s.in.Problems) {
 		chronic := &s.in.Problems[i]
 		v := s.state.Investigation(chronic.Subject)
-		if chronic.Onset == detect.Chronic && v != nil && v.Status.Active() {
-			s.decisions = append(s.decisions, s.end(v, "a problem that has changed needs its place"))
+		if !s.first(chronic) && v != nil && v.Status.Active() {
+			s.decisions = append(s.decisions, s.end(v, "a more urgent problem needs its place"))
 			return true
 		}
 	}
@@ -186,15 +195,7 @@ func (s *epochStep) open(p *Problem) *Investigation {
 	if len(s.state.Investigations) >= maxKept {
 		return nil
 	}
-	s.state.Investigations = append(s.state.Investigations, Investigation{
-		Subject:     p.Subject,
-		RequestType: p.RequestType,
-		Group:       p.Group,
-		Entry:       p.Entry,
-		Opened:      s.in.Now,
-		Changed:     s.in.Now,
-		Strategy:    s.strategy.Name,
-	})
+	s.state.Investigations = append(s.state.Investigations, s.begin(p))
 	return &s.state.Investigations[len(s.state.Investigations)-1]
 }
 

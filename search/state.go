@@ -14,6 +14,7 @@ type State struct {
 	Investigations []Investigation // in the order they were opened
 	Cooldowns      []Cooldown      // ascending by (Subject, Tracepoint)
 	Overrides      []Override      // added and removed by the caller
+	Steered        []Steering      // the same; at most one for each subject
 	Overrun        Overrun         // as last measured
 }
 

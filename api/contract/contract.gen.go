@@ -542,6 +542,42 @@ func (e StatusSpace) Valid() bool {
 	}
 }
 
+// Defines values for SteeringKind.
+const (
+	SteeringKindEnd   SteeringKind = "end"
+	SteeringKindStart SteeringKind = "start"
+)
+
+// Valid indicates whether the value is a known member of the SteeringKind enum.
+func (e SteeringKind) Valid() bool {
+	switch e {
+	case SteeringKindEnd:
+		return true
+	case SteeringKindStart:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SteeringRequestKind.
+const (
+	SteeringRequestKindEnd   SteeringRequestKind = "end"
+	SteeringRequestKindStart SteeringRequestKind = "start"
+)
+
+// Valid indicates whether the value is a known member of the SteeringRequestKind enum.
+func (e SteeringRequestKind) Valid() bool {
+	switch e {
+	case SteeringRequestKindEnd:
+		return true
+	case SteeringRequestKindStart:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TimelineEntryKind.
 const (
 	TimelineEntryKindAcknowledged TimelineEntryKind = "acknowledged"
@@ -2346,8 +2382,11 @@ type Investigation struct {
 	RequestTypeName string `json:"request_type_name"`
 
 	// State `none`: not investigated, because too many others are.
-	State    State  `json:"state"`
-	Strategy string `json:"strategy"`
+	State State `json:"state"`
+
+	// Steering A person's decision about the search for the cause of a problem or an incident.
+	Steering *Steering `json:"steering,omitempty"`
+	Strategy string    `json:"strategy"`
 
 	// Suspects Best first; at most 3 in lists.
 	Suspects []Suspect `json:"suspects"`
@@ -3432,6 +3471,34 @@ type Status struct {
 // StatusSpace Space on the disk. `low`: traces are refused. `none`: nothing is judged either.
 type StatusSpace string
 
+// Steering A person's decision about the search for the cause of a problem or an incident.
+type Steering struct {
+	By     string       `json:"by"`
+	Kind   SteeringKind `json:"kind"`
+	Reason string       `json:"reason"`
+
+	// Until When the rules decide again.
+	Until time.Time `json:"until"`
+}
+
+// SteeringKind defines model for Steering.Kind.
+type SteeringKind string
+
+// SteeringRequest defines model for SteeringRequest.
+type SteeringRequest struct {
+	// Kind `end`: all its tracepoints are switched off.
+	Kind SteeringRequestKind `json:"kind"`
+
+	// Reason For the decision log.
+	Reason *string `json:"reason,omitempty"`
+
+	// Until Default: `start` for an hour, `end` for a day.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// SteeringRequestKind `end`: all its tracepoints are switched off.
+type SteeringRequestKind string
+
 // Suspect defines model for Suspect.
 type Suspect struct {
 	Context []string `json:"context"`
@@ -4291,6 +4358,9 @@ type AddCommentJSONRequestBody = CommentRequest
 // MuteIncidentJSONRequestBody defines body for MuteIncident for application/json ContentType.
 type MuteIncidentJSONRequestBody = NoteRequest
 
+// SteerInvestigationJSONRequestBody defines body for SteerInvestigation for application/json ContentType.
+type SteerInvestigationJSONRequestBody = SteeringRequest
+
 // AcknowledgeProblemJSONRequestBody defines body for AcknowledgeProblem for application/json ContentType.
 type AcknowledgeProblemJSONRequestBody = NoteRequest
 
@@ -4380,9 +4450,15 @@ type ServerInterface interface {
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(w http.ResponseWriter, r *http.Request, params ListInvestigationsParams)
+	// WithdrawSteering Withdraw a decision about a search
+	// (DELETE /investigations/{subject})
+	WithdrawSteering(w http.ResponseWriter, r *http.Request, subject string)
 	// GetInvestigation Get the investigation of a problem or an incident with its evidence
 	// (GET /investigations/{subject})
 	GetInvestigation(w http.ResponseWriter, r *http.Request, subject string)
+	// SteerInvestigation Start or end the search for the cause of an open problem or incident
+	// (PUT /investigations/{subject})
+	SteerInvestigation(w http.ResponseWriter, r *http.Request, subject string)
 	// GetMe Tell callers who they are
 	// (GET /me)
 	GetMe(w http.ResponseWriter, r *http.Request)
@@ -4626,9 +4702,21 @@ func (_ Unimplemented) ListInvestigations(w http.ResponseWriter, r *http.Request
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// WithdrawSteering Withdraw a decision about a search
+// (DELETE /investigations/{subject})
+func (_ Unimplemented) WithdrawSteering(w http.ResponseWriter, r *http.Request, subject string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetInvestigation Get the investigation of a problem or an incident with its evidence
 // (GET /investigations/{subject})
 func (_ Unimplemented) GetInvestigation(w http.ResponseWriter, r *http.Request, subject string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SteerInvestigation Start or end the search for the cause of an open problem or incident
+// (PUT /investigations/{subject})
+func (_ Unimplemented) SteerInvestigation(w http.ResponseWriter, r *http.Request, subject string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6181,6 +6269,32 @@ func (siw *ServerInterfaceWrapper) ListInvestigations(w http.ResponseWriter, r *
 	handler.ServeHTTP(w, r)
 }
 
+// WithdrawSteering operation middleware
+func (siw *ServerInterfaceWrapper) WithdrawSteering(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "subject" -------------
+	var subject string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subject", chi.URLParam(r, "subject"), &subject, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "subject", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WithdrawSteering(w, r, subject)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetInvestigation operation middleware
 func (siw *ServerInterfaceWrapper) GetInvestigation(w http.ResponseWriter, r *http.Request) {
 
@@ -6198,6 +6312,32 @@ func (siw *ServerInterfaceWrapper) GetInvestigation(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetInvestigation(w, r, subject)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SteerInvestigation operation middleware
+func (siw *ServerInterfaceWrapper) SteerInvestigation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "subject" -------------
+	var subject string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subject", chi.URLParam(r, "subject"), &subject, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "subject", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SteerInvestigation(w, r, subject)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7676,7 +7816,13 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/investigations", wrapper.ListInvestigations)
 	})
 	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/investigations/{subject}", wrapper.WithdrawSteering)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/investigations/{subject}", wrapper.GetInvestigation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/investigations/{subject}", wrapper.SteerInvestigation)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/decisions", wrapper.ListDecisions)
@@ -8754,6 +8900,39 @@ func (response ListInvestigationsdefaultApplicationProblemPlusJSONResponse) Visi
 	return err
 }
 
+type WithdrawSteeringRequestObject struct {
+	Subject string `json:"subject"`
+}
+
+type WithdrawSteeringResponseObject interface {
+	VisitWithdrawSteeringResponse(w http.ResponseWriter) error
+}
+
+type WithdrawSteering204Response struct {
+}
+
+func (response WithdrawSteering204Response) VisitWithdrawSteeringResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type WithdrawSteeringdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response WithdrawSteeringdefaultApplicationProblemPlusJSONResponse) VisitWithdrawSteeringResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetInvestigationRequestObject struct {
 	Subject string `json:"subject"`
 }
@@ -8782,6 +8961,46 @@ type GetInvestigationdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetInvestigationdefaultApplicationProblemPlusJSONResponse) VisitGetInvestigationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SteerInvestigationRequestObject struct {
+	Subject string `json:"subject"`
+	Body    *SteerInvestigationJSONRequestBody
+}
+
+type SteerInvestigationResponseObject interface {
+	VisitSteerInvestigationResponse(w http.ResponseWriter) error
+}
+
+type SteerInvestigation200JSONResponse Steering
+
+func (response SteerInvestigation200JSONResponse) VisitSteerInvestigationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SteerInvestigationdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SteerInvestigationdefaultApplicationProblemPlusJSONResponse) VisitSteerInvestigationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9964,9 +10183,15 @@ type StrictServerInterface interface {
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(ctx context.Context, request ListInvestigationsRequestObject) (ListInvestigationsResponseObject, error)
+	// WithdrawSteering Withdraw a decision about a search
+	// (DELETE /investigations/{subject})
+	WithdrawSteering(ctx context.Context, request WithdrawSteeringRequestObject) (WithdrawSteeringResponseObject, error)
 	// GetInvestigation Get the investigation of a problem or an incident with its evidence
 	// (GET /investigations/{subject})
 	GetInvestigation(ctx context.Context, request GetInvestigationRequestObject) (GetInvestigationResponseObject, error)
+	// SteerInvestigation Start or end the search for the cause of an open problem or incident
+	// (PUT /investigations/{subject})
+	SteerInvestigation(ctx context.Context, request SteerInvestigationRequestObject) (SteerInvestigationResponseObject, error)
 	// GetMe Tell callers who they are
 	// (GET /me)
 	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
@@ -10777,6 +11002,32 @@ func (sh *strictHandler) ListInvestigations(w http.ResponseWriter, r *http.Reque
 	}
 }
 
+// WithdrawSteering operation middleware
+func (sh *strictHandler) WithdrawSteering(w http.ResponseWriter, r *http.Request, subject string) {
+	var request WithdrawSteeringRequestObject
+
+	request.Subject = subject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WithdrawSteering(ctx, request.(WithdrawSteeringRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WithdrawSteering")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WithdrawSteeringResponseObject); ok {
+		if err := validResponse.VisitWithdrawSteeringResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetInvestigation operation middleware
 func (sh *strictHandler) GetInvestigation(w http.ResponseWriter, r *http.Request, subject string) {
 	var request GetInvestigationRequestObject
@@ -10796,6 +11047,39 @@ func (sh *strictHandler) GetInvestigation(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetInvestigationResponseObject); ok {
 		if err := validResponse.VisitGetInvestigationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SteerInvestigation operation middleware
+func (sh *strictHandler) SteerInvestigation(w http.ResponseWriter, r *http.Request, subject string) {
+	var request SteerInvestigationRequestObject
+
+	request.Subject = subject
+
+	var body SteerInvestigationJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SteerInvestigation(ctx, request.(SteerInvestigationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SteerInvestigation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SteerInvestigationResponseObject); ok {
+		if err := validResponse.VisitSteerInvestigationResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

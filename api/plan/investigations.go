@@ -2,13 +2,18 @@ package plan
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // shownSuspects limits the suspects of an investigation in lists.
@@ -72,6 +77,68 @@ func (a *Plan) GetInvestigation(
 		return nil, query.NotFound("investigation")
 	}
 	return contract.GetInvestigation200JSONResponse(*d), nil
+}
+
+// For how long a decision about a search holds by default.
+const (
+	startedFor = time.Hour
+	endedFor   = 24 * time.Hour
+)
+
+// SteerInvestigation implements contract.StrictServerInterface.
+func (a *Plan) SteerInvestigation(
+	ctx context.Context, r contract.SteerInvestigationRequestObject,
+) (contract.SteerInvestigationResponseObject, error) {
+	subject, err := parseSubject(r.Subject)
+	if err != nil {
+		return nil, query.NotFound("incident or problem")
+	}
+	now, who := a.options.Clock(), access.Caller(ctx).Name
+	x := search.Steering{Subject: subject, By: who, Reason: query.Value(r.Body.Reason, "")}
+	until := now.Add(startedFor)
+	if r.Body.Kind == contract.SteeringRequestKindEnd {
+		x.Ended, until = true, now.Add(endedFor)
+	}
+	if r.Body.Until != nil {
+		until = *r.Body.Until
+		if !until.After(now) || until.Year() > query.LastYear {
+			return nil, refusal.New(refusal.Invalid, "until: want a time in the future", "")
+		}
+	}
+	x.Until = trace.Nanos(until.UnixNano())
+	searchable := false
+	err = a.reader.Ask(ctx, func(c *engine.View) { searchable = c.Searches.Searched(subject) != nil })
+	switch {
+	case err != nil:
+		return nil, err
+	case !searchable:
+		return nil, refusal.New(refusal.Conflict, "there is nothing to search: no open problem or incident with this "+
+			"ID adds time to requests", "failures and missing requests show in the traces themselves")
+	}
+	switch room, err := a.reader.Change(ctx, engine.Change{Steer: &x}); {
+	case err != nil:
+		return nil, err
+	case !room:
+		return nil, refusal.New(refusal.Conflict, "too many searches are started or ended by people", "withdraw some")
+	}
+	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "search steered", slog.String("subject", r.Subject),
+		slog.String("kind", string(r.Body.Kind)), slog.String("by", who))
+	return contract.SteerInvestigation200JSONResponse(*render.Steering(&x)), nil
+}
+
+// WithdrawSteering implements contract.StrictServerInterface.
+func (a *Plan) WithdrawSteering(
+	ctx context.Context, r contract.WithdrawSteeringRequestObject,
+) (contract.WithdrawSteeringResponseObject, error) {
+	subject, err := parseSubject(r.Subject)
+	if err != nil {
+		return nil, query.NotFound("incident or problem")
+	}
+	x := search.Steering{Subject: subject, By: access.Caller(ctx).Name}
+	if _, err := a.reader.Change(ctx, engine.Change{Steer: &x}); err != nil {
+		return nil, err
+	}
+	return contract.WithdrawSteering204Response{}, nil
 }
 
 // parseSubject parses the ID of a problem or an incident, which differ in length.

@@ -64,7 +64,7 @@ func TestMCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	here, there := mcp.NewInMemoryTransports()
-	server, err := newMCP(api).Connect(t.Context(), there, nil)
+	server, err := newMCP(api, false).Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestMCP(t *testing.T) {
 func TestMCPOverHTTP(t *testing.T) {
 	l := startService(t)
 	viewer := l.newToken(access.Viewer)
-	handler, err := mcpHandler(l.api)
+	handler, err := mcpHandler(l.api, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +129,72 @@ func TestMCPOverHTTP(t *testing.T) {
 		if text, failed := call(t, session, "list_incidents", nil); failed || !strings.Contains(text, "learning") {
 			t.Errorf("%s", text)
 		}
+		steer := map[string]any{"id": strings.Repeat("0", 16), "action": "start"}
+		text, failed := call(t, session, "steer_search", steer)
+		if !failed || !strings.Contains(text, "role operator") {
+			t.Errorf("a viewer steers: %s", text)
+		}
 		if err := session.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestMCPSteers: with --steer, an assistant starts and ends searches and overrides tracepoints.
+func TestMCPSteers(t *testing.T) {
+	var got []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/api/v1/")+" "+string(body))
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodDelete {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		_, _ = io.WriteString(w, `{"kind": "start", "by": "bot", "until": "2026-11-30T12:00:00Z", "reason": ""}`)
+	}))
+	defer s.Close()
+	api, err := client.New(s.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, there := mcp.NewInMemoryTransports()
+	server, err := newMCP(api, true).Connect(t.Context(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = session.Close() }()
+	const incident, point = "101885cb3de75177", "00000000000000ab"
+	for _, x := range []struct {
+		tool, key, id, action string
+		want                  string // "": refused
+	}{
+		{
+			"steer_search", "id", incident, "start",
+			`PUT investigations/` + incident + ` {"kind":"start","reason":"why"}`,
+		},
+		{"steer_search", "id", incident, "withdraw", `DELETE investigations/` + incident + ` `},
+		{"steer_search", "id", incident, "pin", ""},
+		{
+			"override_tracepoint", "tracepoint", point, "forbid",
+			`PUT tracepoints/` + point + ` {"kind":"forbid","until":"`,
+		},
+		{"override_tracepoint", "tracepoint", point, "pin", ""},
+	} {
+		got = nil
+		arguments := map[string]any{x.key: x.id, "action": x.action}
+		if x.tool == "steer_search" {
+			arguments["reason"] = "why"
+		}
+		text, failed := call(t, session, x.tool, arguments)
+		sent := strings.Join(got, "\n")
+		if failed != (x.want == "") || (sent == "") != failed || !strings.HasPrefix(sent, x.want) {
+			t.Errorf("%v: %s; sent %q", x, text, sent)
 		}
 	}
 }
@@ -157,7 +221,7 @@ func TestMCPAdmits(t *testing.T) {
 	if err := reserved.Close(); err != nil {
 		t.Fatal(err)
 	}
-	handler, err := mcpHandler("http://" + address)
+	handler, err := mcpHandler("http://"+address, false)
 	if err != nil {
 		t.Fatal(err)
 	}

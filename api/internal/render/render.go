@@ -233,11 +233,24 @@ func (r Renderer) Investigation(v *search.Investigation, suspects int) contract.
 		Opened: At(v.Opened), Changed: At(v.Changed), Epochs: v.Epochs, On: len(v.Requested), Tried: len(v.Tried),
 		Suspects: r.suspects(r.Tree(v.Subject, v.RequestType), v.Suspects[:min(len(v.Suspects), suspects)]),
 	}
+	x.Steering = Steering(r.Core.Searches.State().Steering(v.Subject))
 	if x.Problem, x.Incident = Subject(v.Subject); x.Incident == nil {
 		x.RequestType, x.RequestTypeName = v.RequestType.String(), r.RequestType(v.RequestType, v.Entry)
 		x.Group = v.Group.String()
 	}
 	return x
+}
+
+// Steering converts x to the type of the contract; nil stays nil.
+func Steering(x *search.Steering) *contract.Steering {
+	if x == nil {
+		return nil
+	}
+	kind := contract.SteeringKindStart
+	if x.Ended {
+		kind = contract.SteeringKindEnd
+	}
+	return &contract.Steering{Kind: kind, By: x.By, Until: At(x.Until), Reason: x.Reason}
 }
 
 // shownEvidence limits the evidence shown for an investigation.

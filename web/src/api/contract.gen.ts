@@ -517,9 +517,15 @@ export interface paths {
         };
         /** Get the investigation of a problem or an incident with its evidence */
         get: operations["getInvestigation"];
-        put?: never;
+        /**
+         * Start or end the search for the cause of an open problem or incident
+         * @description Takes effect at the end of the epoch, and precedes the rules that start and end searches. A started search precedes others, and begins anew
+         *     if it is over; the budget limits it all the same. The decision replaces an earlier one about the same subject.
+         */
+        put: operations["steerInvestigation"];
         post?: never;
-        delete?: never;
+        /** Withdraw a decision about a search */
+        delete: operations["withdrawSteering"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2754,6 +2760,33 @@ export interface components {
             tried: number;
             /** @description Best first; at most 3 in lists. */
             suspects: components["schemas"]["Suspect"][];
+            steering?: components["schemas"]["Steering"];
+        };
+        /** @description A person's decision about the search for the cause of a problem or an incident. */
+        Steering: {
+            /** @enum {string} */
+            kind: "start" | "end";
+            by: string;
+            /**
+             * Format: date-time
+             * @description When the rules decide again.
+             */
+            until: string;
+            reason: string;
+        };
+        SteeringRequest: {
+            /**
+             * @description `end`: all its tracepoints are switched off.
+             * @enum {string}
+             */
+            kind: "start" | "end";
+            /**
+             * Format: date-time
+             * @description Default: `start` for an hour, `end` for a day.
+             */
+            until?: string;
+            /** @description For the decision log. */
+            reason?: string;
         };
         InvestigationList: {
             items: components["schemas"]["Investigation"][];
@@ -4526,6 +4559,56 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["InvestigationDetail"];
                 };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    steerInvestigation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the problem or of the incident. The investigation of an incident is its own, or that of a problem which had located its cause before. */
+                subject: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SteeringRequest"];
+            };
+        };
+        responses: {
+            /** @description The decision. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Steering"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    withdrawSteering: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the problem or of the incident. The investigation of an incident is its own, or that of a problem which had located its cause before. */
+                subject: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Withdrawn; the rules decide again. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Failure"];
         };

@@ -37,6 +37,7 @@ import {
   suspectColumns,
 } from "./suspects.tsx";
 import { Name, OpName, Sentence, useSteady } from "../components/names.tsx";
+import { Steering } from "./steering.tsx";
 
 type Detail = Schemas["IncidentDetail"];
 type Incident = Schemas["Incident"];
@@ -81,7 +82,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       {x.objectives.length > 0 && <Objectives of={x} />}
       {listsSuspects(x) && <Suspects of={x} />}
       {detail.investigation ? (
-        <Search of={detail.investigation} incident={x} located={detail.located} />
+        <Search of={detail.investigation} incident={x} located={detail.located} changed={reload} />
       ) : (
         detail.located && <LocatedPlace of={detail.located} search={{ incident: x.id }} />
       )}
@@ -390,11 +391,12 @@ type SearchProps = {
   of: Schemas["InvestigationDetail"];
   incident: Incident;
   located: Schemas["LocatedPlace"] | undefined;
+  changed: () => void;
 };
 
 // Search shows how far the search for the place has come: its state, the places with their shares of the added latency, the
 // tracepoints that are on, and the decisions. Once the place is located, it shows the evidence of that time.
-function Search({ of: detail, incident: x, located: found }: SearchProps) {
+function Search({ of: detail, incident: x, located: found, changed }: SearchProps) {
   const v = detail.investigation;
   const located = v.state === "investigating" || v.state === "opened" ? undefined : found;
   const places = v.suspects.filter((s, i) => i === 0 || (s.share.value ?? 0) >= leastPlace).slice(0, maxPlaces);
@@ -404,7 +406,12 @@ function Search({ of: detail, incident: x, located: found }: SearchProps) {
       id="search"
       title="Place"
       hint="Where requests through the first suspect lose time, as shares of the added latency of all their types. Sibyl switches tracepoints on and off to find the place."
-      tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
+      tools={
+        <>
+          {v.problem && <Link href={`/problems/${v.problem}`}>Located for a problem</Link>}
+          {!x.closed && <Steering subject={x.id} investigation={v} changed={changed} />}
+        </>
+      }
       table={() => (located ? framesTable(located) : placesTable(v))}
       tableOnly
       image={located !== undefined}

@@ -129,7 +129,7 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
       <Edges p={p} edges={detail.edges} located={detail.located} />
       {detail.explanations.length > 0 && <Explanations detail={detail} />}
       <Causes detail={detail} />
-      <Timeline detail={detail} deploys={[]} />
+      <Timeline detail={detail} deploys={[]} changed={reload} />
       <Exemplars exemplars={exemplars} problem={p} began={began} />
     </>
   );
@@ -198,7 +198,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
           within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))}
         />
       )}
-      <Timeline detail={detail} deploys={deploys ?? []} />
+      <Timeline detail={detail} deploys={deploys ?? []} changed={reload} />
       <Exemplars exemplars={exemplars} problem={p} began={began} />
     </>
   );

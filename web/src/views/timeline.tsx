@@ -8,11 +8,14 @@ import { isInIncident } from "../logic/incidents.ts";
 import { Figure } from "../components/figure.tsx";
 import { StateBadge } from "../components/badges.tsx";
 import { query } from "../url.ts";
+import { Steering } from "./steering.tsx";
 
 type Decision = Schemas["Decision"];
 type Deploy = Schemas["Deploy"];
 
-export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]; deploys: Deploy[] }) {
+type TimelineProps = { detail: Schemas["ProblemDetail"]; deploys: Deploy[]; changed: () => void };
+
+export function Timeline({ detail, deploys, changed }: TimelineProps) {
   const found = detail.investigation;
   const decisions = detail.decisions;
   const steps = [
@@ -36,7 +39,14 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
           ? `Strategy ${found.investigation.strategy}, ${count(found.investigation.epochs)} epochs; ${count(found.investigation.tried)} tracepoints tried, ${count(found.investigation.on)} on now.`
           : idle
       }
-      tools={<Link href={`/tracepoints${query({ state: "on" })}`}>Active tracepoints</Link>}
+      tools={
+        <>
+          <Link href={`/tracepoints${query({ state: "on" })}`}>Active tracepoints</Link>
+          {!detail.problem.closed && (
+            <Steering subject={detail.problem.id} investigation={found?.investigation} changed={changed} />
+          )}
+        </>
+      }
       table={() => ({
         header: ["at", "from", "to", "decision", "reason", "on", "off"],
         rows: steps.map(({ at, made: d, deploy }) =>
