@@ -632,6 +632,26 @@ func TestUnusableRecords(t *testing.T) {
 	}
 }
 
+// A start doesn't wait for a heap that the statistics fill.
+func TestStartWithFullHeap(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	o, closing := options(t, dir, c)
+	const requests = 20
+	for range requests {
+		o.Journal.Add(start, journal.JSON, journal.Pack(nil, []byte("{}")))
+	}
+	if err := o.Journal.Append(); err != nil {
+		t.Fatal(err)
+	}
+	closing()
+	began := time.Now()
+	run(t, dir, c, func(o *Options) { o.Heap = 1 }).end()
+	if took := time.Since(began); took > requests/2*time.Second {
+		t.Errorf("the start took %v", took)
+	}
+}
+
 // A start is logged if its checkpoint is older than the journal or missing. The missing records are counted.
 func TestOlderCheckpointIsLogged(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}

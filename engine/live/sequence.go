@@ -309,11 +309,10 @@ func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
 	return nil
 }
 
-// waitForRoom waits while the requests in flight have reached their limit, and then up to roomTimeout while the heap
-// exceeds its limit: beyond that time, the statistics themselves take the memory, and waiting longer would not help.
+// waitForRoom waits while the requests in flight have reached their limit. It doesn't wait for room in the heap: what is
+// alive there are statistics and open traces, which waiting doesn't shrink, and a journal can have thousands of requests.
 func (q *sequencer) waitForRoom(ctx context.Context) error {
-	deadline := time.Now().Add(roomTimeout)
-	for q.intake.full() || q.intake.heap.full() && time.Now().Before(deadline) {
+	for q.intake.full() {
 		select {
 		case <-time.After(roomInterval):
 		case <-ctx.Done():
@@ -323,7 +322,4 @@ func (q *sequencer) waitForRoom(ctx context.Context) error {
 	return nil
 }
 
-const (
-	roomTimeout  = time.Second
-	roomInterval = time.Millisecond
-)
+const roomInterval = time.Millisecond
