@@ -158,15 +158,15 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(detect.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
-	online := assemble.NewOnlineOptions(10*time.Second, 360*mib)
+	online := assemble.NewOnlineOptions(10*time.Second, 2032*mib/256*45)
 	if got := c.OpenTraces(); got != online {
 		t.Errorf("assembly: got %+v, want %+v", got, online)
 	}
 	core := engine.DefaultOptions()
 	core.Watch = watch
 	core.Strategy, core.Budget, core.Retention = search.DefaultStrategy, c.Budget.Search(), c.Retention.Age
-	core.Groups.Groups, core.Sites, core.EarlyBytes = 29_127, 20_132, 112*mib
-	core.Contexts, core.Tracepoints, core.Operations = 349_525, 262_144, 8192
+	core.Groups.Groups, core.Sites, core.EarlyBytes = 28_899, 19_975, 2032*mib/256*14
+	core.Contexts, core.Tracepoints, core.Operations = 346_794, 260_096, 8128
 	core.Rules.GroupBy, core.Rules.Types = []string{}, []group.TypeRule{}
 	if diff := cmp.Diff(core, c.Engine()); diff != "" {
 		t.Error(diff)
@@ -750,7 +750,7 @@ func TestHiddenURLs(t *testing.T) {
 // it.
 func TestSmallMemory(t *testing.T) {
 	for memory, want := range map[string][3]int64{
-		"64MiB":  {4 * mib, 12 * mib, 45 * mib / 4},
+		"64MiB":  {4 * mib, 12 * mib, 45 * mib * 3 / 16},
 		"512MiB": {32 * mib, 96 * mib, 64 * mib},
 		"1GiB":   {64 * mib, 192 * mib, 64 * mib},
 		"16GiB":  {64 * mib, 192 * mib, 64 * mib},

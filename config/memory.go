@@ -8,10 +8,10 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 )
 
-// The key memory is one budget, which these shares divide, in parts of 256; they add up to less than the whole. A part
-// that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read and the
-// buffers of the databases have no share, because they leave within seconds. A few smaller parts have fixed limits. The
-// measured heap is the last limit.
+// The key memory is one budget. The process itself takes ownBytes, and these shares divide the rest, in parts of 256. A
+// part that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read and
+// the buffers of the databases have no share, because they leave within seconds. A few smaller parts have fixed limits.
+// The measured heap is the last limit.
 const (
 	groupsShare      = 64 // groups and request types
 	openShare        = 45 // open traces; a quarter as much again remembers closed ones
@@ -28,6 +28,9 @@ const (
 	parts            = 256
 )
 
+// ownBytes is the memory of a process without traffic: a quarter of the smallest one.
+const ownBytes = 16 * mib
+
 // Sizes of entries in bytes, rounded up.
 const (
 	groupBytes       = 18 << 10 // a large group
@@ -42,7 +45,7 @@ const (
 	keptBytes        = 4300     // a kept request; with many request types there are more than twice as many
 )
 
-func (c *Config) share(n int64) int64 { return c.Memory / parts * n }
+func (c *Config) share(n int64) int64 { return (c.Memory - ownBytes) / parts * n }
 
 // MaxInFlight returns the limit on the bytes of all requests being read or decoded. There is room for three of the
 // largest requests, because a request takes up to twice its size, as sent and uncompressed, and more than one sender

@@ -309,8 +309,8 @@ func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
 	return nil
 }
 
-// waitForRoom waits while the requests in flight have reached their limit. It doesn't wait for room in the heap: what is
-// alive there are statistics and open traces, which waiting doesn't shrink, and a journal can have thousands of requests.
+// waitForRoom waits while the requests in flight have reached their limit. It doesn't wait for room in the heap,
+// because statistics and open traces don't shrink meanwhile, and a journal can have thousands of requests.
 func (q *sequencer) waitForRoom(ctx context.Context) error {
 	for q.intake.full() {
 		select {
