@@ -164,7 +164,7 @@ func (a *API) newHandlers(s *store.Store) handlers {
 			Directory: a.directory.Load,
 			Clock:     o.Clock,
 		}),
-		Services: services.New(a.reader, a.directory.Load),
+		Services: services.New(a.reader, a.directory.Load, o.Clock),
 		Plan:     plan.New(a.reader, s.Decisions, plan.Options{Agents: o.Agents, Clock: o.Clock, Log: o.Log}),
 	}
 	h.Cases = cases.New(a.reader, s, cases.Options{

@@ -34,8 +34,8 @@ var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 // golden lists the operations whose answers are compared with golden files.
 var golden = []string{
 	"listProblems", "getProblem", "listGroups", "getGroup", "getGroupHistory", "compareGroup", "getInvestigation",
-	"getDecision", "getTracepoint", "listDeploys", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks",
-	"listDeadLetters", "getDeadLetter", "listIncidents", "getIncident",
+	"getDecision", "getTracepoint", "listAnnotations", "getPlan", "getBudget", "listAgents", "getStatus",
+	"listWebhooks", "listDeadLetters", "getDeadLetter", "listIncidents", "getIncident",
 }
 
 // pathParams replaces the parameters in an operation's path with IDs from the harness.
@@ -53,6 +53,7 @@ func (w *harness) pathParams() *strings.Replacer {
 var bodies = map[string]any{
 	"acknowledgeIncident": map[string]string{"text": "on it"},
 	"acknowledgeProblem":  map[string]string{"text": "on it"},
+	"annotate":            map[string]string{"kind": "change", "text": "new limits"},
 	"addComment":          map[string]string{"text": "on it"},
 	"muteIncident":        map[string]string{},
 	"muteProblem":         map[string]string{},
@@ -196,6 +197,7 @@ func TestRoles(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := newTroubled(t)
 	params := w.pathParams()
+	const annotations = "/api/v1/annotations"
 	pin, zeros := map[string]string{"kind": "pin"}, strings.Repeat("0", 32)
 	long := map[string]string{"text": strings.Repeat("x", maxBody)}
 	for _, c := range []struct {
@@ -243,7 +245,20 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/v1/problems?q=%zz", nil, "", 400, "escape"},
 		{"GET", "/api/v1/services?to=1900-01-01T00:00:00Z", nil, "", 400, "to: want a time like"},
 		{"GET", "/api/v1/incidents?from=2&to=1", nil, "", 400, "from must be before to"},
-		{"GET", "/api/v1/deploys?from=2&to=1", nil, "", 400, "from must be before to"},
+		{"GET", "/api/v1/annotations?from=2&to=1", nil, "", 400, "from must be before to"},
+		{"POST", annotations, map[string]string{"kind": "flag", "text": " "}, "", 422, "text: say what happened"},
+		{
+			"POST", annotations, map[string]string{"kind": "flag", "text": "on", "time": "2001-01-01T00:00:00Z"}, "",
+			422, "time of the last 30 days",
+		},
+		{
+			"POST", annotations, map[string]any{"kind": "flag", "text": "on", "end": w.clock().Add(-1)}, "",
+			422, "end: want a time in the 30 days after time",
+		},
+		{
+			"POST", annotations, map[string]string{"kind": "flag", "text": "on", "link": "javascript:alert(1)"}, "",
+			422, "an address that starts with http:// or https://",
+		},
 		{"GET", "/api/v1/decisions?from=yesterday", nil, "", 400, "from: want a time like"},
 		{"GET", "/api/v1/incidents/xyz", nil, "", 404, "incident: want 16 hexadecimal digits"},
 		{"GET", "/api/v1/decisions?from=2026-13-45T00:00:00Z", nil, "", 400, "want a time"},
@@ -289,7 +304,7 @@ func TestRefusals(t *testing.T) {
 // Calls above the limit on concurrent calls are refused, and don't count towards the limit.
 func TestBusy(t *testing.T) {
 	w := newHarness(t)
-	const path = prefix + "/deploys" // waits for the core
+	const path = prefix + "/annotations" // waits for the core
 	w.mu.Lock()
 	answers := make(chan int, maxServing)
 	for range maxServing {
@@ -472,7 +487,7 @@ func TestPages(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/api/v1/webhooks/dead", "/api/v1/groups?sort=mean", "/api/v1/groups?sort=id&level=group",
-		"/api/v1/tracepoints?sort=bytes", "/api/v1/tracepoints", "/api/v1/decisions", "/api/v1/deploys",
+		"/api/v1/tracepoints?sort=bytes", "/api/v1/tracepoints", "/api/v1/decisions", "/api/v1/annotations",
 	} {
 		join := "&"
 		if !strings.Contains(path, "?") {
@@ -550,34 +565,55 @@ func TestMuteAndOverride(t *testing.T) {
 	}
 }
 
-// Deploys are listed by service and time, latest first, and each one is published once as an event.
-func TestDeploys(t *testing.T) {
+// Annotations are listed by service, kind and time, latest first, and each one is published once as an event.
+func TestAnnotations(t *testing.T) {
 	w := newTroubled(t)
-	second := w.core.View().Deploys[1].At
+	second := w.core.View().Annotations[1].At
 	for query, want := range map[string]string{
-		"": "cart 1.5 1.4, bank 8 7", "?service=cart": "cart 1.5 1.4", "?service=car": "", "?limit=1": "cart 1.5 1.4",
-		fmt.Sprintf("?from=%d", second): "cart 1.5 1.4", fmt.Sprintf("?to=%d", second): "bank 8 7",
+		"": "cart 1.5, before 1.4; bank 8, before 7", "?service=cart": "cart 1.5, before 1.4", "?service=car": "",
+		"?limit=1": "cart 1.5, before 1.4", "?kind=flag": "",
+		fmt.Sprintf("?from=%d", second): "cart 1.5, before 1.4", fmt.Sprintf("?to=%d", second): "bank 8, before 7",
 	} {
-		list := fetch[contract.DeployList](t, w, "/api/v1/deploys"+query)
+		list := fetch[contract.AnnotationList](t, w, "/api/v1/annotations"+query)
 		var found []string
 		for _, x := range list.Items {
-			found = append(found, x.Service+" "+x.Version+" "+x.Before)
+			found = append(found, x.Title)
 		}
-		if got := strings.Join(found, ", "); got != want || (list.NextCursor != nil) != (query == "?limit=1") {
+		if got := strings.Join(found, "; "); got != want || (list.NextCursor != nil) != (query == "?limit=1") {
 			t.Errorf("%s: %s and %v more, want %s", query, got, list.NextCursor, want)
 		}
 	}
 	w.observeVersion("cart", "1.6", w.now)
-	for _, want := range []string{"cart 1.6 1.5", ""} {
-		got := ""
+	flag := map[string]any{"kind": "flag", "service": "cart", "text": "new-checkout on", "tags": []string{"web"}}
+	w.expect(t, http.StatusOK, http.MethodPost, "/api/v1/annotations", flag)
+	w.expect(t, http.StatusOK, http.MethodPost, "/api/v1/annotations", flag) // a repetition
+	for _, want := range []string{"cart 1.6, before 1.5; cart: new-checkout on", ""} {
+		var got []string
 		for _, e := range w.publish(t) {
-			if e.Type == "deploy" {
-				got += *e.Service + " " + *e.Version + " " + *e.Before
+			if e.Type == "annotation" {
+				got = append(got, e.Annotation.Title)
 			}
 		}
-		if got != want {
-			t.Errorf("deploy event: got %q, want %q", got, want)
+		if strings.Join(got, "; ") != want {
+			t.Errorf("events: got %q, want %q", got, want)
 		}
+	}
+	x := fetch[contract.AnnotationList](t, w, "/api/v1/annotations?kind=flag").Items[0]
+	if x.Source != contract.AnnotationSourceAPI || x.Service != "cart" || !slices.Equal(x.Tags, []string{"web"}) {
+		t.Errorf("%+v", x)
+	}
+}
+
+// A token that is limited to services can only annotate these.
+func TestAnnotateWithLimitedToken(t *testing.T) {
+	w := newHarness(t)
+	secret, _, err := w.tokens.Create(access.Token{Role: access.Agent, Services: []string{"cart", "pay*"}}, w.clock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for service, want := range map[string]int{"cart": 200, "payment": 200, "cart2": 403, "": 403} {
+		w.expect(t, want, http.MethodPost, "/api/v1/annotations",
+			map[string]string{"kind": "deploy", "service": service, "version": "2"}, "Authorization", "Bearer "+secret)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestIncidents(t *testing.T) {
 	if len(d.Exemplars) != 1 || d.Exemplars[0].Trace != w.exemplar.ID.String() {
 		t.Errorf("exemplars %+v", d.Exemplars)
 	}
-	want := []string{"onset", "deploy", "opened"}
+	want := []string{"onset", "annotation", "opened"}
 	got := slices.DeleteFunc(kinds(d.Timeline), func(kind string) bool { return !slices.Contains(want, kind) })
 	slices.Sort(got)
 	slices.Sort(want)

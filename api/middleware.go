@@ -297,11 +297,12 @@ func (a *API) caller(r *http.Request) (access.Principal, error) {
 	case token != nil:
 		name := cmp.Or(token.Name, "token "+token.ID)
 		return access.Principal{
-			Name:    name,
-			Role:    token.Role,
-			Token:   token.ID,
-			Via:     access.ViaToken,
-			Tenants: access.Scope(token.Tenant),
+			Name:     name,
+			Role:     token.Role,
+			Token:    token.ID,
+			Via:      access.ViaToken,
+			Tenants:  access.Scope(token.Tenant),
+			Services: strings.Join(token.Services, ", "),
 		}, nil
 	}
 	refused := refusal.New(refusal.Unauthenticated, "this needs a token",
@@ -507,6 +508,7 @@ var patterns = map[string]string{
 	"^([0-9a-f]{16}|[0-9a-f]{32})$": "16 or 32 hexadecimal digits, in lower case",
 	"^[0-9]{1,19}-[0-9]{1,9}$":      "the ID of a decision, like 1790000000000000000-0",
 	"^[1-9][0-9]{0,18}$":            "a number from 1",
+	"^https?://":                    "an address that starts with http:// or https://",
 	timePattern:                     "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 

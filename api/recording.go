@@ -23,6 +23,10 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
+// isReport reports whether senders and pipelines use an operation. Such data is not audited, like traces: otherwise a
+// sender could displace the changes that people made.
+func isReport(op *openapi3.Operation) bool { return op.Extensions["x-role"] == string(access.Agent) }
+
 // freesSpace lists the changes that are made even if the audit log can't be written, because its disk is full.
 var freesSpace = map[string]bool{"dropDeadLetter": true}
 
@@ -78,12 +82,14 @@ func (a *API) requested(r *http.Request) *openapi3.Operation {
 // written, the change is refused.
 func (a *API) record(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := attempt(r)
-		if e == nil || reads(r) {
+		e, op := attempt(r), (*openapi3.Operation)(nil)
+		if e != nil {
+			op, _, _ = a.operation(r)
+		}
+		if op == nil || reads(r) || isReport(op) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		op, _, _ := a.operation(r)
 		var err error
 		if e.Detail, err = auditDetail(op, r); err != nil {
 			a.fail(w, r, invalid(err))

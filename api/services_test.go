@@ -148,7 +148,8 @@ func TestService(t *testing.T) {
 			t.Errorf("operation %s has no trend", o.Operation)
 		}
 	}
-	if calls != d.Service.Now.Calls || d.MoreOperations != 0 || len(d.Deploys) == 0 || d.Deploys[0].Version != "1.5" {
+	if calls != d.Service.Now.Calls || d.MoreOperations != 0 ||
+		len(d.Annotations) == 0 || d.Annotations[0].Version != "1.5" {
 		t.Errorf("%d calls of operations; service: %+v", calls, d)
 	}
 	inside := 0

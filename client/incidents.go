@@ -335,13 +335,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 		}
 	}
 	p.requestTypes(x.RequestTypes)
-	if len(x.Deploys) > 0 {
-		p.printf("\n%s\n", p.bold("Deploys"))
-		for i := range x.Deploys {
-			y := &x.Deploys[i]
-			p.printf("  %s  %s %s, before %s\n", clock(y.At), clean(y.Service), clean(y.Version), clean(y.Before))
-		}
-	}
+	p.annotations(x.Annotations)
 	p.links(x)
 	p.printf("\n%s\n", p.bold("Timeline"))
 	for i := range d.Timeline {

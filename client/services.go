@@ -71,13 +71,7 @@ func ShowService(w io.Writer, d *contract.ServiceDetail, style terminal.Style, n
 	p.servicePart("Instances", "INSTANCE", len(d.Instances), 0, func(i int) loadRow {
 		return loadRow{name: d.Instances[i].Key + " = " + d.Instances[i].Value, now: &d.Instances[i].Now}
 	})
-	if len(d.Deploys) > 0 {
-		p.printf("\n%s\n", p.bold("Deploys"))
-		for i := range d.Deploys {
-			x := &d.Deploys[i]
-			p.printf("  %s  %s, before %s\n", x.At.Local().Format(time.DateTime), clean(x.Version), clean(x.Before))
-		}
-	}
+	p.annotations(d.Annotations)
 	p.printf("\n%s", p.hint(loadLegend(d.NowFrom, d.To), 0))
 	return p.flush(w)
 }

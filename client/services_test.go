@@ -89,10 +89,10 @@ new         postgresql     12.3/s          –          –          –        
 			},
 			{Operation: "SELECT", Name: "SELECT → postgresql", P50Ns: 1e6, P99Ns: 2e6},
 		},
-		Callers:   []contract.ServiceCall{{Caller: "shop", Callee: "payment", Now: list.Items[1].Now}},
-		Callees:   []contract.ServiceCall{{Caller: "payment", Callee: "bank", Now: list.Items[1].Now}},
-		Instances: []contract.ServiceInstance{{Key: "host.name", Value: "a\x1bb", Now: list.Items[1].Now}},
-		Deploys:   []contract.Deploy{{At: now, Version: "2", Before: "1"}},
+		Callers:     []contract.ServiceCall{{Caller: "shop", Callee: "payment", Now: list.Items[1].Now}},
+		Callees:     []contract.ServiceCall{{Caller: "payment", Callee: "bank", Now: list.Items[1].Now}},
+		Instances:   []contract.ServiceInstance{{Key: "host.name", Value: "a\x1bb", Now: list.Items[1].Now}},
+		Annotations: []contract.Annotation{{At: now, Kind: "deploy", Title: "cart 2, before 1"}},
 	}
 	d.Service.ChangedCalls = &contract.ChangedCalls{
 		Since: now,
@@ -131,8 +131,8 @@ Instances
 INSTANCE             CALLS       FAIL        P50        P99   OWN TIME
 host.name = a·b     12.3/s          –          –          –          –
 
-Deploys
-  2023-11-14 22:27:00  2, before 1
+Annotations
+  2023-11-14 22:27:00  deploy  cart 2, before 1
 `
 	if got, _, _ := strings.Cut(one.String(), "\nCALLS, FAIL"); got != want {
 		t.Errorf("-want +got\n%s", cmp.Diff(want, got))

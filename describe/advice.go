@@ -18,7 +18,7 @@ type advice struct {
 
 	names  *Names
 	v      *search.Investigation // of the incident; may be nil
-	deploy engine.Deploy         // that may be the cause; may be zero
+	change *engine.Annotation    // that may be the cause; may be nil
 	// lead is the place with the largest share so far, if nothing is located; may be 0. leadShare is its share of the
 	// added latency.
 	lead      trace.Op
@@ -30,9 +30,9 @@ type advice struct {
 const leastPart = 0.5
 
 // Advice returns the next step for the people who work on the incident x. v is its investigation, which may be nil.
-// deploys are all known deploys, oldest first.
-func Advice(n *Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) Sentence {
-	s := Step(n, x, v, deploys)
+// all are all annotations, oldest first.
+func Advice(n *Names, x *engine.Incident, v *search.Investigation, all []engine.Annotation) Sentence {
+	s := Step(n, x, v, all)
 	if x.IsSteady() && len(x.Suspects) > 0 {
 		s.Plain(" It has been like this for a day: if it is normal now, accept it.")
 	}
@@ -40,10 +40,10 @@ func Advice(n *Names, x *engine.Incident, v *search.Investigation, deploys []eng
 }
 
 // Step is like Advice, but doesn't propose to accept a steady incident.
-func Step(n *Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) Sentence {
+func Step(n *Names, x *engine.Incident, v *search.Investigation, all []engine.Annotation) Sentence {
 	a := &advice{Incident: x, names: n, v: v}
 	if len(x.Suspects) > 0 {
-		a.deploy = x.SuspectDeploy(deploys)
+		a.change = x.SuspectChange(all)
 	}
 	if v != nil && v.Answer() == 0 && len(v.Suspects) > 0 {
 		a.lead, a.leadShare = v.Suspects[0].Op, x.ShareOf(v, v.Suspects[0].Share)
@@ -180,13 +180,8 @@ func (x *advice) isSearched() bool { return x.v != nil && x.v.Answer() == 0 && x
 func (x *advice) undoable(s *compare.Suspect) Sentence {
 	n := x.names
 	of := n.service(s.Service)
-	if x.deploy.Version != 0 {
-		deployed := "just deployed"
-		if !x.IsOpen() {
-			deployed = "deployed shortly before it opened"
-		}
-		return Say("Compare %s %s, which was "+deployed+", with %s: if it is the cause, roll it back.",
-			of, n.text(x.deploy.Version), n.text(x.deploy.Before))
+	if x.change != nil {
+		return x.undo(of)
 	}
 	if len(s.Instances) > 0 && s.Instances[0].Part >= leastPart {
 		i := &s.Instances[0]
@@ -195,6 +190,31 @@ func (x *advice) undoable(s *compare.Suspect) Sentence {
 			instance, number(units.Percent(i.Part)), of)
 	}
 	return nil
+}
+
+// undo returns the step that checks and reverts the latest change of the service.
+func (x *advice) undo(service Phrase) Sentence {
+	n, c, when := x.names, x.change, "just "
+	after := ""
+	if !x.IsOpen() {
+		when, after = "", " shortly before it opened"
+	}
+	what := Name(n.Clean(c.Text))
+	if what.Text == "" {
+		what = n.text(c.Version)
+	}
+	switch {
+	case c.Before != 0:
+		return Say("Compare %s %s, which was "+when+"deployed"+after+", with %s: if it is the cause, roll it back.",
+			service, n.text(c.Version), n.text(c.Before))
+	case c.Kind == engine.KindDeploy:
+		return Say("Check %s, which was "+when+"deployed"+after+" (%s): if it is the cause, roll it back.",
+			service, what)
+	case c.Kind == engine.KindFlag:
+		return Say("Check %s, whose feature flag was "+when+"switched"+after+
+			" (%s): if it is the cause, switch it back.", service, what)
+	}
+	return Say("Check %s, which was "+when+"changed"+after+" (%s): if it is the cause, undo the change.", service, what)
 }
 
 // searching describes the search inside the service, as a sentence that follows another. It returns nil if there is no

@@ -20,8 +20,8 @@ func TestAdvice(t *testing.T) {
 	type facts struct {
 		engine.Incident
 
-		v       *search.Investigation
-		deploys []engine.Deploy
+		v   *search.Investigation
+		all []engine.Annotation
 	}
 	of := func(s compare.Suspect) *facts {
 		s.Service = cart
@@ -38,7 +38,15 @@ func TestAdvice(t *testing.T) {
 		return &found
 	}
 	deployed := of(compare.Suspect{Own: 1})
-	deployed.deploys = []engine.Deploy{{Service: cart, Version: table.Symbol("1.8.2"), Before: table.Symbol("1.8.1")}}
+	deployed.all = []engine.Annotation{
+		{Service: cart, Version: table.Symbol("1.8.2"), Before: table.Symbol("1.8.1")},
+	}
+	reported := func(x engine.Annotation) *facts {
+		s := of(compare.Suspect{Own: 1})
+		x.Service = cart
+		s.all = []engine.Annotation{x}
+		return s
+	}
 	pod := []compare.InstancePart{{Key: table.Symbol("k8s.pod.name"), Value: table.Symbol("cart-7"), Part: 0.9}}
 	few := []compare.InstancePart{{Key: table.Symbol("k8s.pod.name"), Value: table.Symbol("cart-7"), Part: 0.2}}
 	closed := ended(of(compare.Suspect{Own: 1}), incident.Transition{State: incident.Closed, Why: incident.Recovered})
@@ -99,6 +107,18 @@ func TestAdvice(t *testing.T) {
 				"Add some inside cart GET /cart, which carries 43 % of the added latency.",
 		},
 		{deployed, "Compare cart 1.8.2, which was just deployed, with 1.8.1"},
+		{
+			reported(engine.Annotation{Kind: engine.KindDeploy, Version: table.Symbol("2")}),
+			"Check cart, which was just deployed (2): if it is the cause, roll it back.",
+		},
+		{
+			reported(engine.Annotation{Kind: engine.KindFlag, Text: "new-checkout on"}),
+			"Check cart, whose feature flag was just switched (new-checkout on): if it is the cause, switch it back.",
+		},
+		{
+			reported(engine.Annotation{Kind: engine.KindChange, Text: "new limits"}),
+			"Check cart, which was just changed (new limits): if it is the cause, undo the change.",
+		},
 		{
 			of(compare.Suspect{Own: 1, Instances: pod}),
 			"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,",
@@ -194,7 +214,7 @@ func TestAdvice(t *testing.T) {
 		{merged, "Look at incident 0000000000000abc"},
 		{&facts{}, "Compare slow traces with usual ones"},
 	} {
-		got := describe.Advice(n, &c.x.Incident, c.x.v, c.x.deploys).String()
+		got := describe.Advice(n, &c.x.Incident, c.x.v, c.x.all).String()
 		if !strings.HasPrefix(got, c.want) {
 			t.Errorf("got %q, want %q", got, c.want)
 		}

@@ -71,12 +71,6 @@ func incidentID(id uint64) Phrase {
 	return Phrase{Text: fmt.Sprintf("%016x", id), Kind: IncidentPhrase}
 }
 
-// Deployed describes a new version of a service.
-func Deployed(n *Names, d *engine.Deploy) Sentence {
-	return Say("%s %s appeared; the version before is %s.",
-		n.text(d.Service).quiet(), n.text(d.Version).quiet(), n.text(d.Before).quiet())
-}
-
 // ProblemOpened describes the milestone m, the opening of one of an incident's problems.
 func ProblemOpened(n *Names, m *engine.Milestone) Sentence {
 	requests := cmp.Or(n.RequestType(m.RequestType, m.Entry), "request type "+m.RequestType.String()[:8])

@@ -50,6 +50,7 @@ type Change struct {
 	By       string           `cbor:"by,omitempty"`       // who withdraws or accepts
 	Text     string           `cbor:"text,omitempty"`     // reason given for accepting
 	Feedback *search.Feedback `cbor:"feedback,omitempty"`
+	Report   *Report          `cbor:"report,omitempty"` // of an event
 }
 
 // changeVersion is the first byte of an encoded [Change].
@@ -78,7 +79,7 @@ func DecodeChange(b []byte) (x Change, err error) {
 // valid reports whether the enumerations of x are in range, its numbers are finite, and its objectives can be judged.
 func (x *Change) valid() bool {
 	if x.Override != nil && x.Override.Kind > search.Forbid || x.Settings != nil && !x.Settings.valid() ||
-		x.Steer != nil && !x.Steer.Subject.Valid() {
+		x.Steer != nil && !x.Steer.Subject.Valid() || x.Report != nil && !x.Report.valid() {
 		return false
 	}
 	if x.Feedback == nil {
@@ -113,8 +114,8 @@ const MostOverrides = 10_000
 const MostSteered = 1000
 
 // Apply makes the change x. It returns false if the override to withdraw or the open incident to accept doesn't exist,
-// if there are [MostOverrides] overrides or [MostSteered] steered searches already, or if no strategy has the given
-// name.
+// if there are [MostOverrides] overrides or [MostSteered] steered searches already, if no strategy has the given name,
+// or if an event was reported before.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
@@ -144,6 +145,8 @@ func (c *Core) Apply(x *Change) bool {
 			c.offered()
 		}
 		return true
+	case x.Report != nil:
+		return c.annotations.report(x.Report)
 	case x.Accept != 0:
 		return c.accept(x.Accept, x.By, x.Text)
 	}

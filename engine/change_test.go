@@ -51,6 +51,15 @@ func changes() map[string]engine.Change {
 			Subject: search.OfIncident(1 << 63), Ended: true, Until: 9, By: "someone", Reason: "known",
 		}},
 		"accept": {Accept: 1 << 63, By: "someone"},
+		"report": {Report: engine.NewReport(engine.Annotation{
+			At:     7,
+			End:    9,
+			Kind:   engine.KindFlag,
+			Source: engine.SourceGitHub,
+			Text:   "on",
+			Link:   "https://example.org",
+			Tags:   []string{"web"},
+		}, "shop", "1.8")},
 		"feedback": {Feedback: &search.Feedback{
 			Catalogues:  []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{tracepoint}}},
 			Costs:       []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}},
@@ -106,8 +115,10 @@ func TestDecodeChangeRefuses(t *testing.T) {
 				Objectives: []incident.Objective{{Entry: "shop", Errors: 0.1, Below: 1, Percentile: 99}},
 			},
 		},
-		"gate of NaN": {Settings: &engine.Settings{Gates: incident.Gates{Growth: math.NaN()}}},
-		"cost of NaN": {Feedback: &search.Feedback{Measured: &search.Measured{CPU: math.NaN()}}},
+		"gate of NaN":        {Settings: &engine.Settings{Gates: incident.Gates{Growth: math.NaN()}}},
+		"unknown annotation": {Report: &engine.Report{Annotation: engine.Annotation{Kind: 4}}},
+		"unknown source":     {Report: &engine.Report{Annotation: engine.Annotation{Source: 4}}},
+		"cost of NaN":        {Feedback: &search.Feedback{Measured: &search.Measured{CPU: math.NaN()}}},
 	} {
 		refuses(name, x.Append(nil))
 	}

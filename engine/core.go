@@ -97,23 +97,24 @@ type Core struct {
 	scratch   observation.Observation
 	simulated critpath.Simulation // scratch
 
-	coverage   trace.Coverage // of the traces ingested
-	learning   learning
-	types      *group.RequestTypes
-	detector   *detect.Detector
-	spans      observation.RecentSpans
-	calls      calls
-	objectives objectives
-	incidents  *Incidents
-	problems   *Problems
-	trees      *Trees
-	series     seriesSet
-	kept       *Kept
-	searches   *Searches
-	plans      *plans
-	offers     *Offers
-	versions   versions
-	log        actionLog
+	coverage    trace.Coverage // of the traces ingested
+	learning    learning
+	types       *group.RequestTypes
+	detector    *detect.Detector
+	spans       observation.RecentSpans
+	calls       calls
+	objectives  objectives
+	incidents   *Incidents
+	problems    *Problems
+	trees       *Trees
+	series      seriesSet
+	kept        *Kept
+	searches    *Searches
+	plans       *plans
+	offers      *Offers
+	versions    versions
+	annotations *annotations
+	log         actionLog
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // may be nil
 	encoded   int                                                               // size of the last encoding in bytes
@@ -138,7 +139,6 @@ func NewCore(table *trace.Table, options Options) *Core {
 		calls:      newCalls(history.NewSites(table)),
 		objectives: objectives{Objectives: incident.NewObjectives(table), table: table},
 		offers:     newOffers(table, options.Tracepoints),
-		versions:   newVersions(),
 		learning: learning{
 			epoch:    options.Epoch,
 			limit:    options.EarlyBytes,
@@ -146,6 +146,8 @@ func NewCore(table *trace.Table, options Options) *Core {
 			preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
 		},
 	}
+	c.annotations = &annotations{table: table}
+	c.versions = newVersions(c.annotations)
 	c.calls.Limit = options.Sites
 	c.spans.Limit = options.Operations
 	c.trees = newTrees(table, c.offers, options.Contexts)

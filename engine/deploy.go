@@ -9,14 +9,6 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Deploy is the first appearance of a version of a service that previously had another version. The other version may
-// continue to run.
-type Deploy struct {
-	At              trace.Nanos // start of the version's first span
-	Service         trace.Symbol
-	Version, Before trace.Symbol // Before is the newest version seen before this one
-}
-
 // VersionSeen records when one version of a service was seen.
 type VersionSeen struct {
 	ingest.ServiceVersion
@@ -24,22 +16,23 @@ type VersionSeen struct {
 	Last  trace.Nanos // arrival of its last span
 }
 
-// Limits on versions.
-const (
-	mostVersions = 4096 // of all services together; the least recently seen ones are deleted first
-	mostDeploys  = 1000 // the oldest ones are deleted first
-)
+// mostVersions limits the versions of all services together. The least recently seen ones are deleted first.
+const mostVersions = 4096
 
 // versions holds the known versions of services, to detect deploys.
 type versions struct {
 	known   []VersionSeen                 // by first appearance
 	places  map[ingest.ServiceVersion]int // index in known
 	newest  map[trace.Symbol]trace.Symbol // by service
-	deploys []Deploy                      // oldest first
+	deploys *annotations                  // gets the deploys
 }
 
-func newVersions() versions {
-	return versions{places: make(map[ingest.ServiceVersion]int), newest: make(map[trace.Symbol]trace.Symbol)}
+func newVersions(deploys *annotations) versions {
+	return versions{
+		places:  make(map[ingest.ServiceVersion]int),
+		newest:  make(map[trace.Symbol]trace.Symbol),
+		deploys: deploys,
+	}
 }
 
 // observe takes the versions in seen; see [Core.ObserveVersions]. After the learning period each new version of a known
@@ -58,8 +51,7 @@ func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Durat
 			continue // trim makes room at the end of the epoch
 		}
 		if before := v.before(x); before != 0 && (learned || x.First.Sub(v.known[0].First) >= learning) {
-			v.deploys = append(v.deploys, Deploy{x.First, x.Service, x.Version, before})
-			v.deploys = v.deploys[max(0, len(v.deploys)-mostDeploys):]
+			v.deploys.detect(x.ServiceVersion, before, x.First)
 		}
 		v.add(x)
 	}
@@ -69,11 +61,11 @@ func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Durat
 // started at the same time as x, before returns that version's predecessor, so that the two don't count as successors
 // of each other.
 func (v *versions) before(x VersionSeen) trace.Symbol {
-	for _, d := range slices.Backward(v.deploys) {
-		if d.At != x.First {
+	for _, d := range slices.Backward(v.deploys.all) {
+		if d.At < x.First {
 			break
 		}
-		if d.Service == x.Service {
+		if d.At == x.First && d.Service == x.Service && d.isDetected() {
 			return d.Before
 		}
 	}
@@ -103,23 +95,22 @@ func (v *versions) trim() {
 		delete(v.places, x.ServiceVersion)
 	}
 	left := slices.DeleteFunc(v.known, func(x VersionSeen) bool { _, kept := v.places[x.ServiceVersion]; return !kept })
-	v.reset(left, v.deploys)
+	v.reset(left)
 }
 
-// reset replaces the known versions, which must be ordered by first appearance, and the deploys.
-func (v *versions) reset(known []VersionSeen, deploys []Deploy) {
-	*v = newVersions()
-	v.deploys = deploys
+// reset replaces the known versions, which must be ordered by first appearance.
+func (v *versions) reset(known []VersionSeen) {
+	*v = newVersions(v.deploys)
 	for _, x := range known {
 		v.add(x)
 	}
 }
 
 // save implements section.
-func (v *versions) save(s *savedCore) { s.Versions, s.Deploys = v.known, v.deploys }
+func (v *versions) save(s *savedCore) { s.Versions = v.known }
 
 // restore implements section.
 func (v *versions) restore(s *savedCore) error {
-	v.reset(s.Versions, s.Deploys)
+	v.reset(s.Versions)
 	return nil
 }

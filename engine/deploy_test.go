@@ -52,7 +52,7 @@ func (r *rollouts) seen(at trace.Nanos, service, version string) engine.VersionS
 // deploys formats the deploys as text.
 func (r *rollouts) deploys() string {
 	var all []string
-	for _, d := range r.core.View().Deploys {
+	for _, d := range r.core.View().Annotations {
 		text := r.core.View().Table.Text
 		all = append(all,
 			fmt.Sprintf("%s %s after %s at %v", text(d.Service), text(d.Version), text(d.Before), d.At.Sub(start)))
@@ -125,11 +125,11 @@ func TestVersionsAreBounded(t *testing.T) {
 				t.Errorf("%d versions after the epoch, want 4096", engine.Versions(r.core))
 			}
 		}
-		if n := len(r.core.View().Deploys); n != 1000 {
+		if n := len(r.core.View().Annotations); n != 1000 {
 			t.Errorf("%d deploys, want 1000", n)
 		}
 		r.run("shop", "1", "2")
-		d := r.core.View().Deploys[999]
+		d := r.core.View().Annotations[999]
 		if d.Service != trace.SymbolOf([]byte("shop")) || d.Version != trace.SymbolOf([]byte("2")) ||
 			d.Before != trace.SymbolOf([]byte("1")) {
 			t.Errorf("last deploy %+v, want version 2 of shop after 1", d)
@@ -141,29 +141,37 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 }
 
-// A deploy of the first suspect after the opening isn't the cause, but it may be the fix.
-func TestSuspectDeploy(t *testing.T) {
+// A change of the first suspect after the opening isn't the cause, but it may be the fix.
+func TestSuspectChange(t *testing.T) {
 	const cart, shop, minute = trace.Symbol(1), trace.Symbol(2), trace.Nanos(60e9)
 	x := engine.Incident{Incident: incident.Incident{
 		Onset:    100 * minute,
 		History:  []incident.Transition{{At: 103 * minute}},
 		Suspects: []compare.Suspect{{Service: cart, Score: 1}, {Service: shop, Score: 1}},
 	}}
-	deploy := func(service trace.Symbol, at trace.Nanos) engine.Deploy {
-		return engine.Deploy{Service: service, At: at * minute}
+	deploy := func(service trace.Symbol, at trace.Nanos) engine.Annotation {
+		return engine.Annotation{Service: service, At: at * minute}
 	}
-	all := []engine.Deploy{deploy(cart, 60), deploy(cart, 80), deploy(shop, 99), deploy(cart, 110)}
-	if got := x.SuspectDeploy(all); got != all[1] {
+	all := []engine.Annotation{deploy(cart, 60), deploy(cart, 80), deploy(shop, 99), deploy(cart, 110)}
+	if got := x.SuspectChange(all); got == nil || got.At != all[1].At {
 		t.Errorf("got %+v, want the latest before the opening", got)
 	}
-	if got := x.Deploys(all); len(got) != 3 {
+	if got := x.Annotations(all); len(got) != 3 {
 		t.Errorf("got %+v, want all from half an hour before the onset on", got)
 	}
 	x.Enter(incident.Transition{At: 120 * minute, Why: incident.Returned})
-	if x.SuspectDeploy(all) != all[3] {
-		t.Errorf("got %+v, want the latest before it opened again", x.SuspectDeploy(all))
+	if got := x.SuspectChange(all); got == nil || got.At != all[3].At {
+		t.Errorf("got %+v, want the latest before it opened again", got)
 	}
-	if got := x.SuspectDeploy(all[2:3]); got != (engine.Deploy{}) {
+	sale := []engine.Annotation{{Service: cart, At: 118 * minute, Kind: engine.KindOther}}
+	if got := x.SuspectChange(sale); got != nil {
+		t.Errorf("got %+v, but an event that changes nothing is no cause", got)
+	}
+	lasting := engine.Annotation{At: 60 * minute, End: 71 * minute}
+	if got := x.Annotations([]engine.Annotation{lasting, {At: 71 * minute}, {At: 60 * minute}}); len(got) != 2 {
+		t.Errorf("got %+v, want those of no service that ended half an hour before the onset or later", got)
+	}
+	if got := x.SuspectChange(all[2:3]); got != nil {
 		t.Errorf("got %+v, want none of the first suspect", got)
 	}
 }

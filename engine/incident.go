@@ -23,31 +23,32 @@ type Incident struct {
 	AlertedSeverity Severity
 }
 
-// deployLead is the longest time between a deploy and an incident that it may have caused.
-const deployLead = 30 * time.Minute
+// annotationLead is the longest time between an event and an incident that it may have caused.
+const annotationLead = 30 * time.Minute
 
-// Deploys returns the deploys of services that x shows as suspects, from half an hour before its onset until its end,
-// in their order in all.
-func (x *Incident) Deploys(all []Deploy) []Deploy {
-	var found []Deploy
-	for _, d := range all {
-		if d.At >= x.Onset.Add(-deployLead) && (x.IsOpen() || d.At <= x.Closed()) &&
-			slices.ContainsFunc(x.Shown(), func(s compare.Suspect) bool { return s.Service == d.Service }) {
-			found = append(found, d)
+// Annotations returns the annotations of services that x shows as suspects, and those of no service, from half an hour
+// before its onset until its end, in their order in all.
+func (x *Incident) Annotations(all []Annotation) []Annotation {
+	var found []Annotation
+	for i := range all {
+		a := &all[i]
+		if max(a.At, a.End) >= x.Onset.Add(-annotationLead) && (x.IsOpen() || a.At <= x.Closed()) && (a.Service == 0 ||
+			slices.ContainsFunc(x.Shown(), func(s compare.Suspect) bool { return s.Service == a.Service })) {
+			found = append(found, *a)
 		}
 	}
 	return found
 }
 
-// SuspectDeploy returns the latest deploy of the first suspect that may have caused x, or the zero value if there is
-// none. It ignores deploys after x last opened: they aren't the cause, but may be the fix.
-func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
-	for _, d := range slices.Backward(x.Deploys(all)) {
-		if d.Service == x.Suspects[0].Service && d.At <= x.LastOpened() {
-			return d
+// SuspectChange returns the latest deploy or other change of the first suspect that may have caused x, or nil if there
+// is none. It ignores changes after x last opened: they aren't the cause, but may be the fix.
+func (x *Incident) SuspectChange(all []Annotation) *Annotation {
+	for _, a := range slices.Backward(x.Annotations(all)) {
+		if a.Kind != KindOther && a.Service == x.Suspects[0].Service && a.At <= x.LastOpened() {
+			return &a
 		}
 	}
-	return Deploy{}
+	return nil
 }
 
 // AffectedType is a request type that has been slower, or has failed more often, since the onset of an incident and

@@ -42,7 +42,7 @@ type savedCore struct {
 	Objectives    incident.ObjectivesState
 	Affected      []affectedState
 	Versions      []VersionSeen
-	Deploys       []Deploy
+	Annotations   []Annotation `cbor:"Deploys"` // oldest first; a former name
 }
 
 // savedPart is the encoding of a single element, such as a tree.
@@ -106,8 +106,8 @@ type section interface {
 
 func (c *Core) sections() []section {
 	return []section{
-		&c.learning, &c.log, &c.versions, c.offers, c.plans, &c.calls, c.incidents, c.problems, c.searches, &c.series,
-		c.trees,
+		&c.learning, &c.log, &c.versions, c.annotations, c.offers, c.plans, &c.calls, c.incidents, c.problems,
+		c.searches, &c.series, c.trees,
 	}
 }
 
@@ -212,6 +212,11 @@ func (s *savedCore) valid() bool {
 	}
 	for i := range s.Objectives.All {
 		if !s.Objectives.All[i].Valid() {
+			return false
+		}
+	}
+	for i := range s.Annotations {
+		if !s.Annotations[i].valid() {
 			return false
 		}
 	}

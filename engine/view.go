@@ -28,47 +28,49 @@ type View struct {
 	Progress Progress
 
 	// Groups are provisional during the learning period: each entry operation is then one request type.
-	Groups    *group.Grouper
-	Problems  *Problems
-	Incidents *Incidents
-	Searches  *Searches
-	Trees     *Trees
-	Offers    *Offers
-	Kept      *Kept
-	History   *history.Sites           // calls used to detect incidents
-	Spans     *observation.RecentSpans // recent durations of spans
-	Coverage  *trace.Coverage          // spans of the traces ingested
-	Deploys   []Deploy                 // the latest 1,000, oldest first
+	Groups      *group.Grouper
+	Problems    *Problems
+	Incidents   *Incidents
+	Searches    *Searches
+	Trees       *Trees
+	Offers      *Offers
+	Kept        *Kept
+	History     *history.Sites           // calls used to detect incidents
+	Spans       *observation.RecentSpans // recent durations of spans
+	Coverage    *trace.Coverage          // spans of the traces ingested
+	Annotations []Annotation             // the latest 1,000, oldest first
 	// Common lists places of different request types that rise and fall together, by decreasing correlation. It is
 	// empty without an open problem.
 	Common []explain.CommonEdges
 
-	detector   *detect.Detector
-	objectives *incident.Objectives
+	annotations *annotations
+	detector    *detect.Detector
+	objectives  *incident.Objectives
 }
 
 // View returns a view of c that is valid until c changes.
 func (c *Core) View() *View {
 	ended := c.groups().Closed()
 	return &View{
-		Options:    &c.options,
-		Table:      c.table,
-		Ended:      ended,
-		Progress:   Progress{&c.learning, c.calls.Sites, ended, c.options.Learning},
-		Groups:     c.groups(),
-		Problems:   c.problems,
-		Incidents:  c.incidents,
-		Searches:   c.searches,
-		Trees:      c.trees,
-		Offers:     c.offers,
-		Kept:       c.kept,
-		History:    c.calls.Sites,
-		Spans:      &c.spans,
-		Coverage:   &c.coverage,
-		Deploys:    c.versions.deploys,
-		Common:     c.series.common,
-		detector:   c.detector,
-		objectives: c.objectives.Objectives,
+		Options:     &c.options,
+		Table:       c.table,
+		Ended:       ended,
+		Progress:    Progress{&c.learning, c.calls.Sites, ended, c.options.Learning},
+		Groups:      c.groups(),
+		Problems:    c.problems,
+		Incidents:   c.incidents,
+		Searches:    c.searches,
+		Trees:       c.trees,
+		Offers:      c.offers,
+		Kept:        c.kept,
+		History:     c.calls.Sites,
+		Spans:       &c.spans,
+		Coverage:    &c.coverage,
+		Annotations: c.annotations.all,
+		Common:      c.series.common,
+		annotations: c.annotations,
+		detector:    c.detector,
+		objectives:  c.objectives.Objectives,
 	}
 }
 

@@ -25,9 +25,9 @@ type Epoch struct {
 	Traces    func(p *detect.Problem) []Trace    // samples to link to; may be nil
 	URL       func(problem analysis.Hash) string // of the problem's page; may be nil
 
-	Incidents []engine.Incident // as of the end of the epoch
-	Deploys   []engine.Deploy   // oldest first
-	Directory directory.Directory
+	Incidents   []engine.Incident   // as of the end of the epoch
+	Annotations []engine.Annotation // oldest first
+	Directory   directory.Directory
 	// Investigation returns the investigation of a problem or an incident, or nil if it has none.
 	Investigation func(search.Subject) *search.Investigation
 	// The following are called for each event about an incident.
@@ -148,7 +148,7 @@ func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *E
 		Incident:      x,
 		Investigation: e.Investigation(search.OfIncident(x.ID)),
 		Decision:      d,
-		Deploys:       e.Deploys,
+		Annotations:   e.Annotations,
 		Names:         e.Names,
 		Traces:        e.IncidentTraces(x),
 		Directory:     e.Directory,

@@ -99,7 +99,7 @@ func TestIncidentEvents(t *testing.T) {
 			Source:         "here",
 			Names:          f.Names,
 			Incidents:      []engine.Incident{*f.Incident},
-			Deploys:        f.Deploys,
+			Annotations:    f.Annotations,
 			Investigation:  func(search.Subject) *search.Investigation { return nil },
 			Muted:          func(uint64) bool { return step.now == 8 },
 			IncidentTraces: func(*engine.Incident) []Trace { return f.Traces },

@@ -216,7 +216,7 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 		Names:     p.Names,
 		URL:       "https://sibyl.example/incidents/0000000000000abc",
 		Directory: sampleDirectory(),
-		Deploys: []engine.Deploy{
+		Annotations: []engine.Annotation{
 			{
 				At:      opened.Add(-time.Hour),
 				Service: suspect,
@@ -449,7 +449,7 @@ func FuzzFormats(f *testing.F) {
 		about := sampleIncident(IncidentOpened, service, operation)
 		about.Traces = facts.Traces
 		about.Acknowledged = NewNote(service, time.Unix(0, 0), text)
-		about.Deploys[1].Version = about.Names.Table.Symbol(text)
+		about.Annotations[1].Version = about.Names.Table.Symbol(text)
 		facts.Type = ProblemOpened
 		open := NewEvent(facts)
 		facts.Type = Decided

@@ -3,6 +3,7 @@ package notify
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ type Incident struct {
 	Objectives   []Objective      `json:"objectives"`    // objectives that it violates
 	RequestTypes []AffectedType   `json:"request_types"` // largest added latency first
 	Affected     int              `json:"affected"`      // number of request types
-	Deploys      []Deploy         `json:"deploys"`       // of suspects, latest first
+	Annotations  []Annotation     `json:"annotations"`   // of suspects and of no service, latest first
 	Traces       []Trace          `json:"traces"`        // slow or failed traces
 	Search       *Search          `json:"investigation"` // may be null
 	Next         string           `json:"next"`          // next step for people
@@ -124,22 +125,26 @@ type AffectedType struct {
 	UsualFailed describe.Number `json:"usual_failed"`
 }
 
-// Deploy is a new version of a service.
-type Deploy struct {
+// Annotation is a deploy or another event; see [engine.Annotation]. Unknown texts are empty.
+type Annotation struct {
 	At      moment `json:"at"`
+	Kind    string `json:"kind"`
 	Service string `json:"service"`
 	Version string `json:"version"`
 	Before  string `json:"before"`
+	Text    string `json:"text"`
+	Link    string `json:"link"`
+	title   string
 }
 
 // Limits on an incident in an event.
 const (
-	maxCulprits   = 5
-	maxOperations = 5
-	maxInstances  = 5
-	maxObjectives = 20
-	maxTypes      = 20
-	maxDeploys    = 10
+	maxCulprits    = 5
+	maxOperations  = 5
+	maxInstances   = 5
+	maxObjectives  = 20
+	maxTypes       = 20
+	maxAnnotations = 10
 )
 
 // IncidentFacts are the input of an event about an incident.
@@ -150,7 +155,7 @@ type IncidentFacts struct {
 	Incident      *engine.Incident
 	Investigation *search.Investigation // may be nil
 	Decision      *search.Decision      // may be nil
-	Deploys       []engine.Deploy       // all known deploys, oldest first
+	Annotations   []engine.Annotation   // all annotations, oldest first
 	Traces        []Trace               // slow or failed traces; the first are sent
 	Names         *describe.Names       // with the request types
 	Directory     directory.Directory   // owners, and links to pages about services
@@ -189,7 +194,7 @@ func (n namer) advice(f *IncidentFacts) string {
 	if f.Type == IncidentSteady {
 		advice = describe.Step
 	}
-	return trace.Printable(advice(n.names, f.Incident, f.Investigation, f.Deploys).String(), maxSentenceText)
+	return trace.Printable(advice(n.names, f.Incident, f.Investigation, f.Annotations).String(), maxSentenceText)
 }
 
 func (n namer) incident(f *IncidentFacts) *Incident {
@@ -213,7 +218,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Objectives:   []Objective{},
 		RequestTypes: []AffectedType{},
 		Affected:     len(x.Types),
-		Deploys:      []Deploy{},
+		Annotations:  []Annotation{},
 		Traces:       append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
 		Search:       n.search(f.Investigation),
 		Next:         n.advice(f),
@@ -264,10 +269,20 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 			UsualFailed: describe.Number(t.UsualFailed),
 		})
 	}
-	deploys := x.Deploys(f.Deploys)
-	for i := len(deploys) - 1; i >= 0 && len(d.Deploys) < maxDeploys; i-- {
-		y := deploys[i]
-		d.Deploys = append(d.Deploys, Deploy{moment(y.At), n.text(y.Service), n.text(y.Version), n.text(y.Before)})
+	for _, y := range slices.Backward(x.Annotations(f.Annotations)) {
+		if len(d.Annotations) == maxAnnotations {
+			break
+		}
+		d.Annotations = append(d.Annotations, Annotation{
+			At:      moment(y.At),
+			Kind:    y.Kind.String(),
+			Service: n.text(y.Service),
+			Version: n.text(y.Version),
+			Before:  n.text(y.Before),
+			Text:    trace.Clean(y.Text),
+			Link:    y.Link,
+			title:   describe.AnnotationTitle(n.text, &y),
+		})
 	}
 	return d
 }
@@ -363,7 +378,7 @@ func (x *Incident) figures() []figure {
 			list = append(list, figure{key, name, text})
 		}
 	}
-	var suspects, deploys, traces []string
+	var suspects, annotations, traces []string
 	for i := range x.Suspects {
 		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
 	}
@@ -377,10 +392,10 @@ func (x *Incident) figures() []figure {
 		add("request_types", "Request types", strconv.Itoa(x.Affected))
 		add("most_affected", "Most affected", trace.Clean(x.RequestTypes[0].change()))
 	}
-	for _, d := range x.Deploys {
-		deploys = append(deploys, d.Service+" "+d.Version+" after "+d.Before)
+	for i := range x.Annotations {
+		annotations = append(annotations, x.Annotations[i].Kind+" "+x.Annotations[i].title)
 	}
-	add("deploys", "Deploys", trace.Clean(strings.Join(deploys, ", ")))
+	add("annotations", "Annotations", trace.Clean(strings.Join(annotations, "; ")))
 	for _, t := range x.Traces {
 		traces = append(traces, t.ID)
 	}

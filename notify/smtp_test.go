@@ -263,12 +263,12 @@ func TestMail(t *testing.T) {
 		text, page := parts["text/plain; charset=utf-8"], parts["text/html; charset=utf-8"]
 		for _, want := range []string{
 			"Requests of shop", "Owner: Payments (#payments)", "Began: 2026-09-21 14:13:20 UTC",
-			"Deploys: payment 1.8.2", "https://sibyl.example/incidents/0000000000000abc",
+			"Annotations: deploy payment 1.8.2", "https://sibyl.example/incidents/0000000000000abc",
 			"?dialog=acknowledge", "?dialog=mute", "?dialog=accept",
 			"https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674", "https://wiki.example/payment",
 		} {
 			if !strings.Contains(text, want) || !strings.Contains(page, strings.TrimPrefix(
-				strings.TrimPrefix(want, "Owner: "), "Began: ")) && !strings.HasPrefix(want, "Deploys") {
+				strings.TrimPrefix(want, "Owner: "), "Began: ")) && !strings.HasPrefix(want, "Annotations") {
 				t.Errorf("%s is missing in\n%s\n%s", want, text, page)
 			}
 		}

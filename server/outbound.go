@@ -133,7 +133,7 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) error {
 		Problems:       core.Problems.Open(),
 		Names:          namesOf(core, e),
 		Incidents:      core.Incidents.All(),
-		Deploys:        core.Deploys,
+		Annotations:    core.Annotations,
 		Investigation:  core.Searches.Investigation,
 		Directory:      *o.directory.Load(),
 		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },

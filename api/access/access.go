@@ -67,6 +67,21 @@ type Principal struct {
 	Token   string // ID of the token; empty for other callers
 	Via     string // what proves who the caller is: one of the constants below
 	Tenants Scope
+	// Services lists the services that the token is limited to, separated by ", ". Empty means all services.
+	Services string
+}
+
+// SpeaksFor reports whether p may report about a service, or about all if its name is empty.
+func (p Principal) SpeaksFor(service string) bool {
+	if p.Services == "" {
+		return true
+	}
+	for name := range strings.SplitSeq(p.Services, ", ") {
+		if start, any := strings.CutSuffix(name, "*"); name == service || any && strings.HasPrefix(service, start) {
+			return true
+		}
+	}
+	return false
 }
 
 // Scope lists the tenants that a caller may enter, separated by spaces. If it is empty, the caller may enter the

@@ -155,7 +155,7 @@ func (a *Cases) GetIncident(
 		}
 		enabled = names.enabled()
 		v := c.Searches.Investigation(search.OfIncident(x.ID))
-		next := describe.Advice(names.Names, x, v, c.Deploys)
+		next := describe.Advice(names.Names, x, v, c.Annotations)
 		d = &contract.GetIncident200JSONResponse{
 			Incident:  s.Incidents[row].Incident,
 			Earlier:   earlier(s, row),
@@ -246,8 +246,8 @@ func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 		t := &x.History[i]
 		add(t.At, timelineKinds[t.State], describe.Transition(r.Names, t))
 	}
-	for _, d := range x.Deploys(r.Core.Deploys) {
-		add(d.At, contract.TimelineEntryKindDeploy, describe.Deployed(r.Names, &d))
+	for _, a := range x.Annotations(r.Core.Annotations) {
+		add(a.At, contract.TimelineEntryKindAnnotation, describe.Annotation(r.Names, &a))
 	}
 	format := "Sibyl located the place: %s."
 	for i := range x.Milestones {

@@ -223,7 +223,7 @@ func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Inci
 
 // advice returns the next step for an incident.
 func (r renderer) advice(x *engine.Incident) describe.Sentence {
-	return describe.Advice(r.Names, x, r.Core.Searches.Investigation(search.OfIncident(x.ID)), r.Core.Deploys)
+	return describe.Advice(r.Names, x, r.Core.Searches.Investigation(search.OfIncident(x.ID)), r.Core.Annotations)
 }
 
 // setNext sets the next step for a problem.

@@ -38,6 +38,54 @@ func (e AgentState) Valid() bool {
 	}
 }
 
+// Defines values for AnnotationSource.
+const (
+	AnnotationSourceAPI      AnnotationSource = "api"
+	AnnotationSourceArgocd   AnnotationSource = "argocd"
+	AnnotationSourceDetected AnnotationSource = "detected"
+	AnnotationSourceGithub   AnnotationSource = "github"
+)
+
+// Valid indicates whether the value is a known member of the AnnotationSource enum.
+func (e AnnotationSource) Valid() bool {
+	switch e {
+	case AnnotationSourceAPI:
+		return true
+	case AnnotationSourceArgocd:
+		return true
+	case AnnotationSourceDetected:
+		return true
+	case AnnotationSourceGithub:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AnnotationKind.
+const (
+	AnnotationKindChange AnnotationKind = "change"
+	AnnotationKindDeploy AnnotationKind = "deploy"
+	AnnotationKindFlag   AnnotationKind = "flag"
+	AnnotationKindOther  AnnotationKind = "other"
+)
+
+// Valid indicates whether the value is a known member of the AnnotationKind enum.
+func (e AnnotationKind) Valid() bool {
+	switch e {
+	case AnnotationKindChange:
+		return true
+	case AnnotationKindDeploy:
+		return true
+	case AnnotationKindFlag:
+		return true
+	case AnnotationKindOther:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CallerRole.
 const (
 	CallerRoleAdmin    CallerRole = "admin"
@@ -581,9 +629,9 @@ func (e SteeringRequestKind) Valid() bool {
 // Defines values for TimelineEntryKind.
 const (
 	TimelineEntryKindAcknowledged TimelineEntryKind = "acknowledged"
+	TimelineEntryKindAnnotation   TimelineEntryKind = "annotation"
 	TimelineEntryKindClosed       TimelineEntryKind = "closed"
 	TimelineEntryKindCommented    TimelineEntryKind = "commented"
-	TimelineEntryKindDeploy       TimelineEntryKind = "deploy"
 	TimelineEntryKindLocated      TimelineEntryKind = "located"
 	TimelineEntryKindMuted        TimelineEntryKind = "muted"
 	TimelineEntryKindOnset        TimelineEntryKind = "onset"
@@ -597,11 +645,11 @@ func (e TimelineEntryKind) Valid() bool {
 	switch e {
 	case TimelineEntryKindAcknowledged:
 		return true
+	case TimelineEntryKindAnnotation:
+		return true
 	case TimelineEntryKindClosed:
 		return true
 	case TimelineEntryKindCommented:
-		return true
-	case TimelineEntryKindDeploy:
 		return true
 	case TimelineEntryKindLocated:
 		return true
@@ -1114,6 +1162,74 @@ type AgentList struct {
 // AgentState `current`: applied the current plan; `behind`: not yet, or cannot; `lost`: its lease expired, and it is back at its baseline.
 type AgentState string
 
+// Annotation An event that may explain why requests changed. Texts are empty if unknown.
+type Annotation struct {
+	// At Of a detected deploy: start of the first span of the version.
+	At time.Time `json:"at"`
+
+	// Before Previously newest version of the service, which may still be running; only of detected deploys.
+	Before string     `json:"before"`
+	End    *time.Time `json:"end"`
+
+	// ID 16 hex digits.
+	ID string `json:"id"`
+
+	// Kind `flag`: a feature flag was switched. `change`: another change of the system, like a migration or its configuration. `other`: no change, like a sale.
+	Kind AnnotationKind `json:"kind"`
+
+	// Link Page about it.
+	Link string `json:"link"`
+
+	// Service Empty: it concerns no single service.
+	Service string `json:"service"`
+
+	// Source Who reported it; `detected` if nobody did.
+	Source AnnotationSource `json:"source"`
+	Tags   []string         `json:"tags"`
+	Text   string           `json:"text"`
+
+	// Title Service, versions and text on one line: "cart 1.8.2, before 1.8.1".
+	Title string `json:"title"`
+
+	// Version The version that was deployed.
+	Version string `json:"version"`
+}
+
+// AnnotationSource Who reported it; `detected` if nobody did.
+type AnnotationSource string
+
+// AnnotationKind `flag`: a feature flag was switched. `change`: another change of the system, like a migration or its configuration. `other`: no change, like a sale.
+type AnnotationKind string
+
+// AnnotationList defines model for AnnotationList.
+type AnnotationList struct {
+	Items      []Annotation `json:"items"`
+	NextCursor *string      `json:"next_cursor"`
+}
+
+// AnnotationRequest defines model for AnnotationRequest.
+type AnnotationRequest struct {
+	// End End of something that lasts.
+	End *time.Time `json:"end,omitempty"`
+
+	// Kind `flag`: a feature flag was switched. `change`: another change of the system, like a migration or its configuration. `other`: no change, like a sale.
+	Kind AnnotationKind `json:"kind"`
+	Link *string        `json:"link,omitempty"`
+
+	// Service As in the spans; without one, it concerns all services.
+	Service *string   `json:"service,omitempty"`
+	Tags    *[]string `json:"tags,omitempty"`
+
+	// Text Required unless there is a version.
+	Text *string `json:"text,omitempty"`
+
+	// Time By default now; at most 30 days ago.
+	Time *time.Time `json:"time,omitempty"`
+
+	// Version As in `service.version` of the spans, with or without a leading v, or a commit.
+	Version *string `json:"version,omitempty"`
+}
+
 // Arm defines model for Arm.
 type Arm struct {
 	Name string `json:"name"`
@@ -1581,26 +1697,6 @@ type DecisionRunnerUp struct {
 	Distance int      `json:"distance"`
 }
 
-// Deploy defines model for Deploy.
-type Deploy struct {
-	// At Start of the first span of the version.
-	At time.Time `json:"at"`
-
-	// Before Previously newest version of the service; it may still be running.
-	Before string `json:"before"`
-
-	// ID 16 hex digits.
-	ID      string `json:"id"`
-	Service string `json:"service"`
-	Version string `json:"version"`
-}
-
-// DeployList defines model for DeployList.
-type DeployList struct {
-	Items      []Deploy `json:"items"`
-	NextCursor *string  `json:"next_cursor"`
-}
-
 // DiagnosisEvidence The data that a part of a diagnosis rests on, for links. Fields other than `kind` are set as described there.
 type DiagnosisEvidence struct {
 	// Edge Of kind `edge`: the `place.edge` of one of the problem's `edges`.
@@ -1743,11 +1839,12 @@ type Error struct {
 
 // Event defines model for Event.
 type Event struct {
-	At        time.Time `json:"at"`
-	Before    *string   `json:"before,omitempty"`
-	Decision  *string   `json:"decision,omitempty"`
-	Diagnosis *string   `json:"diagnosis,omitempty"`
-	Incident  *string   `json:"incident,omitempty"`
+	// Annotation An event that may explain why requests changed. Texts are empty if unknown.
+	Annotation *Annotation `json:"annotation,omitempty"`
+	At         time.Time   `json:"at"`
+	Decision   *string     `json:"decision,omitempty"`
+	Diagnosis  *string     `json:"diagnosis,omitempty"`
+	Incident   *string     `json:"incident,omitempty"`
 
 	// Incidents Number of open incidents; only with `epoch`.
 	Incidents *int    `json:"incidents,omitempty"`
@@ -1760,10 +1857,9 @@ type Event struct {
 	// Sentence About the incident; with `incident.located`, about the place.
 	Sentence *string `json:"sentence,omitempty"`
 
-	// Service The first suspect of an incident, the service with the place of `incident.located`, or that of a `deploy`.
+	// Service The first suspect of an incident, the service with the place of `incident.located`, or that of an `annotation`.
 	Service *string `json:"service,omitempty"`
 	Type    string  `json:"type"`
-	Version *string `json:"version,omitempty"`
 }
 
 // Evidence defines model for Evidence.
@@ -1984,14 +2080,14 @@ type Incident struct {
 	// AcceptedText The note of that person; absent: none.
 	AcceptedText *string `json:"accepted_text,omitempty"`
 
+	// Annotations Of suspects and of no service, from 30 minutes before the onset on, latest first.
+	Annotations []Annotation `json:"annotations"`
+
 	// Closed End of the epoch in which Sibyl closed it, some minutes after its end in case that it returns. null: still open.
 	Closed *time.Time `json:"closed"`
 
 	// Comments Number of comments.
 	Comments int64 `json:"comments"`
-
-	// Deploys New versions of suspects from 30 minutes before the onset on, latest first.
-	Deploys []Deploy `json:"deploys"`
 
 	// Earlier Number of kept incidents with the same first suspect that opened before and are closed.
 	Earlier int64 `json:"earlier"`
@@ -3127,7 +3223,7 @@ type Service struct {
 	ChangedCalls *ChangedCalls `json:"changed_calls,omitempty"`
 
 	// Deploy The latest one.
-	Deploy *Deploy `json:"deploy"`
+	Deploy *Annotation `json:"deploy"`
 
 	// EmitsSpans False: only its callers name it.
 	EmitsSpans bool `json:"emits_spans"`
@@ -3196,13 +3292,12 @@ type ServiceCall struct {
 
 // ServiceDetail defines model for ServiceDetail.
 type ServiceDetail struct {
-	BinNs   int           `json:"bin_ns"`
-	Callees []ServiceCall `json:"callees"`
-	Callers []ServiceCall `json:"callers"`
-
-	// Deploys Latest first, at most 20.
-	Deploys []Deploy  `json:"deploys"`
-	From    time.Time `json:"from"`
+	// Annotations Of the service and of no service, latest first, at most 20.
+	Annotations []Annotation  `json:"annotations"`
+	BinNs       int           `json:"bin_ns"`
+	Callees     []ServiceCall `json:"callees"`
+	Callers     []ServiceCall `json:"callers"`
+	From        time.Time     `json:"from"`
 
 	// Inside Those with most time first, at most 100; empty for times in the past.
 	Inside    []ServiceSpans    `json:"inside"`
@@ -3991,6 +4086,24 @@ type ListAgentsParams struct {
 	State   *AgentState `form:"state,omitempty" json:"state,omitempty"`
 }
 
+// ListAnnotationsParams defines parameters for ListAnnotations.
+type ListAnnotationsParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
+	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// From Start, inclusive.
+	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive.
+	To *ToParameter `form:"to,omitempty" json:"to,omitempty"`
+
+	// Service Only annotations of this service
+	Service *string         `form:"service,omitempty" json:"service,omitempty"`
+	Kind    *AnnotationKind `form:"kind,omitempty" json:"kind,omitempty"`
+}
+
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
@@ -4027,21 +4140,6 @@ type ListDecisionsParams struct {
 
 	// Incident Incident whose own investigation made the decisions; not together with `problem`.
 	Incident *string `form:"incident,omitempty" json:"incident,omitempty"`
-}
-
-// ListDeploysParams defines parameters for ListDeploys.
-type ListDeploysParams struct {
-	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
-
-	// Cursor The `next_cursor` of the previous page, with the same filters and order.
-	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
-
-	// From Start, inclusive.
-	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
-
-	// To End, exclusive.
-	To      *ToParameter `form:"to,omitempty" json:"to,omitempty"`
-	Service *string      `form:"service,omitempty" json:"service,omitempty"`
 }
 
 // ListExemplarsParams defines parameters for ListExemplars.
@@ -4346,6 +4444,9 @@ type ListDeadLettersParams struct {
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// AnnotateJSONRequestBody defines body for Annotate for application/json ContentType.
+type AnnotateJSONRequestBody = AnnotationRequest
+
 // AcceptIncidentJSONRequestBody defines body for AcceptIncident for application/json ContentType.
 type AcceptIncidentJSONRequestBody = AcceptRequest
 
@@ -4378,6 +4479,12 @@ type ServerInterface interface {
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams)
+	// ListAnnotations List deploys, feature flags and other events, latest first
+	// (GET /annotations)
+	ListAnnotations(w http.ResponseWriter, r *http.Request, params ListAnnotationsParams)
+	// Annotate Report a deploy, a feature flag or another event
+	// (POST /annotations)
+	Annotate(w http.ResponseWriter, r *http.Request)
 	// ListAudit List who changed what, when and from where, latest first
 	// (GET /audit)
 	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
@@ -4393,9 +4500,6 @@ type ServerInterface interface {
 	// GetDecision Get a decision with all of its inputs
 	// (GET /decisions/{decision})
 	GetDecision(w http.ResponseWriter, r *http.Request, decision string)
-	// ListDeploys List new versions of services, latest first
-	// (GET /deploys)
-	ListDeploys(w http.ResponseWriter, r *http.Request, params ListDeploysParams)
 	// ListExemplars List sample requests of a group
 	// (GET /exemplars)
 	ListExemplars(w http.ResponseWriter, r *http.Request, params ListExemplarsParams)
@@ -4492,7 +4596,7 @@ type ServerInterface interface {
 	// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
 	// (GET /services)
 	ListServices(w http.ResponseWriter, r *http.Request, params ListServicesParams)
-	// GetService Get a service with its operations, callers, callees, instances and deploys
+	// GetService Get a service with its operations, callers, callees, instances and annotations
 	// (GET /services/{service})
 	GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams)
 	// GetStatus Get the status of Sibyl
@@ -4558,6 +4662,18 @@ func (_ Unimplemented) ListAgents(w http.ResponseWriter, r *http.Request, params
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListAnnotations List deploys, feature flags and other events, latest first
+// (GET /annotations)
+func (_ Unimplemented) ListAnnotations(w http.ResponseWriter, r *http.Request, params ListAnnotationsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Annotate Report a deploy, a feature flag or another event
+// (POST /annotations)
+func (_ Unimplemented) Annotate(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListAudit List who changed what, when and from where, latest first
 // (GET /audit)
 func (_ Unimplemented) ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams) {
@@ -4585,12 +4701,6 @@ func (_ Unimplemented) ListDecisions(w http.ResponseWriter, r *http.Request, par
 // GetDecision Get a decision with all of its inputs
 // (GET /decisions/{decision})
 func (_ Unimplemented) GetDecision(w http.ResponseWriter, r *http.Request, decision string) {
-	w.WriteHeader(http.StatusNotImplemented)
-}
-
-// ListDeploys List new versions of services, latest first
-// (GET /deploys)
-func (_ Unimplemented) ListDeploys(w http.ResponseWriter, r *http.Request, params ListDeploysParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4786,7 +4896,7 @@ func (_ Unimplemented) ListServices(w http.ResponseWriter, r *http.Request, para
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetService Get a service with its operations, callers, callees, instances and deploys
+// GetService Get a service with its operations, callers, callees, instances and annotations
 // (GET /services/{service})
 func (_ Unimplemented) GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -4979,6 +5089,118 @@ func (siw *ServerInterfaceWrapper) ListAgents(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAgents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAnnotations operation middleware
+func (siw *ServerInterfaceWrapper) ListAnnotations(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAnnotationsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "service" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", r.URL.Query(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "service"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAnnotations(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Annotate operation middleware
+func (siw *ServerInterfaceWrapper) Annotate(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Annotate(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5229,91 +5451,6 @@ func (siw *ServerInterfaceWrapper) GetDecision(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetDecision(w, r, decision)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeploys operation middleware
-func (siw *ServerInterfaceWrapper) ListDeploys(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDeploysParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "service" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", r.URL.Query(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "service"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeploys(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7834,7 +7971,10 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/objectives", wrapper.ListObjectives)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/deploys", wrapper.ListDeploys)
+		r.Get(options.BaseURL+"/annotations", wrapper.ListAnnotations)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/annotations", wrapper.Annotate)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/services", wrapper.ListServices)
@@ -7936,6 +8076,84 @@ type ListAgentsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListAgentsdefaultApplicationProblemPlusJSONResponse) VisitListAgentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAnnotationsRequestObject struct {
+	Params ListAnnotationsParams
+}
+
+type ListAnnotationsResponseObject interface {
+	VisitListAnnotationsResponse(w http.ResponseWriter) error
+}
+
+type ListAnnotations200JSONResponse AnnotationList
+
+func (response ListAnnotations200JSONResponse) VisitListAnnotationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAnnotationsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListAnnotationsdefaultApplicationProblemPlusJSONResponse) VisitListAnnotationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AnnotateRequestObject struct {
+	Body *AnnotateJSONRequestBody
+}
+
+type AnnotateResponseObject interface {
+	VisitAnnotateResponse(w http.ResponseWriter) error
+}
+
+type Annotate200JSONResponse Annotation
+
+func (response Annotate200JSONResponse) VisitAnnotateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AnnotatedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AnnotatedefaultApplicationProblemPlusJSONResponse) VisitAnnotateResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -8129,45 +8347,6 @@ type GetDecisiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetDecisiondefaultApplicationProblemPlusJSONResponse) VisitGetDecisionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeploysRequestObject struct {
-	Params ListDeploysParams
-}
-
-type ListDeploysResponseObject interface {
-	VisitListDeploysResponse(w http.ResponseWriter) error
-}
-
-type ListDeploys200JSONResponse DeployList
-
-func (response ListDeploys200JSONResponse) VisitListDeploysResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListDeploysdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListDeploysdefaultApplicationProblemPlusJSONResponse) VisitListDeploysResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10111,6 +10290,12 @@ type StrictServerInterface interface {
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(ctx context.Context, request ListAgentsRequestObject) (ListAgentsResponseObject, error)
+	// ListAnnotations List deploys, feature flags and other events, latest first
+	// (GET /annotations)
+	ListAnnotations(ctx context.Context, request ListAnnotationsRequestObject) (ListAnnotationsResponseObject, error)
+	// Annotate Report a deploy, a feature flag or another event
+	// (POST /annotations)
+	Annotate(ctx context.Context, request AnnotateRequestObject) (AnnotateResponseObject, error)
 	// ListAudit List who changed what, when and from where, latest first
 	// (GET /audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
@@ -10126,9 +10311,6 @@ type StrictServerInterface interface {
 	// GetDecision Get a decision with all of its inputs
 	// (GET /decisions/{decision})
 	GetDecision(ctx context.Context, request GetDecisionRequestObject) (GetDecisionResponseObject, error)
-	// ListDeploys List new versions of services, latest first
-	// (GET /deploys)
-	ListDeploys(ctx context.Context, request ListDeploysRequestObject) (ListDeploysResponseObject, error)
 	// ListExemplars List sample requests of a group
 	// (GET /exemplars)
 	ListExemplars(ctx context.Context, request ListExemplarsRequestObject) (ListExemplarsResponseObject, error)
@@ -10225,7 +10407,7 @@ type StrictServerInterface interface {
 	// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
 	// (GET /services)
 	ListServices(ctx context.Context, request ListServicesRequestObject) (ListServicesResponseObject, error)
-	// GetService Get a service with its operations, callers, callees, instances and deploys
+	// GetService Get a service with its operations, callers, callees, instances and annotations
 	// (GET /services/{service})
 	GetService(ctx context.Context, request GetServiceRequestObject) (GetServiceResponseObject, error)
 	// GetStatus Get the status of Sibyl
@@ -10339,6 +10521,63 @@ func (sh *strictHandler) ListAgents(w http.ResponseWriter, r *http.Request, para
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAgentsResponseObject); ok {
 		if err := validResponse.VisitListAgentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAnnotations operation middleware
+func (sh *strictHandler) ListAnnotations(w http.ResponseWriter, r *http.Request, params ListAnnotationsParams) {
+	var request ListAnnotationsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAnnotations(ctx, request.(ListAnnotationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAnnotations")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAnnotationsResponseObject); ok {
+		if err := validResponse.VisitListAnnotationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Annotate operation middleware
+func (sh *strictHandler) Annotate(w http.ResponseWriter, r *http.Request) {
+	var request AnnotateRequestObject
+
+	var body AnnotateJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Annotate(ctx, request.(AnnotateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Annotate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AnnotateResponseObject); ok {
+		if err := validResponse.VisitAnnotateResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -10465,32 +10704,6 @@ func (sh *strictHandler) GetDecision(w http.ResponseWriter, r *http.Request, dec
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetDecisionResponseObject); ok {
 		if err := validResponse.VisitGetDecisionResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ListDeploys operation middleware
-func (sh *strictHandler) ListDeploys(w http.ResponseWriter, r *http.Request, params ListDeploysParams) {
-	var request ListDeploysRequestObject
-
-	request.Params = params
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ListDeploys(ctx, request.(ListDeploysRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListDeploys")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ListDeploysResponseObject); ok {
-		if err := validResponse.VisitListDeploysResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

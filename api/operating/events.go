@@ -46,7 +46,7 @@ type hub struct {
 	// State as of the last epoch. Only the core's owner uses it.
 	known     map[analysis.Hash]search.Status // problems; nil until the first epoch has ended
 	incidents map[uint64]knownIncident
-	deployed  engine.Deploy // the latest, or zero
+	annotated map[uint64]bool // IDs of annotations
 }
 
 // start prepares h for a run of the service that starts now.
@@ -146,7 +146,7 @@ func (a *Operating) Streaming() bool {
 	return streams > 0
 }
 
-// epochEvents returns the events of an epoch: changes of incidents and problems, decisions and deploys.
+// epochEvents returns the events of an epoch: changes of incidents and problems, decisions and annotations.
 func (a *Operating) epochEvents(c *engine.View, ended trace.Nanos, decisions []search.Decision) []contract.Event {
 	problems := c.Problems.Open()
 	incidents := a.incidentEvents(c, ended)
@@ -201,17 +201,7 @@ func (a *Operating) epochEvents(c *engine.View, ended trace.Nanos, decisions []s
 			Incident: incident,
 		})
 	}
-	for _, d := range a.hub.newDeploys(c.Deploys, first) {
-		x := render.Deploy(c.Table, d)
-		events = append(events, contract.Event{
-			Type:    "deploy",
-			At:      x.At,
-			Service: &x.Service,
-			Version: &x.Version,
-			Before:  &x.Before,
-		})
-	}
-	return events
+	return append(events, a.hub.annotationEvents(c)...)
 }
 
 // knownIncident is an open incident as shown in the latest event about it.
@@ -305,20 +295,25 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 	}
 }
 
-// newDeploys returns the deploys that are new since its last call, oldest first. It returns nothing in the first epoch
-// of a run.
-func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
-	n := len(deploys)
-	for n > 0 && deploys[n-1] != h.deployed {
-		n--
+// annotationEvents returns events for the annotations that are new since its last call, oldest first. There are no
+// events in the first epoch of a run.
+func (h *hub) annotationEvents(c *engine.View) (events []contract.Event) {
+	first, known := h.annotated == nil, make(map[uint64]bool)
+	for i := range c.Annotations {
+		x := &c.Annotations[i]
+		if !first && !h.annotated[x.ID] {
+			told := render.Annotation(c.Table, x)
+			events = append(events, contract.Event{
+				Type:       "annotation",
+				At:         told.At,
+				Service:    render.Optional(told.Service),
+				Annotation: &told,
+			})
+		}
+		known[x.ID] = true
 	}
-	if len(deploys) > 0 {
-		h.deployed = deploys[len(deploys)-1]
-	}
-	if first {
-		return nil
-	}
-	return deploys[n:]
+	h.annotated = known
+	return events
 }
 
 // StreamEvents serves events until the reader leaves, is too slow or no longer allowed, or the service stops. If it

@@ -59,7 +59,7 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 		Instances:      []contract.ServiceInstance{},
 		Callers:        []contract.ServiceCall{},
 		Callees:        []contract.ServiceCall{},
-		Deploys:        []contract.Deploy{},
+		Annotations:    []contract.Annotation{},
 		From:           render.At(t.uses.From),
 		To:             render.At(t.uses.Now.To),
 		NowFrom:        render.At(t.uses.Now.From),
@@ -98,9 +98,9 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 	}
 	sortCalls(d.Callers)
 	sortCalls(d.Callees)
-	for _, deploy := range slices.Backward(c.Deploys) {
-		if deploy.Service == x.Service && len(d.Deploys) < shownDeploys {
-			d.Deploys = append(d.Deploys, render.Deploy(names, deploy))
+	for _, y := range slices.Backward(c.Annotations) {
+		if (y.Service == x.Service || y.Service == 0) && len(d.Annotations) < shownAnnotations {
+			d.Annotations = append(d.Annotations, render.Annotation(names, &y))
 		}
 	}
 	return d

@@ -1,4 +1,4 @@
-// Package services serves services: their figures, the map of their calls, their deploys and objectives.
+// Package services serves services: their figures, the map of their calls, their annotations and objectives.
 package services
 
 import (
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
@@ -22,16 +23,17 @@ import (
 const (
 	shownServiceOperations = 500
 	shownInside            = 100 // operations inside a service
-	shownDeploys           = 20
+	shownAnnotations       = 20
 	mappedServices         = 2000
 	mappedCalls            = 10_000
 	keptServiceTables      = 8 // of the latest snapshot
 )
 
-// Services serves services, their deploys and objectives. It is safe for concurrent use.
+// Services serves services, their annotations and objectives. It is safe for concurrent use.
 type Services struct {
 	reader    *epoch.Reader
 	directory func() *directory.Directory // owners of services
+	clock     func() time.Time
 
 	mu     sync.Mutex                   // guards the fields below
 	of     *epoch.Snapshot              // snapshot that the tables belong to
@@ -41,8 +43,8 @@ type Services struct {
 }
 
 // New returns handlers that take the owners of services from a directory.
-func New(r *epoch.Reader, directory func() *directory.Directory) *Services {
-	return &Services{reader: r, directory: directory}
+func New(r *epoch.Reader, directory func() *directory.Directory, clock func() time.Time) *Services {
+	return &Services{reader: r, directory: directory, clock: clock}
 }
 
 // table returns the use of all services in the time span key as of s; a bound of 0 means the default. It returns

@@ -110,12 +110,12 @@ func TestChangedCalls(t *testing.T) {
 	table := &trace.Table{}
 	cart, since := table.Symbol("cart"), trace.Nanos(time.Hour)
 	changed := incident.ChangedCalls{Service: cart, Since: since, Share: 0.112}
-	deploys := []engine.Deploy{
+	deploys := []engine.Annotation{
 		{Service: cart, Version: table.Symbol("1.9"), At: since.Add(-time.Hour)},
 		{Service: cart, Version: table.Symbol("2.0"), At: since.Add(time.Minute)},
 		{Service: table.Symbol("shop"), Version: table.Symbol("7"), At: since.Add(time.Minute)},
 	}
-	for want, known := range map[string][]engine.Deploy{
+	for want, known := range map[string][]engine.Annotation{
 		"makes 11 other calls per 100 requests, as 2.0 was deployed": deploys,
 		"makes 11 other calls per 100 requests":                      deploys[:1],
 	} {

@@ -104,7 +104,7 @@ func (t *serviceTable) noteCalls(c *engine.View) {
 	for _, changed := range c.Incidents.ChangedCalls() {
 		i := slices.IndexFunc(t.uses.Services, func(x history.ServiceUse) bool { return x.Service == changed.Service })
 		if i >= 0 {
-			t.rows[i].ChangedCalls = changedCalls(c.Table, changed, c.Deploys)
+			t.rows[i].ChangedCalls = changedCalls(c.Table, changed, c.Annotations)
 		}
 	}
 }
@@ -112,12 +112,12 @@ func (t *serviceTable) noteCalls(c *engine.View) {
 // deployedWith is the maximum time between a deploy and changed calls that are attributed to it.
 const deployedWith = 2 * time.Minute
 
-// changedCalls describes changed calls. deploys are all known deploys, oldest first.
-func changedCalls(names *trace.Table, changed incident.ChangedCalls, deploys []engine.Deploy) *contract.ChangedCalls {
+// changedCalls describes changed calls. all are all annotations, oldest first.
+func changedCalls(names *trace.Table, changed incident.ChangedCalls, all []engine.Annotation) *contract.ChangedCalls {
 	x := &contract.ChangedCalls{Since: render.At(changed.Since), Per100Requests: 100 * changed.Share}
 	x.Text = "makes " + units.Plural(max(1, int(math.Round(x.Per100Requests))), "other call") + " per 100 requests"
-	for _, d := range slices.Backward(deploys) {
-		if d.Service == changed.Service && d.At.Sub(changed.Since).Abs() <= deployedWith {
+	for _, d := range slices.Backward(all) {
+		if d.Service == changed.Service && d.Version != 0 && d.At.Sub(changed.Since).Abs() <= deployedWith {
 			x.Version = new(names.Text(d.Version))
 			x.Text += ", as " + *x.Version + " was deployed"
 			break
@@ -127,11 +127,11 @@ func changedCalls(names *trace.Table, changed incident.ChangedCalls, deploys []e
 }
 
 // latestDeploys returns each service's latest deploy that is earlier than `before`.
-func latestDeploys(c *engine.View, before trace.Nanos) map[trace.Symbol]contract.Deploy {
-	latest := make(map[trace.Symbol]contract.Deploy)
-	for _, d := range c.Deploys { // oldest first
-		if d.At < before {
-			latest[d.Service] = render.Deploy(c.Table, d)
+func latestDeploys(c *engine.View, before trace.Nanos) map[trace.Symbol]contract.Annotation {
+	latest := make(map[trace.Symbol]contract.Annotation)
+	for i := range c.Annotations { // oldest first
+		if d := &c.Annotations[i]; d.Version != 0 && d.At < before {
+			latest[d.Service] = render.Annotation(c.Table, d)
 		}
 	}
 	return latest
@@ -198,7 +198,7 @@ func suspectShares(all []contract.IncidentSuspect) []float64 {
 	return shares
 }
 
-func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys map[trace.Symbol]contract.Deploy,
+func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys map[trace.Symbol]contract.Annotation,
 	incidents map[string][]contract.ServiceIncident,
 ) contract.Service {
 	name := c.Table.Text(x.Service)

@@ -112,7 +112,7 @@ func (x *chronicRun) epoch(at trace.Nanos) *int {
 		Problems:       view.Problems.Open(),
 		Names:          x.names,
 		Incidents:      view.Incidents.All(),
-		Deploys:        view.Deploys,
+		Annotations:    view.Annotations,
 		Investigation:  view.Searches.Investigation,
 		Muted:          func(uint64) bool { return false },
 		Acknowledged:   func(uint64) *notify.Note { return nil },

@@ -24,7 +24,7 @@ suspects with their scores.
 
 With an ID, its first digits, or its place in the list, it shows the incident with its evidence: suspects with their
 parts and instances, the search for the place inside the first suspect, affected request types with their usual times,
-deploys, timeline, comments and slow traces. As markdown, or as one self-contained HTML page, it is a document for a
+annotations, timeline, comments and slow traces. As markdown, or as one self-contained HTML page, it is a document for a
 ticket or a post-mortem.`,
 		Example: `  sibyl incidents --state open
   sibyl incidents 1                          the first one with its evidence

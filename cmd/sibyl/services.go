@@ -19,7 +19,7 @@ func servicesCommand(p *process) *cobra.Command {
 		Long: `Services lists the services whose traces a running sibyl serve receives, those that need attention
 first: the calls of the last ten minutes, the share that fails, and durations, each beside its usual value. It is the
 place to see that all is well. With SERVICE it shows that one with its operations, callers, callees, instances and
-deploys.`,
+annotations.`,
 		Example: `  sibyl services
   sibyl services --query pay
   sibyl services payment                     one with its operations

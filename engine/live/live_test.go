@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -363,7 +364,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		sent += s.traces + 2
 	}
 	var names time.Duration // period and age of names; 0: names aren't forgotten
-	play := func(shards int, stops func(stretch int) string) (state []byte, decisions string, deploys []engine.Deploy) {
+	play := func(shards int, stops func(int) string) (state []byte, decisions string, marks []engine.Annotation) {
 		dir := t.TempDir()
 		c := &clock{}
 		c.set(start)
@@ -380,6 +381,13 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			r.send(s.bodies)
 			if f := feedback()[i]; f != nil {
 				if changed, err := r.Change(t.Context(), engine.Change{Feedback: f}); !changed || err != nil {
+					t.Fatal(changed, err)
+				}
+			}
+			if i == 3 {
+				x := engine.Annotation{At: start, Kind: engine.KindFlag, Source: engine.SourceAPI, Text: "on"}
+				flag := engine.NewReport(x, "cron", "")
+				if changed, err := r.Change(t.Context(), engine.Change{Report: flag}); !changed || err != nil {
 					t.Fatal(changed, err)
 				}
 			}
@@ -408,7 +416,10 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			t.Errorf("%d shards: %d traces counted, %d sent", shards, n, sent)
 		}
 		if err := r.Ask(t.Context(), func(core *engine.View) {
-			state, deploys = r.loop.core.AppendState(nil), slices.Clone(core.Deploys)
+			state, marks = r.loop.core.AppendState(nil), slices.Clone(core.Annotations)
+			if service := core.Table.Text(marks[0].Service); marks[0].Kind != engine.KindFlag || service != "cron" {
+				t.Errorf("%+v of %s, want the flag of cron, which has no spans", marks[0], service)
+			}
 			if joined, _ := core.History.Messages.Joined(); joined != uint64(len(all)-1) {
 				t.Errorf("%d messages joined, want %d", joined, len(all)-1)
 			}
@@ -420,18 +431,18 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.end()
-		return state, fmt.Sprintf("%+v", logged), deploys
+		return state, fmt.Sprintf("%+v", logged), marks
 	}
 	never := func(int) string { return "" }
-	state, decisions, deploys := play(1, never)
+	state, decisions, known := play(1, never)
 	second, first := trace.SymbolOf([]byte("2")), trace.SymbolOf([]byte("1"))
-	for _, d := range deploys {
+	for _, d := range known[1:] {
 		if d.At < start.Add(15*stretchSpan) || d.Version != second || d.Before != first {
 			t.Errorf("deploy %+v, want version 2 after 1 during the rollout", d)
 		}
 	}
-	if len(deploys) < 2 {
-		t.Errorf("%d deploys, want at least 2", len(deploys))
+	if len(known) < 3 {
+		t.Errorf("%d annotations, want a flag and at least 2 deploys", len(known))
 	}
 	for _, want := range []string{
 		"ann pins ", "bob withdraws the override of ", search.WhyUnavailable, "From:opened To:exhausted",
@@ -473,8 +484,8 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			if d != decisions {
 				t.Error("the decisions differ")
 			}
-			if !slices.Equal(x, deploys) {
-				t.Errorf("the deploys differ: %+v, want %+v", x, deploys)
+			if !reflect.DeepEqual(x, known) {
+				t.Errorf("the annotations differ: %+v, want %+v", x, known)
 			}
 			if !bytes.Equal(s, state) {
 				t.Error("the states differ")

@@ -82,8 +82,8 @@ func newDocument(r *Report) *document {
 	x := &r.Detail.Incident
 	d := &document{severity: x.Severity, title: x.Sentence, facts: r.facts()}
 	for _, s := range []section{
-		r.next(), r.suspects(), r.places(), r.requestTypes(), r.latency(), r.objectives(), r.deploys(), r.timeline(),
-		r.comments(), r.samples(), r.earlier(),
+		r.next(), r.suspects(), r.places(), r.requestTypes(), r.latency(), r.objectives(), r.annotations(),
+		r.timeline(), r.comments(), r.samples(), r.earlier(),
 	} {
 		if s.note != "" || len(s.rows) > 0 || len(s.quotes) > 0 || s.chart != nil {
 			d.sections = append(d.sections, s)
@@ -355,13 +355,11 @@ func (r *Report) objectives() section {
 	return s
 }
 
-func (r *Report) deploys() section {
-	s := section{
-		title: "Deploys",
-		head:  []column{{"Time", false}, {"Service", false}, {"Version", false}, {"Before", false}},
-	}
-	for _, d := range r.Detail.Incident.Deploys {
-		s.rows = append(s.rows, []cell{text(clock(d.At)), name(d.Service), text(d.Version), text(d.Before)})
+func (r *Report) annotations() section {
+	s := section{title: "Annotations", head: []column{{"Time", false}, {"Kind", false}, {"Event", false}}}
+	for i := range r.Detail.Incident.Annotations {
+		x := &r.Detail.Incident.Annotations[i]
+		s.rows = append(s.rows, []cell{text(clock(x.At)), text(string(x.Kind)), text(x.Title)})
 	}
 	return s
 }

@@ -79,7 +79,7 @@ test("the first page says what is slow, where, since when, and what to do", asyn
   );
   const facts = await now.locator(".facts").textContent();
   assert.match(facts, /Affected\d+ request types?Slowed most.* on average, usually .*\(\d+\.\d×\)/);
-  assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0`));
+  assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0, before 2\\.7\\.0`));
   const next = async () => (await service.api(pathOf(incident))).next; // changes when the place is located
   await until(async () => now.getByText(await next(), { exact: true }).count(), 1, "the next step is missing");
   const located = (await service.api(pathOf(incident))).incident.place; // then the parts are in the sentence
@@ -574,7 +574,12 @@ test("text from traces is escaped", async () => {
     Object.assign(x.suspects[0], { service: bad, instances: [{ key: bad, value: bad, calls: 1, part: 1 }] });
     x.suspects[0].operations = [{ service: bad, operation: bad, kind: "server", score: 1 }];
     x.request_types[0].name = bad;
-    x.deploys = [{ id: "0".repeat(16), at: x.onset, service: bad, version: bad, before: bad }];
+    x.annotations = [
+      {
+        ...{ id: "0".repeat(16), at: x.onset, end: null, kind: "deploy", source: "api", service: bad, version: bad },
+        ...{ before: bad, text: bad, title: bad, link: "", tags: [bad] },
+      },
+    ];
   };
   const { page, context } = await open(browser, { width: 360 });
   await fixed(page, (l) => l.items.forEach(hostile));

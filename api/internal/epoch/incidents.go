@@ -1,8 +1,6 @@
 package epoch
 
 import (
-	"slices"
-
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
@@ -71,7 +69,7 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 		Objectives:          []contract.IncidentObjective{},
 		RequestTypes:        []contract.IncidentRequestType{},
 		Problems:            []contract.ID{},
-		Deploys:             []contract.Deploy{},
+		Annotations:         render.Annotations(c.Table, x.Annotations(c.Annotations)),
 	}
 	if size := told.Size; size.Types > 0 {
 		d.Size = &contract.IncidentSize{
@@ -118,9 +116,6 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 	}
 	for _, p := range x.Problems {
 		d.Problems = append(d.Problems, p.String())
-	}
-	for _, deploy := range slices.Backward(x.Deploys(c.Deploys)) {
-		d.Deploys = append(d.Deploys, render.Deploy(c.Table, deploy))
 	}
 	return d
 }

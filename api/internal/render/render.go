@@ -21,12 +21,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Deploy converts a deploy to the type of the contract.
-func Deploy(names *trace.Table, d engine.Deploy) contract.Deploy {
-	return contract.Deploy{
-		ID: Hex16(trace.Mix(trace.Mix(uint64(d.Service), uint64(d.Version)), uint64(d.At))), At: At(d.At),
-		Service: names.Text(d.Service), Version: names.Text(d.Version), Before: names.Text(d.Before),
+// Annotation converts an annotation to the type of the contract.
+func Annotation(names *trace.Table, x *engine.Annotation) contract.Annotation {
+	return contract.Annotation{
+		ID:      Hex16(x.ID),
+		At:      At(x.At),
+		End:     Instant(x.End),
+		Kind:    contract.AnnotationKind(x.Kind.String()),
+		Source:  contract.AnnotationSource(x.Source.String()),
+		Service: names.Text(x.Service),
+		Version: names.Text(x.Version),
+		Before:  names.Text(x.Before),
+		Text:    x.Text,
+		Title:   describe.AnnotationTitle(names.Text, x),
+		Link:    x.Link,
+		Tags:    append([]string{}, x.Tags...),
 	}
+}
+
+// Annotations converts annotations, oldest first, to those of the contract, latest first.
+func Annotations(names *trace.Table, all []engine.Annotation) []contract.Annotation {
+	list := []contract.Annotation{}
+	for _, x := range slices.Backward(all) {
+		list = append(list, Annotation(names, &x))
+	}
+	return list
 }
 
 // IncidentDigits is the length of an incident ID.

@@ -584,7 +584,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/deploys": {
+    "/annotations": {
         parameters: {
             query?: never;
             header?: never;
@@ -592,13 +592,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List new versions of services, latest first
-         * @description A deploy is a new value of the resource attribute `service.version` of a service that had another version. Versions present while Sibyl
-         *     learned are not deploys. Sibyl keeps the latest 1000.
+         * List deploys, feature flags and other events, latest first
+         * @description Sibyl detects a deploy by a new value of the resource attribute `service.version` of a service that had another version. Versions present
+         *     while Sibyl learned are not deploys. Other systems report events with POST. Sibyl keeps the latest 1000.
          */
-        get: operations["listDeploys"];
+        get: operations["listAnnotations"];
         put?: never;
-        post?: never;
+        /**
+         * Report a deploy, a feature flag or another event
+         * @description It is durable once it is answered. An equal report within a minute changes nothing. A deploy that Sibyl also detects within 15 minutes is one
+         *     annotation, with the time and the version of the detected one.
+         */
+        post: operations["annotate"];
         delete?: never;
         options?: never;
         head?: never;
@@ -636,7 +641,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Get a service with its operations, callers, callees, instances and deploys */
+        /** Get a service with its operations, callers, callees, instances and annotations */
         get: operations["getService"];
         put?: never;
         post?: never;
@@ -791,7 +796,7 @@ export interface paths {
         /**
          * Stream server-sent events
          * @description Events are `epoch`, `incident.opened`, `incident.changed`, `incident.located`, `incident.closed`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`,
-         *     `decision` and `deploy`; their data is an `Event`. `incident.located` follows `incident.opened` at once if a problem of the incident was located before. `reset` means that events were lost: reload displayed data. Slow readers are disconnected
+         *     `decision` and `annotation`; their data is an `Event`. `incident.located` follows `incident.opened` at once if a problem of the incident was located before. `reset` means that events were lost: reload displayed data. Slow readers are disconnected
          *     and may resume with `Last-Event-ID`.
          */
         get: operations["streamEvents"];
@@ -1552,8 +1557,8 @@ export interface components {
             request_types: components["schemas"]["IncidentRequestType"][];
             /** @description Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100. */
             problems: components["schemas"]["ID"][];
-            /** @description New versions of suspects from 30 minutes before the onset on, latest first. */
-            deploys: components["schemas"]["Deploy"][];
+            /** @description Of suspects and of no service, from 30 minutes before the onset on, latest first. */
+            annotations: components["schemas"]["Annotation"][];
             /**
              * Format: int64
              * @description Number of kept incidents with the same first suspect that opened before and are closed.
@@ -2041,7 +2046,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             /** @enum {string} */
-            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "commented" | "steady" | "closed";
+            kind: "onset" | "opened" | "annotation" | "problem" | "located" | "acknowledged" | "muted" | "commented" | "steady" | "closed";
             /** @description A short sentence without the time. */
             text: string;
             text_parts: components["schemas"]["Sentence"];
@@ -2927,18 +2932,61 @@ export interface components {
             items: components["schemas"]["Decision"][];
             next_cursor: string | null;
         };
-        Deploy: {
+        /**
+         * @description `flag`: a feature flag was switched. `change`: another change of the system, like a migration or its configuration. `other`: no change, like a sale.
+         * @enum {string}
+         */
+        AnnotationKind: "deploy" | "flag" | "change" | "other";
+        /** @description An event that may explain why requests changed. Texts are empty if unknown. */
+        Annotation: {
             /** @description 16 hex digits. */
             id: string;
             /**
              * Format: date-time
-             * @description Start of the first span of the version.
+             * @description Of a detected deploy: start of the first span of the version.
              */
             at: string;
+            /** Format: date-time */
+            end: string | null;
+            kind: components["schemas"]["AnnotationKind"];
+            /**
+             * @description Who reported it; `detected` if nobody did.
+             * @enum {string}
+             */
+            source: "detected" | "api" | "argocd" | "github";
+            /** @description Empty: it concerns no single service. */
             service: string;
+            /** @description The version that was deployed. */
             version: string;
-            /** @description Previously newest version of the service; it may still be running. */
+            /** @description Previously newest version of the service, which may still be running; only of detected deploys. */
             before: string;
+            text: string;
+            /** @description Service, versions and text on one line: "cart 1.8.2, before 1.8.1". */
+            title: string;
+            /** @description Page about it. */
+            link: string;
+            tags: string[];
+        };
+        AnnotationRequest: {
+            kind: components["schemas"]["AnnotationKind"];
+            /** @description Required unless there is a version. */
+            text?: string;
+            /** @description As in the spans; without one, it concerns all services. */
+            service?: string;
+            /** @description As in `service.version` of the spans, with or without a leading v, or a commit. */
+            version?: string;
+            link?: string;
+            tags?: string[];
+            /**
+             * Format: date-time
+             * @description By default now; at most 30 days ago.
+             */
+            time?: string;
+            /**
+             * Format: date-time
+             * @description End of something that lasts.
+             */
+            end?: string;
         };
         /**
          * @description `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and stopped, or its spans answer at least 10 % fewer of the calls to it than usual.
@@ -3023,7 +3071,7 @@ export interface components {
             /** @description Those with calls now. */
             versions: string[];
             /** @description The latest one. */
-            deploy: components["schemas"]["Deploy"] | null;
+            deploy: components["schemas"]["Annotation"] | null;
             incidents: components["schemas"]["ServiceIncident"][];
             changed_calls?: components["schemas"]["ChangedCalls"];
         };
@@ -3136,8 +3184,8 @@ export interface components {
             instances: components["schemas"]["ServiceInstance"][];
             callers: components["schemas"]["ServiceCall"][];
             callees: components["schemas"]["ServiceCall"][];
-            /** @description Latest first, at most 20. */
-            deploys: components["schemas"]["Deploy"][];
+            /** @description Of the service and of no service, latest first, at most 20. */
+            annotations: components["schemas"]["Annotation"][];
             /** Format: date-time */
             from: string;
             /** Format: date-time */
@@ -3156,8 +3204,8 @@ export interface components {
             /** Format: date-time */
             to: string;
         };
-        DeployList: {
-            items: components["schemas"]["Deploy"][];
+        AnnotationList: {
+            items: components["schemas"]["Annotation"][];
             next_cursor: string | null;
         };
         /** @description A person's decision about a tracepoint; it takes precedence over investigations. */
@@ -3340,10 +3388,9 @@ export interface components {
             problems?: number;
             /** @description Number of open incidents; only with `epoch`. */
             incidents?: number;
-            /** @description The first suspect of an incident, the service with the place of `incident.located`, or that of a `deploy`. */
+            /** @description The first suspect of an incident, the service with the place of `incident.located`, or that of an `annotation`. */
             service?: string;
-            version?: string;
-            before?: string;
+            annotation?: components["schemas"]["Annotation"];
         };
         Queue: {
             name: string;
@@ -4690,7 +4737,7 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
-    listDeploys: {
+    listAnnotations: {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
@@ -4700,7 +4747,9 @@ export interface operations {
                 from?: components["parameters"]["fromParameter"];
                 /** @description End, exclusive. */
                 to?: components["parameters"]["toParameter"];
+                /** @description Only annotations of this service */
                 service?: string;
+                kind?: components["schemas"]["AnnotationKind"];
             };
             header?: never;
             path?: never;
@@ -4714,7 +4763,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DeployList"];
+                    "application/json": components["schemas"]["AnnotationList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    annotate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AnnotationRequest"];
+            };
+        };
+        responses: {
+            /** @description The annotation. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Annotation"];
                 };
             };
             default: components["responses"]["Failure"];

@@ -22,8 +22,8 @@ import {
 import { useNow, useZone } from "../settings.ts";
 import { useSize } from "./use-size.ts";
 
-// Mark is an event, drawn as a vertical line: solid with a triangle for a deploy, dashed for others.
-export type Mark = { at: number; text: string; title: string; deploy?: boolean };
+// Mark is an event, drawn as a vertical line: solid with a triangle for an annotation, dashed for others.
+export type Mark = { at: number; text: string; title: string; annotation?: boolean };
 export type Dot = { at: number; ns: number; title: string; go: () => void };
 export type Usual = Schemas["UsualLatency"];
 
@@ -73,7 +73,7 @@ export function HeatMap({ span, windows, marks, dots, behind = [], usual, expect
   const plot = { width: Math.max(1, width - left - 6), height: plotRoom - line - 6 - foot };
   const x = (ms: number) => left + scale.position(ms) * plot.width;
   const labels = labelLines(
-    shownMarks.map((m) => ({ x: x(m.at) > width - 40 ? x(m.at) - 26 : x(m.at), always: m.deploy === true })),
+    shownMarks.map((m) => ({ x: x(m.at) > width - 40 ? x(m.at) - 26 : x(m.at), always: m.annotation === true })),
   );
   const top = 6 + line * Math.max(1, ...labels);
   const y = (ns: number) => top + plot.height * (1 - (Math.log(Math.max(1, ns)) - low) / (high - low || 1));
@@ -204,9 +204,9 @@ export function HeatMap({ span, windows, marks, dots, behind = [], usual, expect
             x2={x(m.at)}
             y1={top - 4}
             y2={top + plot.height}
-            style={{ stroke: "var(--text)", strokeDasharray: m.deploy ? "none" : "3 3", opacity: 0.7 }}
+            style={{ stroke: "var(--text)", strokeDasharray: m.annotation ? "none" : "3 3", opacity: 0.7 }}
           />
-          {m.deploy && (
+          {m.annotation && (
             <path
               d={`M${x(m.at)} ${top + plot.height - 7} l5 8 h-10 z`}
               style={{ fill: "var(--text)", stroke: "var(--raised)" }}

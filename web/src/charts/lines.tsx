@@ -135,7 +135,7 @@ function drawMarks(u: uPlot, marks: Mark[], color: string) {
   for (const mark of marks) {
     const x = u.valToPos(mark.at, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
-    ctx.setLineDash(mark.deploy ? [] : [4, 4]);
+    ctx.setLineDash(mark.annotation ? [] : [4, 4]);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);

@@ -98,8 +98,15 @@ export function Trend({ label, from, bin, values, usual, format, marks = [], lea
             const at = left + ((m.at - from) / (n * bin)) * plot.width;
             return (
               <g key={i} data-tip={m.title}>
-                <line className="mark" x1={at} x2={at} y1={top} y2={y(0)} strokeDasharray={m.deploy ? "none" : "3 3"} />
-                {m.deploy && <path className="mark-deploy" d={`M${at} ${y(0) - 7} l5 8 h-10 z`} />}
+                <line
+                  className="mark"
+                  x1={at}
+                  x2={at}
+                  y1={top}
+                  y2={y(0)}
+                  strokeDasharray={m.annotation ? "none" : "3 3"}
+                />
+                {m.annotation && <path className="mark-annotation" d={`M${at} ${y(0) - 7} l5 8 h-10 z`} />}
               </g>
             );
           })}

@@ -49,7 +49,7 @@ const incident = (rest: Partial<Incident> = {}): Incident => ({
   objectives: [],
   request_types: [],
   problems: [],
-  deploys: [],
+  annotations: [],
   earlier: 0,
   comments: 0,
   notes: {},

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { ApiError, type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
-import { describeDeploy } from "../logic/deploys.ts";
+import { marksOf } from "../logic/annotations.ts";
 import { count, duration, factor, keepUnits, milli, percent, range, share, span } from "../logic/format.ts";
 import { costOf, failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
 import { useNow } from "../settings.ts";
@@ -541,12 +541,7 @@ function Latency({ of: x }: { of: Incident }) {
   const marks: Mark[] = [
     { at: Date.parse(x.onset), text: "onset", title: "The change began, by estimate" },
     { at: Date.parse(x.opened), text: "opened", title: "The incident opened" },
-    ...x.deploys.map((d) => ({
-      at: Date.parse(d.at),
-      text: "deploy",
-      title: `Deployed: ${describeDeploy(d)}`,
-      deploy: true,
-    })),
+    ...marksOf(x.annotations),
   ];
   if (x.closed && x.end)
     marks.push({ at: Date.parse(x.closed), text: "closed", title: `The incident closed: ${x.end.text}` });
@@ -563,7 +558,7 @@ function Latency({ of: x }: { of: Incident }) {
       marks={marks}
       expected={shown.usual_ns}
       link={{ incident: x.id }}
-      deploys={x.deploys}
+      annotations={x.annotations}
       tools={
         types.length > 1 && (
           <Select label="Request type" value={shown.id} pick={pick} of={types.map((t) => [t.id, t.name] as const)} />
@@ -686,12 +681,12 @@ function Timeline({ detail }: { detail: Detail }) {
     >
       <ol className="timeline">
         {detail.timeline.filter(isEvent).map((e, i) => (
-          <li key={i} className={e.kind === "deploy" ? "deployed" : ""}>
+          <li key={i} className={e.kind === "annotation" ? "annotated" : ""}>
             <div className="dim small">
               <When at={e.at} />
             </div>
             <div className="path">
-              {e.kind === "deploy" && "▲ "}
+              {e.kind === "annotation" && "▲ "}
               <Sentence of={e.text_parts} />
             </div>
           </li>

@@ -3,6 +3,7 @@ import { type ReactNode, Suspense, lazy, useId, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useIncidents, useResource } from "../api/queries.ts";
+import { labels } from "../logic/annotations.ts";
 import { coarseDuration, count, duration, factor, keepUnits, percent, rate, span } from "../logic/format.ts";
 import {
   costOf,
@@ -301,7 +302,7 @@ type Fact = [name: string, value: ReactNode, title?: string];
 export function facts(x: Incident): Fact[] {
   const worst = x.request_types[0];
   const on = carrier(x.suspects[0]);
-  const deploy = x.deploys[0];
+  const latest = x.annotations[0];
   const all: Fact[] = [];
   if (x.kind !== "silent") all.push(["Affected", affectedTypes(x.request_types.length)]);
   else if (x.stopped_per_second)
@@ -317,11 +318,13 @@ export function facts(x: Incident): Fact[] {
   if (lost && x.kind !== "silent")
     all.push(["Lost", keepUnits(lost), "Extra time and failures of all affected requests, on average since the onset"]);
   if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Accounts for most of the cost of the first suspect"]);
-  if (deploy)
+  if (latest)
     all.push([
-      "Deployed",
-      <Deployed key="deploy" of={deploy} onset={x.onset} />,
-      "The latest new version of a suspect",
+      labels[latest.kind],
+      <span key="annotation">
+        <bdi>{latest.title}</bdi>, {relativeToOnset(latest.at, x.onset)}
+      </span>,
+      "The latest deploy or other annotation of a suspect, or of no service",
     ]);
   return all;
 }
@@ -348,14 +351,6 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
           <span className="dim">{keepUnits(`usually ${percent(t.usual_failed)}`)}</span>
         </span>
       )}
-    </>
-  );
-}
-
-function Deployed({ of: d, onset }: { of: Schemas["Deploy"]; onset: string }) {
-  return (
-    <>
-      <Name>{d.service}</Name> <bdi>{d.version}</bdi>, {relativeToOnset(d.at, onset)}
     </>
   );
 }

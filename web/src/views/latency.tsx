@@ -3,7 +3,7 @@ import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
-import { describeDeploy } from "../logic/deploys.ts";
+import { type Annotation, describeAnnotation, marksOf as annotationMarks } from "../logic/annotations.ts";
 import { count, ratio, time } from "../logic/format.ts";
 import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
@@ -11,19 +11,20 @@ import { useNow, useZone } from "../settings.ts";
 import { query } from "../url.ts";
 import { LatencyOverTime } from "./over-time.tsx";
 
-// deploys are those of the services on the path, oldest first; undefined if they could not be loaded.
+// annotations are those of the services on the path and of no service, oldest first; undefined if they could not be
+// loaded.
 type Props = {
   group: Schemas["GroupDetail"];
   problem: Schemas["Problem"];
   began: number | null; // ms
   decisions: Schemas["Decision"][];
-  deploys: Schemas["Deploy"][] | undefined;
+  annotations: Annotation[] | undefined;
 };
 
-export function Latency({ group, problem, began, decisions, deploys }: Props) {
+export function Latency({ group, problem, began, decisions, annotations }: Props) {
   return (
     <div className="columns wide-left" id="latency">
-      <OverTimeOf group={group} problem={problem} began={began} decisions={decisions} deploys={deploys} />
+      <OverTimeOf group={group} problem={problem} began={began} decisions={decisions} annotations={annotations} />
       <Figure
         title="Duration distribution"
         hint={`${count(group.judged)} requests, CoV ${ratio(group.cov.value)}; logarithmic axis.`}
@@ -44,7 +45,7 @@ export function Latency({ group, problem, began, decisions, deploys }: Props) {
 }
 
 // OverTimeOf shows the durations in the time range.
-function OverTimeOf({ group, problem, began, decisions, deploys }: Props) {
+function OverTimeOf({ group, problem, began, decisions, annotations }: Props) {
   const [range, setRange] = useRange();
   const id = group.group.id;
   return (
@@ -52,10 +53,10 @@ function OverTimeOf({ group, problem, began, decisions, deploys }: Props) {
       group={id}
       times={range}
       edge={began}
-      marks={marksOf(problem, decisions, deploys ?? [])}
+      marks={marksOf(problem, decisions, annotations ?? [])}
       expected={problem.expected_ns}
       link={{ problem: problem.id }}
-      deploys={deploys ?? []}
+      annotations={annotations ?? []}
       tools={
         <>
           <Link href={`/compare${query({ group: id, by: "duration" })}`}>Select range</Link>{" "}
@@ -63,23 +64,23 @@ function OverTimeOf({ group, problem, began, decisions, deploys }: Props) {
         </>
       }
     >
-      <Deploys of={deploys} />
+      <Annotations of={annotations} />
     </LatencyOverTime>
   );
 }
 
-const maxNamed = 3; // deploys
+const maxNamed = 3; // annotations
 
-// Deploys names the latest deploys, since the chart shows them only under the pointer.
-function Deploys({ of }: { of: Props["deploys"] }) {
+// Annotations names the latest annotations, since the chart shows them only under the pointer.
+function Annotations({ of }: { of: Props["annotations"] }) {
   const [zone] = useZone();
   const now = useNow();
-  if (!of) return <p className="hint dim small">Deploys could not be loaded.</p>;
+  if (!of) return <p className="hint dim small">Annotations could not be loaded.</p>;
   if (of.length === 0) return null;
-  const named = of.slice(-maxNamed).map((d) => `${describeDeploy(d)}, ${time(d.at, zone, now)}`);
+  const named = of.slice(-maxNamed).map((d) => `${describeAnnotation(d)}, ${time(d.at, zone, now)}`);
   return (
     <p className="hint dim small">
-      ▲ Deploys on the path: {named.join("; ")}
+      ▲ {named.join("; ")}
       {of.length > maxNamed && `; ${count(of.length - maxNamed)} earlier in the table`}
     </p>
   );
@@ -90,14 +91,9 @@ function decisionLabel(d: Schemas["Decision"]): string {
   return d.off.length > 0 ? "off" : d.to;
 }
 
-// marksOf returns the marks of the start of the problem, of deploys and of decisions.
-function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], deploys: Schemas["Deploy"][]): Mark[] {
-  const marks: Mark[] = deploys.map((d) => ({
-    at: Date.parse(d.at),
-    text: "deploy",
-    title: `Deployed: ${describeDeploy(d)}`,
-    deploy: true,
-  }));
+// marksOf returns the marks of the start of the problem, of annotations and of decisions.
+function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], annotations: Annotation[]): Mark[] {
+  const marks: Mark[] = annotationMarks(annotations);
   marks.push(
     ...decisions.map((d) => ({
       at: Date.parse(d.at),

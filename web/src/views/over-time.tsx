@@ -2,11 +2,11 @@
 // as lines of the past.
 import type { ReactNode } from "react";
 import { useLocation } from "wouter";
-import { type Schemas, client } from "../api/client.ts";
+import { client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { type Dot, HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Lines } from "../charts/lines.tsx";
-import { deploysByWindow, describeDeploy } from "../logic/deploys.ts";
+import { type Annotation, annotationsByWindow, describeAnnotation } from "../logic/annotations.ts";
 import { duration, milli } from "../logic/format.ts";
 import { type Span, quantile } from "../logic/heatmap.ts";
 import { meanBefore, pastPoints, shiftOf } from "../logic/past.ts";
@@ -26,7 +26,7 @@ type Props = {
   marks: Mark[];
   expected: number | null; // mean in ns
   link?: Record<string, string | undefined>; // parameters of links to traces
-  deploys?: Schemas["Deploy"][];
+  annotations?: Annotation[];
   tools?: ReactNode;
   children?: ReactNode; // below the chart
 };
@@ -49,7 +49,7 @@ function binLength(ms: number): string {
 
 const instant = (ms: number) => new Date(ms).toISOString();
 
-function Binned({ group, times, edge, marks, expected, link = {}, deploys = [], tools, children }: Props) {
+function Binned({ group, times, edge, marks, expected, link = {}, annotations = [], tools, children }: Props) {
   const parameters = {
     from: instant(times.from),
     ...(!times.live && { to: instant(times.to) }),
@@ -94,7 +94,7 @@ function Binned({ group, times, edge, marks, expected, link = {}, deploys = [], 
     title: `A ${e.stratum} request of ${duration(e.duration_ns)}: open its trace`,
     go: () => go(`/traces/${e.trace}${query(link)}`),
   }));
-  const deployed = deploysByWindow(windows, deploys);
+  const annotated = annotationsByWindow(windows, annotations);
   const label = `Durations in ${windows.length} bins of ${binLength(span.bin)}; the table has the numbers`;
   const table = () => ({
     header: [
@@ -106,7 +106,7 @@ function Binned({ group, times, edge, marks, expected, link = {}, deploys = [], 
       "P50 (ms)",
       "P99 (ms)",
       "CoV",
-      "deploys",
+      "annotations",
       ...(before === "none" ? [] : [`mean ${before.replace("_", " ")} (ms)`]),
     ],
     rows: windows.map((w, i) => [
@@ -118,7 +118,7 @@ function Binned({ group, times, edge, marks, expected, link = {}, deploys = [], 
       milli(quantile(w.latency, 0.5)),
       milli(quantile(w.latency, 0.99)),
       w.cov,
-      deployed[i]!.map(describeDeploy).join("; "),
+      annotated[i]!.map(describeAnnotation).join("; "),
       ...(before === "none"
         ? []
         : [milli(meanBefore(compared, shiftOf(before), Date.parse(w.from), Date.parse(w.to)))]),

@@ -6,7 +6,7 @@ import type { Mark } from "../charts/heatmap.tsx";
 import { type Resource, useIncidents, useResource } from "../api/queries.ts";
 import { bySection } from "../logic/diagnosis.ts";
 import { type Phrase, namesIn } from "../logic/sentences.ts";
-import { deploysSince } from "../logic/deploys.ts";
+import { annotationsSince, marksOf } from "../logic/annotations.ts";
 import { count, duration, lost, ratio, milli, percent, range, rate, factor, span } from "../logic/format.ts";
 import { isInIncident } from "../logic/incidents.ts";
 import { markdown } from "../logic/markdown.ts";
@@ -110,9 +110,16 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   const closed = Date.parse(p.closed!);
   const [until] = useState(Math.min(now, closed + hour)); // the chart stays as it is
   const opened = p.since ? Date.parse(p.since) : closed - hour;
+  const span = { from: new Date(opened - hour).toISOString(), to: new Date(until).toISOString() };
+  const around = useResource(`annotations ${p.id}`, (signal) =>
+    client.GET("/annotations", { params: { query: { limit: 1000, ...span } }, signal }),
+  );
+  const services = new Set(detail.edges.map((e) => e.place.service));
+  const annotations = annotationsSince([span], around.value?.items ?? [], services);
   const marks: Mark[] = [
     { at: opened, text: "problem", title: "The problem opened" },
     { at: closed, text: "closed", title: "The problem closed" },
+    ...marksOf(annotations),
   ];
   return (
     <>
@@ -125,11 +132,12 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
         marks={marks}
         expected={p.expected_ns}
         link={{ problem: p.id }}
+        annotations={annotations}
       />
       <Edges p={p} edges={detail.edges} located={detail.located} />
       {detail.explanations.length > 0 && <Explanations detail={detail} />}
       <Causes detail={detail} />
-      <Timeline detail={detail} deploys={[]} changed={reload} />
+      <Timeline detail={detail} annotations={annotations} changed={reload} />
       <Exemplars exemplars={exemplars} problem={p} began={began} />
     </>
   );
@@ -161,12 +169,13 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
   const recent = useResource(
-    since ? `deploys ${p.group}` : null,
-    (signal) => client.GET("/deploys", { params: { query: { limit: 1000, ...(since && { from: since }) } }, signal }),
+    since ? `annotations ${p.group}` : null,
+    (signal) =>
+      client.GET("/annotations", { params: { query: { limit: 1000, ...(since && { from: since }) } }, signal }),
     true,
   );
   const services = new Set([...(group.value?.edges ?? []), ...edges].map((e) => e.place.service));
-  const deploys = recent.failure ? undefined : deploysSince(windows, recent.value?.items ?? [], services);
+  const annotations = recent.failure ? undefined : annotationsSince(windows, recent.value?.items ?? [], services);
   const loaded = group.value !== undefined;
   useEffect(() => {
     // The section was missing when the browser looked for it.
@@ -179,7 +188,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       <Async of={group} what="the requests">
         {(g) => (
           <>
-            <Latency group={g} problem={p} began={began} decisions={detail.decisions} deploys={deploys} />
+            <Latency group={g} problem={p} began={began} decisions={detail.decisions} annotations={annotations} />
             <CriticalPath p={p} scored={edges} all={g.edges} mean={g.group.mean_ns} />
           </>
         )}
@@ -198,7 +207,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
           within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))}
         />
       )}
-      <Timeline detail={detail} deploys={deploys ?? []} changed={reload} />
+      <Timeline detail={detail} annotations={annotations ?? []} changed={reload} />
       <Exemplars exemplars={exemplars} problem={p} began={began} />
     </>
   );

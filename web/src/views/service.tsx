@@ -1,11 +1,11 @@
-// Service: a service with its operations, neighbours, instances and deploys.
+// Service: a service with its operations, neighbours, instances and annotations.
 import { useMemo } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncidents, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { Trend } from "../charts/trend.tsx";
-import { describeDeploy } from "../logic/deploys.ts";
+import { describeAnnotation, marksOf } from "../logic/annotations.ts";
 import { count, duration, milli, percent, rate } from "../logic/format.ts";
 import { ownerText } from "../logic/incidents.ts";
 import { type Range, rangeParameters } from "../logic/range.ts";
@@ -49,7 +49,7 @@ type Props = { detail: Detail; range: Range; setRange: (text: string) => void };
 
 function Content({ detail: d, range, setRange }: Props) {
   const s = d.service;
-  const deploy = d.deploys[0];
+  const deploy = d.annotations.find((a) => a.version !== "");
   const facts: Fact[] = [
     ["Rate", <Beside key="rate" now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={false} />],
     ["Errors", <LoadFigure key="errors" of={s} figure="failed" />],
@@ -59,7 +59,7 @@ function Content({ detail: d, range, setRange }: Props) {
   ];
   if (s.owner) facts.push(["Owner", <bdi key="owner">{ownerText(s.owner)}</bdi>]);
   if (s.versions.length > 0) facts.push([s.versions.length > 1 ? "Versions" : "Version", s.versions.join(", ")]);
-  if (deploy) facts.push(["Deployed", <When key="deploy" at={deploy.at} brief />, describeDeploy(deploy)]);
+  if (deploy) facts.push(["Deployed", <When key="deploy" at={deploy.at} brief />, deploy.title]);
   return (
     <>
       <div className="crumbs">
@@ -100,7 +100,7 @@ function Content({ detail: d, range, setRange }: Props) {
       </div>
       <div className="columns tables">
         <Instances of={d} />
-        <Deploys of={d} />
+        <Annotations of={d} />
       </div>
     </>
   );
@@ -132,19 +132,14 @@ function Incidents({ of: s }: { of: Schemas["Service"] }) {
 
 function Trends({ of: d, range, setRange }: { of: Detail; range: Range; setRange: (text: string) => void }) {
   const s = d.service;
-  const marks: Mark[] = d.deploys.map((x) => ({
-    at: Date.parse(x.at),
-    text: "deploy",
-    title: `Deployed: ${describeDeploy(x)}`,
-    deploy: true,
-  }));
+  const marks: Mark[] = marksOf(d.annotations);
   if (!s.trend) return null;
   const common = { from: Date.parse(d.from), bin: d.bin_ns / 1e6, marks };
   return (
     <Figure
       title="Over time"
       tools={<RangeSelect value={range} pick={setRange} />}
-      hint="Dashed: usual values. ▲ New version. Hover over the bars, or use the arrow keys, to read their values."
+      hint="Dashed: usual values. ▲ Deploys and other annotations. Hover over the bars, or use the arrow keys, to read their values."
       table={() => ({
         header: ["from", "rate (1/s)", "failed (of 1)", "own time (ms)"],
         rows: s.trend!.rate.map((r, i) => [
@@ -446,28 +441,33 @@ function Instances({ of: d }: { of: Detail }) {
   );
 }
 
-function Deploys({ of: d }: { of: Detail }) {
+function Annotations({ of: d }: { of: Detail }) {
   return (
     <Figure
-      title="Deploys"
+      title="Annotations"
       table={() => ({
-        header: ["at", "version", "before"],
-        rows: d.deploys.map((x) => [x.at, x.version, x.before]),
+        header: ["at", "kind", "title", "link"],
+        rows: d.annotations.map((x) => [x.at, x.kind, x.title, x.link]),
       })}
       tableOnly
     >
-      {d.deploys.length === 0 ? (
+      {d.annotations.length === 0 ? (
         <p className="dim">
-          No new <code>service.version</code> since Sibyl first saw this service.
+          No new <code>service.version</code> since Sibyl first saw this service, and no reported deploys or changes.
         </p>
       ) : (
         <ul className="plain">
-          {d.deploys.map((x) => (
+          {d.annotations.map((x) => (
             <li key={x.id}>
-              <span className="mono">
-                <bdi>{x.version}</bdi>
-              </span>
-              , previously <bdi className="mono">{x.before}</bdi>, <When at={x.at} />
+              {x.link ? (
+                <a href={x.link} rel="noreferrer">
+                  <bdi>{describeAnnotation(x)}</bdi>
+                </a>
+              ) : (
+                <bdi>{describeAnnotation(x)}</bdi>
+              )}
+              , <When at={x.at} />
+              {x.tags.length > 0 && <span className="dim"> {x.tags.join(", ")}</span>}
             </li>
           ))}
         </ul>

@@ -1,7 +1,7 @@
-// Timeline: the decisions about a problem or an incident, with reasons, results and costs, and deploys.
+// Timeline: the decisions about a problem or an incident, with reasons, results and costs, and annotations.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
-import { describeDeploy } from "../logic/deploys.ts";
+import { type Annotation, describeAnnotation } from "../logic/annotations.ts";
 import { bytes, count, digits, duration, percent, share, keepUnits } from "../logic/format.ts";
 import { When } from "../components/basics.tsx";
 import { isInIncident } from "../logic/incidents.ts";
@@ -11,16 +11,15 @@ import { query } from "../url.ts";
 import { Steering } from "./steering.tsx";
 
 type Decision = Schemas["Decision"];
-type Deploy = Schemas["Deploy"];
 
-type TimelineProps = { detail: Schemas["ProblemDetail"]; deploys: Deploy[]; changed: () => void };
+type TimelineProps = { detail: Schemas["ProblemDetail"]; annotations: Annotation[]; changed: () => void };
 
-export function Timeline({ detail, deploys, changed }: TimelineProps) {
+export function Timeline({ detail, annotations, changed }: TimelineProps) {
   const found = detail.investigation;
   const decisions = detail.decisions;
   const steps = [
-    ...decisions.map((d) => ({ at: d.at, made: d, deploy: undefined })),
-    ...deploys.map((d) => ({ at: d.at, made: undefined, deploy: d })),
+    ...decisions.map((d) => ({ at: d.at, made: d, annotation: undefined })),
+    ...annotations.map((a) => ({ at: a.at, made: undefined, annotation: a })),
   ].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
   // The page names a located place above, with its share as measured then.
   const suspects = (detail.located ? [] : (found?.investigation.suspects ?? []))
@@ -49,7 +48,7 @@ export function Timeline({ detail, deploys, changed }: TimelineProps) {
       }
       table={() => ({
         header: ["at", "from", "to", "decision", "reason", "on", "off"],
-        rows: steps.map(({ at, made: d, deploy }) =>
+        rows: steps.map(({ at, made: d, annotation }) =>
           d
             ? [
                 at,
@@ -60,7 +59,7 @@ export function Timeline({ detail, deploys, changed }: TimelineProps) {
                 d.picks.map((p) => p.tracepoint_name).join(" "),
                 d.off.map((o) => o.tracepoint_name).join(" "),
               ]
-            : [at, "", "", `deployed: ${describeDeploy(deploy)}`, "", "", ""],
+            : [at, "", "", describeAnnotation(annotation), "", "", ""],
         ),
       })}
       tableOnly
@@ -76,8 +75,8 @@ export function Timeline({ detail, deploys, changed }: TimelineProps) {
       )}
       {steps.length > 0 && (
         <ol className="timeline">
-          {steps.map(({ made, deploy }) =>
-            made ? <Step key={made.id} d={made} /> : <Deployed key={deploy.id} d={deploy} />,
+          {steps.map(({ made, annotation }) =>
+            made ? <Step key={made.id} d={made} /> : <Annotated key={annotation.id} a={annotation} />,
           )}
         </ol>
       )}
@@ -85,13 +84,13 @@ export function Timeline({ detail, deploys, changed }: TimelineProps) {
   );
 }
 
-function Deployed({ d }: { d: Deploy }) {
+function Annotated({ a }: { a: Annotation }) {
   return (
-    <li className="deployed">
+    <li className="annotated">
       <div className="dim small">
-        <When at={d.at} />
+        <When at={a.at} />
       </div>
-      <div className="path">▲ Deployed: {describeDeploy(d)}</div>
+      <div className="path">▲ {describeAnnotation(a)}</div>
     </li>
   );
 }
