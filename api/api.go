@@ -74,6 +74,7 @@ type Options struct {
 	Failing     ingest.FailureRules     // rules that decide which spans of stored traces have failed
 	Notes       *cases.Notes
 	Comments    *cases.Comments
+	Silences    *cases.Silences
 	Views       *operating.Views
 	Audit       *audit.Log
 	UI          string           // address of the UI, for links; empty if unknown
@@ -170,6 +171,7 @@ func (a *API) newHandlers(s *store.Store) handlers {
 	h.Cases = cases.New(a.reader, s, cases.Options{
 		Notes:     o.Notes,
 		Comments:  o.Comments,
+		Silences:  o.Silences,
 		Services:  h.Services,
 		Latencies: h.Requests,
 		Directory: a.directory.Load,
@@ -183,6 +185,7 @@ func (a *API) newHandlers(s *store.Store) handlers {
 		Version:     o.Version,
 		Go:          o.Go,
 		Calls:       h.Services,
+		Silenced:    h.Cases.Silenced,
 		Agents:      o.Agents,
 		Directory:   a.directory.Load,
 		Queues:      o.Queues,
@@ -209,6 +212,15 @@ func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.
 	a.handlers.StoreLocated(c, decisions, c.Ended)
 	a.reader.Epoch(c, a.handlers.Streaming())
 	a.handlers.PublishEpoch(c, decisions)
+}
+
+// Silenced returns the silences that cover open incidents at the end of an epoch, by incident. The owner of the core
+// calls it when the epoch has ended.
+func (a *API) Silenced(c *engine.View) map[uint64]*contract.Silenced {
+	if !a.options.Silences.InForce(a.options.Clock()) {
+		return nil // without making a snapshot
+	}
+	return a.handlers.Cases.Silenced(a.reader.Refresh(c))
 }
 
 // Collectors returns the collectors of the tenant's metrics at /metrics, except for those in [Options].Registry.
@@ -283,4 +295,6 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 // Files lists the names of the files in the data directory that contain people's input.
-func Files() []string { return []string{cases.NotesFile, cases.CommentsFile, operating.ViewsFile} }
+func Files() []string {
+	return []string{cases.NotesFile, cases.CommentsFile, cases.SilencesFile, operating.ViewsFile}
+}

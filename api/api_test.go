@@ -46,6 +46,7 @@ func (w *harness) pathParams() *strings.Replacer {
 		"{request_type}", problem.RequestType.String(), "{trace}", w.exemplar.ID.String(),
 		"{decision}", decisionlog.ID{At: w.decided}.String(),
 		"{tracepoint}", render.Hex16(w.tracepoint), "{service}", "cart", "{comment}", "1", "{view}", "1",
+		"{silence}", "1",
 	)
 }
 
@@ -57,9 +58,14 @@ var bodies = map[string]any{
 	"addComment":          map[string]string{"text": "on it"},
 	"muteIncident":        map[string]string{},
 	"muteProblem":         map[string]string{},
-	"overrideTracepoint":  map[string]string{"kind": "pin"},
-	"steerInvestigation":  map[string]string{"kind": "start"},
-	"saveView":            map[string]string{"name": "Cart", "path": "/services/cart"},
+	"addSilence": map[string]any{
+		"match": map[string]string{"service": "cart"},
+		"until": time.Unix(0, int64(begin)).UTC().Add(24 * time.Hour),
+	},
+	"previewSilence":     map[string]string{"service": "cart"},
+	"overrideTracepoint": map[string]string{"kind": "pin"},
+	"steerInvestigation": map[string]string{"kind": "start"},
+	"saveView":           map[string]string{"name": "Cart", "path": "/services/cart"},
 }
 
 // Every operation of the contract succeeds, and its answer conforms to the contract.
@@ -68,6 +74,7 @@ func TestEveryOperation(t *testing.T) {
 	params := w.pathParams()
 	called := 0
 	letter := w.addDeadLetter(t)
+	w.call(t, http.MethodPost, "/api/v1/silences", bodies["addSilence"])
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodPost} {
 		if method == http.MethodPost {
 			letter = w.addDeadLetter(t)

@@ -189,6 +189,10 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 	if err != nil {
 		t.Fatal(err)
 	}
+	silences, err := cases.OpenSilences(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	views, err := operating.OpenViews(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -213,6 +217,7 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		Go:        "go",
 		Directory: directory,
 		Comments:  comments,
+		Silences:  silences,
 		Views:     views,
 		Audit:     audit.Open(dir, func() time.Time { return w.clock() }, slog.New(slog.DiscardHandler)),
 		Clock:     func() time.Time { return w.clock() },

@@ -501,15 +501,16 @@ const timePattern = "^([0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+([Zz]|[
 
 // patterns describes the regular expressions used in the contract.
 var patterns = map[string]string{
-	"^[0-9a-f]{16}$":                "16 hexadecimal digits, in lower case",
-	"^[0-9a-f]{32}$":                "32 hexadecimal digits, in lower case",
-	"^[0-9a-fA-F]{32}$":             "32 hexadecimal digits",
-	"^[0-9a-fA-F]{1,32}$":           "1 to 32 hexadecimal digits",
-	"^([0-9a-f]{16}|[0-9a-f]{32})$": "16 or 32 hexadecimal digits, in lower case",
-	"^[0-9]{1,19}-[0-9]{1,9}$":      "the ID of a decision, like 1790000000000000000-0",
-	"^[1-9][0-9]{0,18}$":            "a number from 1",
-	"^https?://":                    "an address that starts with http:// or https://",
-	timePattern:                     "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
+	"^[0-9a-f]{16}$":                  "16 hexadecimal digits, in lower case",
+	"^[0-9a-f]{32}$":                  "32 hexadecimal digits, in lower case",
+	"^[0-9a-fA-F]{32}$":               "32 hexadecimal digits",
+	"^[0-9a-fA-F]{1,32}$":             "1 to 32 hexadecimal digits",
+	"^([0-9a-f]{16}|[0-9a-f]{32})$":   "16 or 32 hexadecimal digits, in lower case",
+	"^[0-9]{1,19}-[0-9]{1,9}$":        "the ID of a decision, like 1790000000000000000-0",
+	"^[1-9][0-9]{0,18}$":              "a number from 1",
+	"^([01][0-9]|2[0-3]):[0-5][0-9]$": "a time of day like 22:00",
+	"^https?://":                      "an address that starts with http:// or https://",
+	timePattern:                       "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 
 // wantType describes the values of a parameter that couldn't be parsed.

@@ -44,7 +44,7 @@ func attempt(r *http.Request) *audit.Entry {
 func (a *API) countAttempts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op := a.requested(r)
-		if op == nil || reads(r) && op.Extensions["x-role"] != string(access.Admin) {
+		if op == nil || !needsEntry(op, r) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -57,6 +57,13 @@ func (a *API) countAttempts(next http.Handler) http.Handler {
 			a.options.Audit.Count(*e)
 		}
 	})
+}
+
+// needsEntry reports whether a request for op belongs in the audit log: it asks for a change, or only admins may read
+// it. What viewers may do changes nothing, even if it is a POST.
+func needsEntry(op *openapi3.Operation, r *http.Request) bool {
+	role := op.Extensions["x-role"]
+	return role != string(access.Viewer) && (!reads(r) || role == string(access.Admin))
 }
 
 // newEntry returns the audit entry of a request for an operation, without its caller.

@@ -62,11 +62,11 @@ func (d *Directory) IsRouted(endpoint string) bool {
 }
 
 func matchesAny(patterns []string, service string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, service) })
+	return slices.ContainsFunc(patterns, func(p string) bool { return Matches(p, service) })
 }
 
-// matches reports whether name matches pattern, in which an asterisk matches any text.
-func matches(pattern, name string) bool {
+// Matches reports whether name matches pattern, in which an asterisk matches any text.
+func Matches(pattern, name string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {
 		return pattern == name

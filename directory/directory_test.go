@@ -15,7 +15,7 @@ func TestPatterns(t *testing.T) {
 		name := rapid.StringMatching(`[ab.]{0,8}`).Draw(t, "name")
 		same := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$")
 		want := same.MatchString(name)
-		if got := matches(pattern, name); got != want {
+		if got := Matches(pattern, name); got != want {
 			t.Fatalf("%q matches %q: %t, want %t", pattern, name, got, want)
 		}
 	})

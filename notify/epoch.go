@@ -28,6 +28,8 @@ type Epoch struct {
 	Incidents   []engine.Incident   // as of the end of the epoch
 	Annotations []engine.Annotation // oldest first
 	Directory   directory.Directory
+	// Held are incidents that opened while they were muted, so that the event about it is due when they no longer are.
+	Held []uint64
 	// Investigation returns the investigation of a problem or an incident, or nil if it has none.
 	Investigation func(search.Subject) *search.Investigation
 	// The following are called for each event about an incident.
@@ -112,7 +114,9 @@ func (e *Epoch) incidentEvents() []*Event {
 		if last, changed := e.changed(x); changed {
 			list = append(list, e.incidentEvent(eventTypes[last.State], x, nil))
 		}
-		if at, acknowledged := e.acknowledged(x); acknowledged {
+		if x.IsOpen() && slices.Contains(e.Held, x.ID) && !e.Muted(x.ID) {
+			list = append(list, e.released(x)...)
+		} else if at, acknowledged := e.acknowledged(x); acknowledged {
 			event := e.incidentEvent(IncidentAcknowledged, x, nil)
 			event.At = moment(at)
 			event.setID(0)
@@ -120,6 +124,18 @@ func (e *Epoch) incidentEvents() []*Event {
 		}
 	}
 	return list
+}
+
+// released returns the events about x, which opened while it was muted: its opening, with the ID that it would have had
+// then, and its acknowledgement.
+func (e *Epoch) released(x *engine.Incident) []*Event {
+	opened := e.incidentEvent(IncidentOpened, x, nil)
+	opened.At = moment(x.LastOpened())
+	opened.setID(0)
+	if e.Acknowledged == nil || e.Acknowledged(x.ID) == nil {
+		return []*Event{opened}
+	}
+	return []*Event{opened, e.incidentEvent(IncidentAcknowledged, x, nil)}
 }
 
 // acknowledged returns when the open incident x was acknowledged, and whether that causes an event now. If the incident
@@ -153,7 +169,7 @@ func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *E
 		Traces:        e.IncidentTraces(x),
 		Directory:     e.Directory,
 		URL:           e.IncidentURL(x.ID),
-		Muted:         e.Muted(x.ID),
+		Muted:         e.Muted(x.ID) || !x.IsOpen() && slices.Contains(e.Held, x.ID), // no end without a beginning
 		Acknowledged:  note,
 	})
 }

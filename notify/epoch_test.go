@@ -187,3 +187,35 @@ func TestIncidentSearchEvents(t *testing.T) {
 		t.Error("an incident that is muted causes a notification")
 	}
 }
+
+// An incident that opened while it was muted causes the events of its opening and its acknowledgement once it is no
+// longer muted. If it closes before, there are none.
+func TestHeldIncident(t *testing.T) {
+	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
+	id, muted := f.Incident.ID, true
+	e := &Epoch{
+		At:             f.Incident.Opened(),
+		Names:          f.Names,
+		Incidents:      []engine.Incident{*f.Incident},
+		Investigation:  func(search.Subject) *search.Investigation { return nil },
+		Muted:          func(uint64) bool { return muted },
+		Acknowledged:   func(uint64) *Note { return &Note{By: "Ann", At: moment(f.Incident.Opened())} },
+		IncidentTraces: func(*engine.Incident) []Trace { return nil },
+		IncidentURL:    func(uint64) string { return "" },
+	}
+	before := Events(e)[0]
+	e.At, e.Held = e.At.Add(5*time.Hour), []uint64{id}
+	if list := Events(e); !before.muted || len(list) != 0 {
+		t.Fatalf("while it is muted: %+v", list)
+	}
+	muted = false
+	list := Events(e)
+	if len(list) != 2 || list[0].ID != before.ID || list[0].Type != IncidentOpened || list[0].muted ||
+		list[1].Type != IncidentAcknowledged || list[1].muted {
+		t.Errorf("when it no longer is: %+v", list)
+	}
+	e.Incidents[0].Enter(incident.Transition{At: e.At, State: incident.Closed, Why: incident.Recovered})
+	if list = Events(e); len(list) != 1 || list[0].Type != IncidentClosed || !list[0].muted {
+		t.Errorf("when it has closed: %+v", list)
+	}
+}

@@ -57,6 +57,7 @@ func TestUnusableData(t *testing.T) {
 		{"damaged notes", file("notes.json", "{"), []string{"from a backup", "notes.json.aside"}, "notes.json"},
 		{"foreign notes", file("notes.json", `{"a":{}}`), []string{"not the ID", ".aside"}, "notes.json"},
 		{"damaged views", file("views.json", "{"), []string{"views.json.aside"}, "views.json"},
+		{"damaged silences", file("silences.json", "{"), []string{"silences.json.aside"}, "silences.json"},
 		{"damaged comments", file("comments.json", "{"), []string{"comments.json.aside"}, "comments.json"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func TestExemplarsAreExported(t *testing.T) {
 	c := &config.Config{
 		Export: config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}},
 	}
-	o, err := newOutbound(c, kept, notesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
+	o, err := newOutbound(c, kept, notesIn(t, dir), silencesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/cases"
+	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -34,6 +35,7 @@ type outbound struct {
 	log          *slog.Logger
 	store        *store.Store
 	notes        *cases.Notes // what people wrote about incidents, which can mute them
+	silences     *cases.Silences
 	directory    atomic.Pointer[directory.Directory]
 	outbox       *store.Outbox
 	notifier     *notify.Notifier
@@ -48,13 +50,14 @@ type outbound struct {
 
 // newOutbound sets up the integrations that c configures. Fetched requests go to into.
 func newOutbound(
-	c *config.Config, s *store.Store, notes *cases.Notes, into intake, log *slog.Logger,
+	c *config.Config, s *store.Store, notes *cases.Notes, silences *cases.Silences, into intake, log *slog.Logger,
 ) (*outbound, error) {
 	o := &outbound{
 		config:     c,
 		log:        log,
 		store:      s,
 		notes:      notes,
+		silences:   silences,
 		strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
 		fetching:   &fetching{intake: into, store: s, log: log, changed: make(chan struct{}, 1)},
 	}
@@ -115,9 +118,10 @@ func (p position) Save(_ context.Context, through time.Time) error {
 	return p.store.Positions.Save(p.url, through)
 }
 
-// epoch publishes the results of the epoch e. The owner of the core calls it when the epoch has ended. The error comes
-// from [notify.Notifier.Enqueue].
-func (o *outbound) epoch(core *engine.View, e live.Ended) error {
+// epoch publishes the results of the epoch e, in which silenced holds the open incidents that a silence covers. The
+// owner of the core calls it when the epoch has ended. After an error it must not save its state, see
+// [notify.Notifier.Enqueue].
+func (o *outbound) epoch(core *engine.View, e live.Ended, silenced map[uint64]*contract.Silenced) error {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
 		entries, before := core.Searches.Entries(core.Groups), o.strategies.Rates()
 		o.strategies.Publish(sampling.RatesOf(entries, core.Table, entryRates(core), before, *o.rates.Load()))
@@ -125,6 +129,8 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) error {
 	if o.exporting != nil {
 		o.exporting.epoch(core.Problems.Open())
 	}
+	incidents, held := core.Incidents.All(), o.silences.Held()
+	muted := func(id uint64) bool { return silenced[id] != nil || o.notes.IsMuted(id, time.Now()) }
 	events := notify.Events(&notify.Epoch{
 		At:             e.At,
 		Source:         "sibyl",
@@ -132,11 +138,12 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) error {
 		Before:         e.Before,
 		Problems:       core.Problems.Open(),
 		Names:          namesOf(core, e),
-		Incidents:      core.Incidents.All(),
+		Incidents:      incidents,
 		Annotations:    core.Annotations,
 		Investigation:  core.Searches.Investigation,
 		Directory:      *o.directory.Load(),
-		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },
+		Muted:          muted,
+		Held:           held,
 		Acknowledged:   o.acknowledged,
 		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.sampleTraces(core, x) },
 		IncidentURL:    o.incidentURL,
@@ -144,10 +151,28 @@ func (o *outbound) epoch(core *engine.View, e live.Ended) error {
 	for _, event := range events {
 		event.Log(o.log)
 	}
-	if o.hooks.Load() == 0 {
-		return nil
+	stillHeld, opened := []uint64{}, []uint64{}
+	for i := range incidents {
+		x := &incidents[i]
+		switch id := x.ID; {
+		case !x.IsOpen():
+		case slices.Contains(held, id) && muted(id):
+			stillHeld = append(stillHeld, id)
+		case x.LastOpened() == e.At && silenced[id] != nil:
+			opened = append(opened, id)
+		}
 	}
-	return o.notifier.Enqueue(events...)
+	if o.hooks.Load() > 0 {
+		// Until the events are stored, the released incidents stay held: after a crash they are released again, and the
+		// outbox drops the second event.
+		if err := o.silences.Hold(slices.Concat(held, opened)); err != nil {
+			return err
+		}
+		if err := o.notifier.Enqueue(events...); err != nil {
+			return err
+		}
+	}
+	return o.silences.Hold(append(stillHeld, opened...))
 }
 
 // acknowledged returns the acknowledgement of incident, or nil if nobody has acknowledged it.

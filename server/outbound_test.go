@@ -22,6 +22,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api/cases"
+	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
@@ -41,6 +42,16 @@ func notesIn(t *testing.T, dir string) *cases.Notes {
 		t.Fatal(err)
 	}
 	return notes
+}
+
+// silencesIn returns the silences in a data directory.
+func silencesIn(t *testing.T, dir string) *cases.Silences {
+	t.Helper()
+	silences, err := cases.OpenSilences(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return silences
 }
 
 // A fault in a running application causes webhook events and a higher sampling rate of the affected requests. The
@@ -84,7 +95,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 		Sampling:     config.Sampling{Default: 0.001, Budget: 100},
 		Webhooks:     []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}},
 	}
-	o, err := newOutbound(c, kept, notesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
+	o, err := newOutbound(c, kept, notesIn(t, dir), silencesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +123,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 		now = now.Add(options.Epoch)
 		e := live.Ended{At: now, Before: core.View().Problems.Open()}
 		e.Decisions = core.Epoch(now)
-		if err := o.epoch(core.View(), e); err != nil {
+		if err := o.epoch(core.View(), e, nil); err != nil {
 			t.Fatal(err)
 		}
 		for service := range o.strategies.Rates().Services {
@@ -281,5 +292,90 @@ func TestSamplingEncrypts(t *testing.T) {
 	got, err := api_v2.NewSamplingManagerClient(conn).GetSamplingStrategy(t.Context(), query)
 	if err != nil || got.ProbabilisticSampling.SamplingRate != 0.25 {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Nobody is notified of an incident that opens while a silence covers it. When the silence ends while the incident is
+// still open, the notification is sent, once, also after a restart.
+func TestEndOfSilence(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := pebbledb.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := store.Open(store.Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	c := &config.Config{Webhooks: []config.Webhook{{Name: "hook", URL: "https://hook.example", Format: "sibyl"}}}
+	o, err := newOutbound(c, kept, notesIn(t, dir), silencesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := engine.DefaultOptions()
+	options.Learning = time.Minute
+	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Rate: 10})
+	core := engine.NewCore(app.Table(), options)
+	now, silent := trace.Nanos(1_700_000_000_000_000_000), true
+	epoch := func() (open int) {
+		t.Helper()
+		for x := range app.Requests(now, now.Add(options.Epoch), &sim.Plan{}) {
+			core.Ingest(x)
+		}
+		now = now.Add(options.Epoch)
+		core.Epoch(now)
+		silenced := make(map[uint64]*contract.Silenced)
+		for _, x := range core.View().Incidents.All() {
+			if x.IsOpen() {
+				open++
+				if silent {
+					silenced[x.ID] = &contract.Silenced{}
+				}
+			}
+		}
+		if err := o.epoch(core.View(), live.Ended{At: now}, silenced); err != nil {
+			t.Fatal(err)
+		}
+		return open
+	}
+	told := func() (n int) {
+		for _, m := range o.outbox.List(false, 0, 1000) {
+			if m.Event == string(notify.IncidentOpened) {
+				n++
+			}
+		}
+		return n
+	}
+	for range 80 {
+		epoch()
+	}
+	app.Inject(now)
+	open := 0
+	for i := 0; open == 0 && i < 60; i++ {
+		open = epoch()
+	}
+	if held := o.silences.Held(); open != 1 || told() != 0 || len(held) != 1 {
+		t.Fatalf("%d open incidents, %d notifications, held %v", open, told(), held)
+	}
+	o.silences = silencesIn(t, dir) // a restart
+	epoch()
+	if told() != 0 {
+		t.Fatal("notified while the silence goes on")
+	}
+	silent = false
+	for range 2 {
+		if epoch() != 1 || told() != 1 {
+			t.Errorf("after the end of the silence: %d notifications, want 1", told())
+		}
+	}
+	if held := silencesIn(t, dir).Held(); len(held) != 0 {
+		t.Errorf("still held: %v", held)
+	}
+	silent = true
+	epoch()
+	silent = false
+	if epoch(); told() != 1 {
+		t.Errorf("%d notifications after a second silence, want 1", told())
 	}
 }

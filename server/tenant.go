@@ -45,6 +45,7 @@ type tenant struct {
 	live      *live.Service
 	plane     *control.Plane
 	notes     *cases.Notes
+	silences  *cases.Silences
 	audit     *audit.Log
 	outbound  *outbound
 	registry  *prometheus.Registry // metrics of parts other than the API
@@ -118,9 +119,12 @@ func openTenant(o opening) (t *tenant, err error) {
 	if t.notes, err = cases.OpenNotes(c.DataDir); err != nil {
 		return t, err
 	}
+	if t.silences, err = cases.OpenSilences(c.DataDir); err != nil {
+		return t, err
+	}
 	t.audit = audit.Open(c.DataDir, time.Now, log)
 	t.audit.Keep(c.Retention.Audit)
-	t.outbound, err = newOutbound(c, t.store, t.notes, intake{t.live}, log)
+	t.outbound, err = newOutbound(c, t.store, t.notes, t.silences, intake{t.live}, log)
 	return t, err
 }
 
@@ -203,7 +207,7 @@ func (t *tenant) epoch(core *engine.View, e live.Ended) error {
 	if t.shared.traced != nil {
 		t.shared.traced.epoch(core, e, time.Duration(t.live.Counts().Decided.Load()))
 	}
-	return t.outbound.epoch(core, e)
+	return t.outbound.epoch(core, e, t.api.Silenced(core))
 }
 
 // retention returns the limits on history in c.
@@ -252,6 +256,7 @@ func (t *tenant) newAPI() (*api.API, error) {
 		Failing:     failing,
 		Notes:       t.notes,
 		Comments:    comments,
+		Silences:    t.silences,
 		Views:       views,
 		Audit:       t.audit,
 		UI:          t.config.UI(),

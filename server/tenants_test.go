@@ -180,6 +180,13 @@ func TestTenantsAreApart(t *testing.T) {
 			t.Errorf("%s: %s", token, text)
 		}
 	}
+	silence := fmt.Sprintf(`{"match":{"service":"cart"},"until":%q}`, time.Now().Add(time.Hour).Format(time.RFC3339))
+	if code, text := h.do(http.MethodPost, "/t/a/api/v1/silences", h.tokens["a operator"], silence); code != 201 {
+		t.Errorf("%d %s", code, text)
+	}
+	if _, text := h.do(http.MethodGet, "/t/b/api/v1/silences", h.tokens["b viewer"], ""); text != `{"items":[]}`+"\n" {
+		t.Errorf("a silence of the tenant a is in b: %s", text)
+	}
 	for path := range strings.FieldsSeq("/t/c/api/v1/status /t/ /t /t/a/t/b/api/v1/status /t/../t/b/api/v1/status") {
 		if code, _ := h.do(http.MethodGet, path, h.tokens["a admin"], ""); code == http.StatusOK {
 			t.Errorf("%s: %d", path, code)

@@ -34,6 +34,7 @@ type Latencies interface {
 type Options struct {
 	Notes     *Notes
 	Comments  *Comments
+	Silences  *Silences
 	Services  ServiceStates
 	Latencies Latencies
 	Directory func() *directory.Directory // owners of services and links

@@ -55,13 +55,16 @@ func (a *Cases) ListIncidents(
 	}
 	state := string(query.Value(q.State, contract.ListIncidentsParamsStateAll))
 	muted := query.Value(q.Muted, contract.ListIncidentsParamsMutedFalse)
+	silenced := a.Silenced(s)
 	matches := func(i int32) bool {
 		x := &s.Incidents[i]
 		if !x.Listed || state != string(contract.ListIncidentsParamsStateAll) && state != string(x.State) {
 			return false
 		}
-		return query.Value(q.Service, x.Service) == x.Service && query.Value(q.Severity, x.Severity) == x.Severity &&
-			query.Value(q.Kind, x.Kind) == x.Kind && x.Overlaps(from, to)
+		is := silenced[x.Number] != nil
+		return query.Value(q.Silenced, is) == is && query.Value(q.Service, x.Service) == x.Service &&
+			query.Value(q.Severity, x.Severity) == x.Severity && query.Value(q.Kind, x.Kind) == x.Kind &&
+			x.Overlaps(from, to)
 	}
 	isMuted := func(i int32) bool { return notes[s.Incidents[i].ID].Muted != nil }
 	keep := func(i int32) bool {
@@ -86,6 +89,7 @@ func (a *Cases) ListIncidents(
 		Learning:       !s.Watching,
 		LearningLeftNs: render.Remaining(s.Unwatched),
 		Open:           s.Tally.OpenIncidents,
+		Silenced:       len(silenced),
 		Attention:      attention,
 	}
 	if muted == contract.ListIncidentsParamsMutedFalse {
@@ -93,6 +97,7 @@ func (a *Cases) ListIncidents(
 	}
 	for _, i := range items {
 		x := s.Incidents[i].Incident
+		x.Silenced = silenced[s.Incidents[i].Number]
 		x.Notes, x.Suspects = notes[x.ID], x.Suspects[:min(len(x.Suspects), listedSuspects)]
 		x.Comments = int64(len(a.options.Comments.Of(x.ID)))
 		a.addDirectory(&x, s.Ended)
@@ -131,6 +136,7 @@ func (a *Cases) GetIncident(
 	ctx context.Context, r contract.GetIncidentRequestObject,
 ) (contract.GetIncidentResponseObject, error) {
 	var d *contract.GetIncident200JSONResponse
+	var s *epoch.Snapshot
 	var types []engine.AffectedType
 	var id uint64
 	var onset, closed, ended trace.Nanos
@@ -138,7 +144,7 @@ func (a *Cases) GetIncident(
 	enabled := make(map[string]bool)
 	share := 0. // share of the place
 	err := a.reader.Ask(ctx, func(c *engine.View) {
-		s := a.reader.Refresh(c)
+		s = a.reader.Refresh(c)
 		row, ok := s.IncidentByID[r.Incident]
 		if !ok {
 			return
@@ -176,6 +182,7 @@ func (a *Cases) GetIncident(
 		return nil, query.NotFound(string(aboutIncident))
 	}
 	d.Incident.Notes = a.options.Notes.All(a.options.Clock())[r.Incident]
+	d.Incident.Silenced = a.Silenced(s)[id]
 	d.Comments = append([]contract.Comment{}, a.options.Comments.Of(r.Incident)...)
 	d.Incident.Comments = int64(len(d.Comments))
 	a.addDirectory(&d.Incident, ended)

@@ -536,6 +536,27 @@ func (e Severity) Valid() bool {
 	}
 }
 
+// Defines values for SilenceState.
+const (
+	SilenceStateEnded     SilenceState = "ended"
+	SilenceStateInForce   SilenceState = "in_force"
+	SilenceStateScheduled SilenceState = "scheduled"
+)
+
+// Valid indicates whether the value is a known member of the SilenceState enum.
+func (e SilenceState) Valid() bool {
+	switch e {
+	case SilenceStateEnded:
+		return true
+	case SilenceStateInForce:
+		return true
+	case SilenceStateScheduled:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for State.
 const (
 	StateExhausted     State = "exhausted"
@@ -797,6 +818,39 @@ func (e TreeNodeLayer) Valid() bool {
 	case TreeNodeLayerKernel:
 		return true
 	case TreeNodeLayerRuntime:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Weekday.
+const (
+	WeekdayFriday    Weekday = "friday"
+	WeekdayMonday    Weekday = "monday"
+	WeekdaySaturday  Weekday = "saturday"
+	WeekdaySunday    Weekday = "sunday"
+	WeekdayThursday  Weekday = "thursday"
+	WeekdayTuesday   Weekday = "tuesday"
+	WeekdayWednesday Weekday = "wednesday"
+)
+
+// Valid indicates whether the value is a known member of the Weekday enum.
+func (e Weekday) Valid() bool {
+	switch e {
+	case WeekdayFriday:
+		return true
+	case WeekdayMonday:
+		return true
+	case WeekdaySaturday:
+		return true
+	case WeekdaySunday:
+		return true
+	case WeekdayThursday:
+		return true
+	case WeekdayTuesday:
+		return true
+	case WeekdayWednesday:
 		return true
 	default:
 		return false
@@ -2172,6 +2226,9 @@ type Incident struct {
 	// SeverityReasonParts The parts of a sentence. Their texts, in order, are the sentence.
 	SeverityReasonParts Sentence `json:"severity_reason_parts"`
 
+	// Silenced The silence that covers an open incident now; of several, the one that lasts longest. Absent: none does, or the incident is closed.
+	Silenced *Silenced `json:"silenced,omitempty"`
+
 	// Size Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, or requests no longer come: others tell nothing about them.
 	Size  *IncidentSize `json:"size,omitempty"`
 	State IncidentState `json:"state"`
@@ -2287,6 +2344,9 @@ type IncidentList struct {
 
 	// Open Number of open incidents, whatever the filters.
 	Open int `json:"open"`
+
+	// Silenced Number of open incidents that a silence covers, whatever the filters.
+	Silenced int `json:"silenced"`
 
 	// Total Number of matching incidents on all pages.
 	Total int `json:"total"`
@@ -3462,6 +3522,108 @@ type ServiceTrend struct {
 // * `minor`: all others.
 type Severity string
 
+// Silence defines model for Silence.
+type Silence struct {
+	At time.Time `json:"at"`
+
+	// By Who silenced the incidents.
+	By string `json:"by"`
+
+	// EndedBy Who ended it before its time; absent: nobody.
+	EndedBy *string   `json:"ended_by,omitempty"`
+	From    time.Time `json:"from"`
+	ID      int64     `json:"id"`
+
+	// Match All given conditions must hold, and at least one must be given. In texts, `*` stands for any text.
+	Match SilenceMatch `json:"match"`
+
+	// State `in_force`: now; `scheduled`: not now, but later; `ended`: never again.
+	State SilenceState `json:"state"`
+	Text  string       `json:"text"`
+
+	// Until Its end, or when a person ended it.
+	Until time.Time `json:"until"`
+
+	// Weekly A window that repeats every week.
+	Weekly *Weekly `json:"weekly,omitempty"`
+}
+
+// SilenceList defines model for SilenceList.
+type SilenceList struct {
+	Items []Silence `json:"items"`
+}
+
+// SilenceMatch All given conditions must hold, and at least one must be given. In texts, `*` stands for any text.
+type SilenceMatch struct {
+	// RequestType The name of every affected request type, such as `shop POST /checkout`.
+	RequestType string `json:"request_type,omitempty"`
+
+	// Service The first suspect.
+	Service string `json:"service,omitempty"`
+
+	// Tags `key=value` of attributes. The first suspect has the attribute in each sample trace of the incident (if it emits no spans, any span has it), or the incident names this instance, host, zone or version.
+	Tags []string `json:"tags,omitempty"`
+}
+
+// SilenceMatched defines model for SilenceMatched.
+type SilenceMatched struct {
+	// Ended null: still open.
+	Ended *time.Time `json:"ended"`
+
+	// ID 16 hex digits.
+	ID       string    `json:"id"`
+	Onset    time.Time `json:"onset"`
+	Sentence string    `json:"sentence"`
+	Service  string    `json:"service"`
+
+	// Severity Impact of an incident, from its whole course:
+	// * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
+	// * `major`: the score is 0.1 or more, requests miss an objective, or a quarter of the requests of a type fail.
+	// * `minor`: all others.
+	Severity Severity `json:"severity"`
+}
+
+// SilencePreview defines model for SilencePreview.
+type SilencePreview struct {
+	Items []SilenceMatched `json:"items"`
+
+	// Open Number of open incidents among them.
+	Open int `json:"open"`
+}
+
+// SilenceRequest defines model for SilenceRequest.
+type SilenceRequest struct {
+	// From Default: now.
+	From *time.Time `json:"from,omitempty"`
+
+	// Match All given conditions must hold, and at least one must be given. In texts, `*` stands for any text.
+	Match SilenceMatch `json:"match"`
+
+	// Text Why.
+	Text string `json:"text,omitempty"`
+
+	// Until At most 90 days ahead.
+	Until time.Time `json:"until"`
+
+	// Weekly A window that repeats every week.
+	Weekly *Weekly `json:"weekly,omitempty"`
+}
+
+// SilenceState `in_force`: now; `scheduled`: not now, but later; `ended`: never again.
+type SilenceState string
+
+// Silenced The silence that covers an open incident now; of several, the one that lasts longest. Absent: none does, or the incident is closed.
+type Silenced struct {
+	By string `json:"by"`
+
+	// Silence Its ID.
+	Silence int64  `json:"silence"`
+	Text    string `json:"text"`
+
+	// Until When it stops covering the incident: its end, or that of its weekly window.
+	Until time.Time `json:"until"`
+}
+
 // SizeModel Expected duration of a request for its size; the CoV is then that of the residuals.
 type SizeModel struct {
 	CovTotal    *float64 `json:"cov_total"`
@@ -4005,6 +4167,23 @@ type WebhookList struct {
 	Items []Webhook `json:"items"`
 }
 
+// Weekday defines model for Weekday.
+type Weekday string
+
+// Weekly A window that repeats every week.
+type Weekly struct {
+	Days []Weekday `json:"days"`
+
+	// LengthNs A minute to a day; the window may end on the next day.
+	LengthNs int64 `json:"length_ns"`
+
+	// Start Beginning on each of the days, such as 22:00.
+	Start string `json:"start"`
+
+	// Zone Time zone of days and start, such as Europe/Berlin; default: UTC.
+	Zone string `json:"zone,omitempty"`
+}
+
 // Window defines model for Window.
 type Window struct {
 	Count  int64        `json:"count"`
@@ -4240,9 +4419,12 @@ type ListIncidentsParams struct {
 	Service *string `form:"service,omitempty" json:"service,omitempty"`
 
 	// Muted `false` omits muted incidents, `true` returns only these, `all` returns both.
-	Muted    *ListIncidentsParamsMuted `form:"muted,omitempty" json:"muted,omitempty"`
-	Severity *Severity                 `form:"severity,omitempty" json:"severity,omitempty"`
-	Kind     *IncidentKind             `form:"kind,omitempty" json:"kind,omitempty"`
+	Muted *ListIncidentsParamsMuted `form:"muted,omitempty" json:"muted,omitempty"`
+
+	// Silenced Only open incidents that a silence covers now, or only the others.
+	Silenced *bool         `form:"silenced,omitempty" json:"silenced,omitempty"`
+	Severity *Severity     `form:"severity,omitempty" json:"severity,omitempty"`
+	Kind     *IncidentKind `form:"kind,omitempty" json:"kind,omitempty"`
 
 	// From Only incidents that were not over before.
 	From *Instant `form:"from,omitempty" json:"from,omitempty"`
@@ -4468,6 +4650,12 @@ type AcknowledgeProblemJSONRequestBody = NoteRequest
 // MuteProblemJSONRequestBody defines body for MuteProblem for application/json ContentType.
 type MuteProblemJSONRequestBody = NoteRequest
 
+// AddSilenceJSONRequestBody defines body for AddSilence for application/json ContentType.
+type AddSilenceJSONRequestBody = SilenceRequest
+
+// PreviewSilenceJSONRequestBody defines body for PreviewSilence for application/json ContentType.
+type PreviewSilenceJSONRequestBody = SilenceMatch
+
 // OverrideTracepointJSONRequestBody defines body for OverrideTracepoint for application/json ContentType.
 type OverrideTracepointJSONRequestBody = OverrideRequest
 
@@ -4599,6 +4787,18 @@ type ServerInterface interface {
 	// GetService Get a service with its operations, callers, callees, instances and annotations
 	// (GET /services/{service})
 	GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams)
+	// ListSilences List the silences, those in force first, then those to come, then those that ended
+	// (GET /silences)
+	ListSilences(w http.ResponseWriter, r *http.Request)
+	// AddSilence Silence the incidents that match, for some time
+	// (POST /silences)
+	AddSilence(w http.ResponseWriter, r *http.Request)
+	// PreviewSilence List the incidents that a silence would match
+	// (POST /silences/preview)
+	PreviewSilence(w http.ResponseWriter, r *http.Request)
+	// EndSilence End a silence now
+	// (DELETE /silences/{silence})
+	EndSilence(w http.ResponseWriter, r *http.Request, silence int64)
 	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
@@ -4899,6 +5099,30 @@ func (_ Unimplemented) ListServices(w http.ResponseWriter, r *http.Request, para
 // GetService Get a service with its operations, callers, callees, instances and annotations
 // (GET /services/{service})
 func (_ Unimplemented) GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSilences List the silences, those in force first, then those to come, then those that ended
+// (GET /silences)
+func (_ Unimplemented) ListSilences(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AddSilence Silence the incidents that match, for some time
+// (POST /silences)
+func (_ Unimplemented) AddSilence(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PreviewSilence List the incidents that a silence would match
+// (POST /silences/preview)
+func (_ Unimplemented) PreviewSilence(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// EndSilence End a silence now
+// (DELETE /silences/{silence})
+func (_ Unimplemented) EndSilence(w http.ResponseWriter, r *http.Request, silence int64) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6012,6 +6236,19 @@ func (siw *ServerInterfaceWrapper) ListIncidents(w http.ResponseWriter, r *http.
 		return
 	}
 
+	// ------------- Optional query parameter "silenced" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "silenced", r.URL.Query(), &params.Silenced, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "silenced"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "silenced", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "severity" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "severity", r.URL.Query(), &params.Severity, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -7031,6 +7268,74 @@ func (siw *ServerInterfaceWrapper) GetService(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// ListSilences operation middleware
+func (siw *ServerInterfaceWrapper) ListSilences(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSilences(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AddSilence operation middleware
+func (siw *ServerInterfaceWrapper) AddSilence(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AddSilence(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PreviewSilence operation middleware
+func (siw *ServerInterfaceWrapper) PreviewSilence(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreviewSilence(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EndSilence operation middleware
+func (siw *ServerInterfaceWrapper) EndSilence(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "silence" -------------
+	var silence int64
+
+	err = runtime.BindStyledParameterWithOptions("simple", "silence", chi.URLParam(r, "silence"), &silence, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "silence", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EndSilence(w, r, silence)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetStatus operation middleware
 func (siw *ServerInterfaceWrapper) GetStatus(w http.ResponseWriter, r *http.Request) {
 
@@ -7897,6 +8202,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/incidents/{incident}/accept", wrapper.AcceptIncident)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/silences", wrapper.ListSilences)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/silences", wrapper.AddSilence)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/silences/preview", wrapper.PreviewSilence)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/silences/{silence}", wrapper.EndSilence)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/problems", wrapper.ListProblems)
@@ -9647,6 +9964,155 @@ func (response GetServicedefaultApplicationProblemPlusJSONResponse) VisitGetServ
 	return err
 }
 
+type ListSilencesRequestObject struct {
+}
+
+type ListSilencesResponseObject interface {
+	VisitListSilencesResponse(w http.ResponseWriter) error
+}
+
+type ListSilences200JSONResponse SilenceList
+
+func (response ListSilences200JSONResponse) VisitListSilencesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSilencesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListSilencesdefaultApplicationProblemPlusJSONResponse) VisitListSilencesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddSilenceRequestObject struct {
+	Body *AddSilenceJSONRequestBody
+}
+
+type AddSilenceResponseObject interface {
+	VisitAddSilenceResponse(w http.ResponseWriter) error
+}
+
+type AddSilence201JSONResponse Silence
+
+func (response AddSilence201JSONResponse) VisitAddSilenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddSilencedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AddSilencedefaultApplicationProblemPlusJSONResponse) VisitAddSilenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSilenceRequestObject struct {
+	Body *PreviewSilenceJSONRequestBody
+}
+
+type PreviewSilenceResponseObject interface {
+	VisitPreviewSilenceResponse(w http.ResponseWriter) error
+}
+
+type PreviewSilence200JSONResponse SilencePreview
+
+func (response PreviewSilence200JSONResponse) VisitPreviewSilenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewSilencedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PreviewSilencedefaultApplicationProblemPlusJSONResponse) VisitPreviewSilenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndSilenceRequestObject struct {
+	Silence int64 `json:"silence"`
+}
+
+type EndSilenceResponseObject interface {
+	VisitEndSilenceResponse(w http.ResponseWriter) error
+}
+
+type EndSilence204Response struct {
+}
+
+func (response EndSilence204Response) VisitEndSilenceResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type EndSilencedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response EndSilencedefaultApplicationProblemPlusJSONResponse) VisitEndSilenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetStatusRequestObject struct {
 }
 
@@ -10410,6 +10876,18 @@ type StrictServerInterface interface {
 	// GetService Get a service with its operations, callers, callees, instances and annotations
 	// (GET /services/{service})
 	GetService(ctx context.Context, request GetServiceRequestObject) (GetServiceResponseObject, error)
+	// ListSilences List the silences, those in force first, then those to come, then those that ended
+	// (GET /silences)
+	ListSilences(ctx context.Context, request ListSilencesRequestObject) (ListSilencesResponseObject, error)
+	// AddSilence Silence the incidents that match, for some time
+	// (POST /silences)
+	AddSilence(ctx context.Context, request AddSilenceRequestObject) (AddSilenceResponseObject, error)
+	// PreviewSilence List the incidents that a silence would match
+	// (POST /silences/preview)
+	PreviewSilence(ctx context.Context, request PreviewSilenceRequestObject) (PreviewSilenceResponseObject, error)
+	// EndSilence End a silence now
+	// (DELETE /silences/{silence})
+	EndSilence(ctx context.Context, request EndSilenceRequestObject) (EndSilenceResponseObject, error)
 	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
@@ -11614,6 +12092,118 @@ func (sh *strictHandler) GetService(w http.ResponseWriter, r *http.Request, serv
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetServiceResponseObject); ok {
 		if err := validResponse.VisitGetServiceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSilences operation middleware
+func (sh *strictHandler) ListSilences(w http.ResponseWriter, r *http.Request) {
+	var request ListSilencesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSilences(ctx, request.(ListSilencesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSilences")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSilencesResponseObject); ok {
+		if err := validResponse.VisitListSilencesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AddSilence operation middleware
+func (sh *strictHandler) AddSilence(w http.ResponseWriter, r *http.Request) {
+	var request AddSilenceRequestObject
+
+	var body AddSilenceJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AddSilence(ctx, request.(AddSilenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AddSilence")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AddSilenceResponseObject); ok {
+		if err := validResponse.VisitAddSilenceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PreviewSilence operation middleware
+func (sh *strictHandler) PreviewSilence(w http.ResponseWriter, r *http.Request) {
+	var request PreviewSilenceRequestObject
+
+	var body PreviewSilenceJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewSilence(ctx, request.(PreviewSilenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewSilence")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PreviewSilenceResponseObject); ok {
+		if err := validResponse.VisitPreviewSilenceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EndSilence operation middleware
+func (sh *strictHandler) EndSilence(w http.ResponseWriter, r *http.Request, silence int64) {
+	var request EndSilenceRequestObject
+
+	request.Silence = silence
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EndSilence(ctx, request.(EndSilenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndSilence")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EndSilenceResponseObject); ok {
+		if err := validResponse.VisitEndSilenceResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

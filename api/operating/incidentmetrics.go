@@ -30,6 +30,8 @@ func (m *metrics) incidents(e metric.Emitter, s *epoch.Snapshot) {
 	for _, severity := range severities {
 		e.Gauge("incident_open", "Open incidents, by severity.", float64(open[severity]), "severity", string(severity))
 	}
+	e.Gauge("incident_silenced", "Open incidents of which a silence stops the notifications.",
+		float64(len(m.handlers.options.Silenced(s))))
 	slices.SortStableFunc(rows, func(a, b *epoch.IncidentRow) int { return cmp.Compare(a.Key(), b.Key()) })
 	directory := m.handlers.options.Directory()
 	for _, x := range rows[:min(len(rows), meteredIncidents)] {

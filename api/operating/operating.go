@@ -47,11 +47,13 @@ type Size struct {
 
 // Options configure Operating.
 type Options struct {
-	Tenant      string // name of the tenant; empty: the default one
-	Tenants     []contract.TenantPath
-	Version     string // of this build
-	Go          string // version of the compiler
-	Calls       RareCalls
+	Tenant  string // name of the tenant; empty: the default one
+	Tenants []contract.TenantPath
+	Version string // of this build
+	Go      string // version of the compiler
+	Calls   RareCalls
+	// Silenced is [cases.Cases.Silenced].
+	Silenced    func(*epoch.Snapshot) map[uint64]*contract.Silenced
 	Agents      AgentCounts                 // nil: the service controls no agents
 	Directory   func() *directory.Directory // owners of services
 	Queues      func() []Size               // lengths of the service's queues; may be nil

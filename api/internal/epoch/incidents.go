@@ -1,6 +1,8 @@
 package epoch
 
 import (
+	"slices"
+
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
@@ -15,7 +17,8 @@ type IncidentRow struct {
 	contract.Incident
 	Number   uint64
 	severity engine.Severity
-	Listed   bool // not merged into another incident
+	Listed   bool                  // not merged into another incident
+	Types    []engine.AffectedType // of RequestTypes
 }
 
 // Limits on the suspects of an incident.
@@ -31,7 +34,13 @@ func (s *Snapshot) addIncidents(c *engine.View, names *describe.Names) {
 	s.Incidents = make([]IncidentRow, 0, len(all))
 	closed := make(map[string]int64) // listed ones, by first suspect
 	for i := range all {             // in the order of opening
-		x := IncidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Severity(), all[i].Into() == 0}
+		x := IncidentRow{
+			Incident: incidentOf(c, names, &all[i]),
+			Number:   all[i].ID,
+			severity: all[i].Severity(),
+			Listed:   all[i].Into() == 0,
+			Types:    slices.Clone(all[i].Types),
+		}
 		x.Earlier = closed[x.Service]
 		if x.Listed && x.Closed != nil {
 			closed[x.Service]++
