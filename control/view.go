@@ -69,7 +69,7 @@ func (p *Plane) Agents() []Agent {
 		}
 		all = append(all, x)
 	}
-	slices.SortFunc(all, func(a, b Agent) int {
+	slices.SortStableFunc(all, func(a, b Agent) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ID, b.ID))
 	})
 	return all

@@ -78,7 +78,7 @@ func (p Places) Trim(before trace.Nanos, held map[search.Subject]bool) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b Located) int { // newest first
+	slices.SortStableFunc(all, func(a, b Located) int { // newest first
 		return cmp.Or(cmp.Compare(b.At, a.At), a.Of.Compare(b.Of))
 	})
 	for i := range all {

@@ -463,7 +463,7 @@ func (o *observer) stackTimes(processes []waits.ProcessReport) []waits.Stack {
 		t.Comm = names[t.PID]
 		all = append(all, *t)
 	}
-	slices.SortFunc(all, func(a, b waits.Stack) int {
+	slices.SortStableFunc(all, func(a, b waits.Stack) int {
 		return cmp.Or(
 			cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Class, b.Class),
 			cmp.Compare(a.Syscall, b.Syscall),

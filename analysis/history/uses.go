@@ -301,7 +301,7 @@ func (r *useReader) uses() Uses {
 	}
 	for number, s := range r.services {
 		s.Known = lengths[number]
-		slices.SortFunc(s.Operations, func(a, b OperationUse) int {
+		slices.SortStableFunc(s.Operations, func(a, b OperationUse) int {
 			return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), cmp.Compare(a.Op, b.Op))
 		})
 		u.Services = append(u.Services, *s)
@@ -310,8 +310,8 @@ func (r *useReader) uses() Uses {
 		c.Known = lengths[pair.caller]
 		u.Calls = append(u.Calls, *c)
 	}
-	slices.SortFunc(u.Services, func(a, b ServiceUse) int { return cmp.Compare(a.Service, b.Service) })
-	slices.SortFunc(u.Calls, func(a, b CallUse) int {
+	slices.SortStableFunc(u.Services, func(a, b ServiceUse) int { return cmp.Compare(a.Service, b.Service) })
+	slices.SortStableFunc(u.Calls, func(a, b CallUse) int {
 		return cmp.Or(cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Callee, b.Callee))
 	})
 	return u

@@ -347,7 +347,7 @@ func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 	for _, s := range x.suspects {
 		all = append(all, *s)
 	}
-	slices.SortFunc(all, x.compare)
+	slices.SortStableFunc(all, x.compare)
 	first := make(map[trace.Symbol]bool)
 	for i := range all {
 		if s := &all[i]; !first[s.Service] {
@@ -355,7 +355,7 @@ func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 			s.Score = max(s.Score, x.evidence[x.rec.ServiceNumbers[s.Service]])
 		}
 	}
-	slices.SortFunc(all, x.compare)
+	slices.SortStableFunc(all, x.compare)
 	return slices.DeleteFunc(all, func(s CallSuspect) bool {
 		if s.Reason == Slow {
 			return max(s.Excess, s.Score) < leastExcess

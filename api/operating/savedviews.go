@@ -56,7 +56,7 @@ func (v *Views) Save(x contract.View) (contract.View, error) {
 		return x, refusal.New(refusal.Conflict, "there are too many saved views", "delete some")
 	}
 	next = append(next, x)
-	slices.SortFunc(next, func(a, b contract.View) int {
+	slices.SortStableFunc(next, func(a, b contract.View) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)),
 			strings.Compare(a.Name, b.Name))
 	})

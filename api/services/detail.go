@@ -139,7 +139,7 @@ func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.
 		all = append(all, s)
 		total[s.Name] += latest.Sum()
 	}
-	slices.SortFunc(all, func(a, b contract.ServiceSpans) int {
+	slices.SortStableFunc(all, func(a, b contract.ServiceSpans) int {
 		return cmp.Or(cmp.Compare(total[b.Name], total[a.Name]), strings.Compare(a.Name, b.Name),
 			strings.Compare(a.Kind, b.Kind))
 	})

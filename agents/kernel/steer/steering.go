@@ -100,7 +100,7 @@ func (s *steering) Outcomes() []protocol.Outcome {
 			list = append(list, s.outcome(id, service))
 		}
 	}
-	slices.SortFunc(list, func(a, b protocol.Outcome) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(list, func(a, b protocol.Outcome) int { return cmp.Compare(a.ID, b.ID) })
 	return list[:min(len(list), protocol.MaxOutcomes)]
 }
 
