@@ -177,6 +177,10 @@ func TestRoles(t *testing.T) {
 					path = strings.ReplaceAll(path, "{letter}", w.addDeadLetter(t))
 				}
 				of, secret := w, secret
+				if op.OperationID == "endSilence" {
+					w.call(t, http.MethodPost, prefix+"/silences", bodies["addSilence"],
+						"Authorization", "Bearer "+secrets[access.Operator])
+				}
 				if strings.HasPrefix(pattern, "/incidents") {
 					of, secret, path = incident, incidentSecrets[role], incident.incidentPath(pattern)
 				}

@@ -50,18 +50,18 @@ func OpenSilences(dir string) (*Silences, error) {
 	return s, datafile.Read(s.path, &s.kept)
 }
 
-// All returns all silences with their states, those in force first and those that ended last.
+// All returns all silences with their states: those in force, those to come and those that ended, the latest first.
 func (s *Silences) All(now time.Time) []contract.Silence {
-	all := append([]contract.Silence{}, s.snapshot().Silences...)
-	for i := range all {
-		all[i].State = stateOf(&all[i], now)
-	}
-	order := []contract.SilenceState{
+	all, kept := []contract.Silence{}, s.snapshot().Silences
+	for _, state := range []contract.SilenceState{
 		contract.SilenceStateInForce, contract.SilenceStateScheduled, contract.SilenceStateEnded,
+	} {
+		for _, x := range slices.Backward(kept) {
+			if x.State = stateOf(&x, now); x.State == state {
+				all = append(all, x)
+			}
+		}
 	}
-	slices.SortFunc(all, func(a, b contract.Silence) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), cmp.Compare(b.ID, a.ID))
-	})
 	return all
 }
 
