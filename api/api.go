@@ -77,9 +77,11 @@ type Options struct {
 	Silences    *cases.Silences
 	Views       *operating.Views
 	Audit       *audit.Log
-	UI          string           // address of the UI, for links; empty if unknown
-	Login       *login.Service   // logs people in; nil: only tokens and, without them, local callers are known
-	Tracer      oteltrace.Tracer // records a span for each request; may be nil
+	// GitHubSecret signs webhooks of GitHub, which then need no token; empty: they need one.
+	GitHubSecret string
+	UI           string           // address of the UI, for links; empty if unknown
+	Login        *login.Service   // logs people in; nil: only tokens and, without them, local callers are known
+	Tracer       oteltrace.Tracer // records a span for each request; may be nil
 	// Pages serves a page outside the API, and reports whether the page exists. Nil means that there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
 	Clock func() time.Time
@@ -236,7 +238,7 @@ func (a *API) SetDirectory(d directory.Directory) { a.directory.Store(&d) }
 func (a *API) routes(r chi.Router) {
 	r = r.With(a.observe, a.authorize, a.negotiate)
 	r.With(a.validate).Get("/events", a.streamEvents)
-	r = r.With(a.limit, a.validate, a.answer, a.record)
+	r = r.With(a.limit, a.verify, a.validate, a.answer, a.record)
 	r.Get("/openapi.yaml", a.getContract)
 	r.Get("/profile", a.getProfile)
 	strict := contract.NewStrictHandlerWithOptions(a.handlers, nil, contract.StrictHTTPServerOptions{

@@ -55,6 +55,8 @@ var bodies = map[string]any{
 	"acknowledgeIncident": map[string]string{"text": "on it"},
 	"acknowledgeProblem":  map[string]string{"text": "on it"},
 	"annotate":            map[string]string{"kind": "change", "text": "new limits"},
+	"annotateFromArgoCD":  map[string]string{"app": "cart"},
+	"annotateFromGitHub":  map[string]any{"zen": "Keep it logically awesome."},
 	"addComment":          map[string]string{"text": "on it"},
 	"muteIncident":        map[string]string{},
 	"muteProblem":         map[string]string{},

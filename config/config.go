@@ -33,15 +33,17 @@ type Config struct {
 	DataDir string
 	Log     Log
 
-	HTTP         string // address for the API, the UI and agents
-	API          API    // settings of this listener
-	OIDC         OIDC   // how people log in
-	SamplingHTTP string // address of Jaeger's remote sampling
-	SamplingGRPC string
-	Sampling     Sampling // settings for both
-	OpAMP        string   // address for agents that speak OpAMP
-	OTLP         OTLP
-	Jaeger       Jaeger
+	HTTP string // address for the API, the UI and agents
+	API  API    // settings of this listener
+	OIDC OIDC   // how people log in
+	// GitHubSecretFile has the secret that signs webhooks of GitHub; empty: these need a token.
+	GitHubSecretFile string
+	SamplingHTTP     string // address of Jaeger's remote sampling
+	SamplingGRPC     string
+	Sampling         Sampling // settings for both
+	OpAMP            string   // address for agents that speak OpAMP
+	OTLP             OTLP
+	Jaeger           Jaeger
 
 	Keys          []string // attributes with stored values; see AttributeKeys
 	Failures      []string // rules that decide which spans count as failed; see DecodedKeys
@@ -111,6 +113,15 @@ func (o *OIDC) ClientSecret() (string, error) {
 	secret, err := secretOf("", o.ClientSecretFile)
 	if err != nil {
 		return "", fmt.Errorf("client secret: %w", err)
+	}
+	return secret, nil
+}
+
+// GitHubSecret returns the secret that signs webhooks of GitHub, or "" if there is none. It reads the file.
+func (c *Config) GitHubSecret() (string, error) {
+	secret, err := secretOf("", c.GitHubSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("secret of GitHub's webhooks: %w", err)
 	}
 	return secret, nil
 }

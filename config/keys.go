@@ -98,7 +98,7 @@ func listenerKeys() []definition[Config] {
 			"URL of the UI with its path prefix, for links in webhooks; by default that of http, unless it listens "+
 				"on all addresses.").withDefault(""),
 	}, tlsKeys("api.tls.", "API and UI", "callers", func(c *Config) *TLS { return &c.API.TLS }),
-		oidcKeys(), []definition[Config]{
+		oidcKeys(), annotationKeys(), []definition[Config]{
 			newField("sampling-http", address(), func(c *Config) *string { return &c.SamplingHTTP },
 				"Listen address of Jaeger remote sampling over HTTP, usually port 5778.").withDefault(""),
 			newField("sampling-grpc", address(), func(c *Config) *string { return &c.SamplingGRPC },
@@ -115,6 +115,15 @@ func listenerKeys() []definition[Config] {
 				"Listen address for agents that speak OpAMP, at /v1/opamp, or the tracepoint protocol; usually port "+
 					"4320. It uses api.tls.").withDefault(""),
 		})
+}
+
+// annotationKeys returns the keys for reports of events.
+func annotationKeys() []definition[Config] {
+	return []definition[Config]{
+		newField("annotations.github-secret-file", optional(path("the name of a file")),
+			func(c *Config) *string { return &c.GitHubSecretFile },
+			"File with the secret of GitHub's webhooks; empty: these need a token.").withDefault(""),
+	}
 }
 
 // oidcKeys returns the keys for people's log-in.

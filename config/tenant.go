@@ -30,6 +30,7 @@ func (c *Config) Tenant(name string, share float64) *Config {
 	if ui := c.UI(); ui != "" {
 		t.API.PublicURL = ui + TenantPath(name)
 	}
+	t.GitHubSecretFile = ""
 	t.SamplingHTTP, t.SamplingGRPC = "", ""
 	t.Jaeger.Query, t.Export, t.Webhooks, t.Email = nil, Endpoint{}, nil, nil
 	return t

@@ -277,6 +277,9 @@ func (t *tenant) newAPI() (*api.API, error) {
 		Clock:       time.Now,
 		Log:         t.log,
 	}
+	if o.GitHubSecret, err = t.config.GitHubSecret(); err != nil {
+		return nil, err
+	}
 	if t.shared.traced != nil {
 		o.Tracer = t.shared.traced.tracer
 	}

@@ -109,6 +109,8 @@ const (
 	ViaLocal = "local" // the connection: it comes from this machine
 	ViaLogin = "login" // the session of a person who logged in
 	ViaJWT   = "jwt"   // a token of the identity provider
+	// ViaSignature is the proof of a webhook that is signed with a shared secret.
+	ViaSignature = "signature"
 )
 
 type principalKey struct{}

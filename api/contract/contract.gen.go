@@ -1284,6 +1284,21 @@ type AnnotationRequest struct {
 	Version *string `json:"version,omitempty"`
 }
 
+// ArgoCDNotification defines model for ArgoCDNotification.
+type ArgoCDNotification struct {
+	// App Name of the application.
+	App string `json:"app"`
+
+	// Images The tag of a single image is the version.
+	Images   *[]string `json:"images,omitempty"`
+	Link     *string   `json:"link,omitempty"`
+	Revision *string   `json:"revision,omitempty"`
+
+	// Service The deployed service; by default the application.
+	Service *string    `json:"service,omitempty"`
+	Time    *time.Time `json:"time,omitempty"`
+}
+
 // Arm defines model for Arm.
 type Arm struct {
 	Name string `json:"name"`
@@ -2019,6 +2034,29 @@ type FewCallsOperation struct {
 	Calls     int    `json:"calls"`
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
+}
+
+// GitHubEvent The fields of a webhook of GitHub that are read.
+type GitHubEvent struct {
+	Action     *string `json:"action,omitempty"`
+	Deployment *struct {
+		Ref *string `json:"ref,omitempty"`
+		Sha *string `json:"sha,omitempty"`
+	} `json:"deployment,omitempty"`
+	DeploymentStatus *struct {
+		CreatedAt   *time.Time `json:"created_at,omitempty"`
+		Environment *string    `json:"environment,omitempty"`
+		LogURL      *string    `json:"log_url,omitempty"`
+		State       *string    `json:"state,omitempty"`
+	} `json:"deployment_status,omitempty"`
+	Release *struct {
+		HTMLURL     *string    `json:"html_url,omitempty"`
+		PublishedAt *time.Time `json:"published_at,omitempty"`
+		TagName     *string    `json:"tag_name,omitempty"`
+	} `json:"release,omitempty"`
+	Repository *struct {
+		Name *string `json:"name,omitempty"`
+	} `json:"repository,omitempty"`
 }
 
 // Group defines model for Group.
@@ -4283,6 +4321,15 @@ type ListAnnotationsParams struct {
 	Kind    *AnnotationKind `form:"kind,omitempty" json:"kind,omitempty"`
 }
 
+// AnnotateFromGitHubParams defines parameters for AnnotateFromGitHub.
+type AnnotateFromGitHubParams struct {
+	// Service The deployed service; by default the name of the repository.
+	Service *string `form:"service,omitempty" json:"service,omitempty"`
+
+	// Environment Only deployments to this environment.
+	Environment *string `form:"environment,omitempty" json:"environment,omitempty"`
+}
+
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
@@ -4629,6 +4676,12 @@ type ListDeadLettersParams struct {
 // AnnotateJSONRequestBody defines body for Annotate for application/json ContentType.
 type AnnotateJSONRequestBody = AnnotationRequest
 
+// AnnotateFromArgoCDJSONRequestBody defines body for AnnotateFromArgoCD for application/json ContentType.
+type AnnotateFromArgoCDJSONRequestBody = ArgoCDNotification
+
+// AnnotateFromGitHubJSONRequestBody defines body for AnnotateFromGitHub for application/json ContentType.
+type AnnotateFromGitHubJSONRequestBody = GitHubEvent
+
 // AcceptIncidentJSONRequestBody defines body for AcceptIncident for application/json ContentType.
 type AcceptIncidentJSONRequestBody = AcceptRequest
 
@@ -4673,6 +4726,12 @@ type ServerInterface interface {
 	// Annotate Report a deploy, a feature flag or another event
 	// (POST /annotations)
 	Annotate(w http.ResponseWriter, r *http.Request)
+	// AnnotateFromArgoCD Receive a notification of Argo CD
+	// (POST /annotations/argocd)
+	AnnotateFromArgoCD(w http.ResponseWriter, r *http.Request)
+	// AnnotateFromGitHub Receive a webhook of GitHub
+	// (POST /annotations/github)
+	AnnotateFromGitHub(w http.ResponseWriter, r *http.Request, params AnnotateFromGitHubParams)
 	// ListAudit List who changed what, when and from where, latest first
 	// (GET /audit)
 	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
@@ -4871,6 +4930,18 @@ func (_ Unimplemented) ListAnnotations(w http.ResponseWriter, r *http.Request, p
 // Annotate Report a deploy, a feature flag or another event
 // (POST /annotations)
 func (_ Unimplemented) Annotate(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AnnotateFromArgoCD Receive a notification of Argo CD
+// (POST /annotations/argocd)
+func (_ Unimplemented) AnnotateFromArgoCD(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AnnotateFromGitHub Receive a webhook of GitHub
+// (POST /annotations/github)
+func (_ Unimplemented) AnnotateFromGitHub(w http.ResponseWriter, r *http.Request, params AnnotateFromGitHubParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -5425,6 +5496,66 @@ func (siw *ServerInterfaceWrapper) Annotate(w http.ResponseWriter, r *http.Reque
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Annotate(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AnnotateFromArgoCD operation middleware
+func (siw *ServerInterfaceWrapper) AnnotateFromArgoCD(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AnnotateFromArgoCD(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AnnotateFromGitHub operation middleware
+func (siw *ServerInterfaceWrapper) AnnotateFromGitHub(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AnnotateFromGitHubParams
+
+	// ------------- Optional query parameter "service" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", r.URL.Query(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "service"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "environment" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "environment", r.URL.Query(), &params.Environment, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "environment"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "environment", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AnnotateFromGitHub(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -8294,6 +8425,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/annotations", wrapper.Annotate)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/annotations/github", wrapper.AnnotateFromGitHub)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/annotations/argocd", wrapper.AnnotateFromArgoCD)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/services", wrapper.ListServices)
 	})
 	r.Group(func(r chi.Router) {
@@ -8471,6 +8608,93 @@ type AnnotatedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response AnnotatedefaultApplicationProblemPlusJSONResponse) VisitAnnotateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AnnotateFromArgoCDRequestObject struct {
+	Body *AnnotateFromArgoCDJSONRequestBody
+}
+
+type AnnotateFromArgoCDResponseObject interface {
+	VisitAnnotateFromArgoCDResponse(w http.ResponseWriter) error
+}
+
+type AnnotateFromArgoCD200JSONResponse Annotation
+
+func (response AnnotateFromArgoCD200JSONResponse) VisitAnnotateFromArgoCDResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AnnotateFromArgoCDdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AnnotateFromArgoCDdefaultApplicationProblemPlusJSONResponse) VisitAnnotateFromArgoCDResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AnnotateFromGitHubRequestObject struct {
+	Params AnnotateFromGitHubParams
+	Body   *AnnotateFromGitHubJSONRequestBody
+}
+
+type AnnotateFromGitHubResponseObject interface {
+	VisitAnnotateFromGitHubResponse(w http.ResponseWriter) error
+}
+
+type AnnotateFromGitHub200JSONResponse Annotation
+
+func (response AnnotateFromGitHub200JSONResponse) VisitAnnotateFromGitHubResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AnnotateFromGitHub204Response struct {
+}
+
+func (response AnnotateFromGitHub204Response) VisitAnnotateFromGitHubResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type AnnotateFromGitHubdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AnnotateFromGitHubdefaultApplicationProblemPlusJSONResponse) VisitAnnotateFromGitHubResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10762,6 +10986,12 @@ type StrictServerInterface interface {
 	// Annotate Report a deploy, a feature flag or another event
 	// (POST /annotations)
 	Annotate(ctx context.Context, request AnnotateRequestObject) (AnnotateResponseObject, error)
+	// AnnotateFromArgoCD Receive a notification of Argo CD
+	// (POST /annotations/argocd)
+	AnnotateFromArgoCD(ctx context.Context, request AnnotateFromArgoCDRequestObject) (AnnotateFromArgoCDResponseObject, error)
+	// AnnotateFromGitHub Receive a webhook of GitHub
+	// (POST /annotations/github)
+	AnnotateFromGitHub(ctx context.Context, request AnnotateFromGitHubRequestObject) (AnnotateFromGitHubResponseObject, error)
 	// ListAudit List who changed what, when and from where, latest first
 	// (GET /audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
@@ -11056,6 +11286,70 @@ func (sh *strictHandler) Annotate(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(AnnotateResponseObject); ok {
 		if err := validResponse.VisitAnnotateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AnnotateFromArgoCD operation middleware
+func (sh *strictHandler) AnnotateFromArgoCD(w http.ResponseWriter, r *http.Request) {
+	var request AnnotateFromArgoCDRequestObject
+
+	var body AnnotateFromArgoCDJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AnnotateFromArgoCD(ctx, request.(AnnotateFromArgoCDRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AnnotateFromArgoCD")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AnnotateFromArgoCDResponseObject); ok {
+		if err := validResponse.VisitAnnotateFromArgoCDResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AnnotateFromGitHub operation middleware
+func (sh *strictHandler) AnnotateFromGitHub(w http.ResponseWriter, r *http.Request, params AnnotateFromGitHubParams) {
+	var request AnnotateFromGitHubRequestObject
+
+	request.Params = params
+
+	var body AnnotateFromGitHubJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AnnotateFromGitHub(ctx, request.(AnnotateFromGitHubRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AnnotateFromGitHub")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AnnotateFromGitHubResponseObject); ok {
+		if err := validResponse.VisitAnnotateFromGitHubResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

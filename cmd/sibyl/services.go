@@ -14,7 +14,7 @@ func servicesCommand(p *process) *cobra.Command {
 	var query string
 	c := &cobra.Command{
 		Use: "services [SERVICE]",
-		Short: "List the services in the traces of a running service with their rates, errors and durations, " +
+		Short: "List the services in the traces of a running service with their rates, errors and times, " +
 			"or show one",
 		Long: `Services lists the services whose traces a running sibyl serve receives, those that need attention
 first: the calls of the last ten minutes, the share that fails, and durations, each beside its usual value. It is the

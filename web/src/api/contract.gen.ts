@@ -173,6 +173,73 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/silences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the silences, those in force first, then those to come, then those that ended
+         * @description Silences that ended more than 7 days ago are forgotten.
+         */
+        get: operations["listSilences"];
+        put?: never;
+        /**
+         * Silence the incidents that match, for some time
+         * @description Nobody is notified of an incident that opens while a silence covers it. If it is still open when no silence covers it any more, the
+         *     notification is sent then. Detection goes on, and the incident stays in all lists. At most 500 silences are kept.
+         */
+        post: operations["addSilence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/silences/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * List the incidents that a silence would match
+         * @description Changes nothing. The open incidents, and those that were open in the last 7 days, latest first, whatever the times of the silence.
+         */
+        post: operations["previewSilence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/silences/{silence}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                silence: number;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a silence now
+         * @description One that has begun stays in the list for 7 days. Ending a silence that ended before changes nothing.
+         */
+        delete: operations["endSilence"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/problems": {
         parameters: {
             query?: never;
@@ -604,6 +671,44 @@ export interface paths {
          *     annotation, with the time and the version of the detected one.
          */
         post: operations["annotate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/annotations/github": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Receive a webhook of GitHub
+         * @description Successful deployments (`deployment_status`) and published releases (`release`) become deploys; other events change nothing. A request with a
+         *     valid signature of the secret in `annotations.github-secret-file` needs no token.
+         */
+        post: operations["annotateFromGitHub"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/annotations/argocd": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Receive a notification of Argo CD */
+        post: operations["annotateFromArgoCD"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1570,6 +1675,110 @@ export interface components {
              */
             comments: number;
             notes: components["schemas"]["Notes"];
+            silenced?: components["schemas"]["Silenced"];
+        };
+        /** @description The silence that covers an open incident now; of several, the one that lasts longest. Absent: none does, or the incident is closed. */
+        Silenced: {
+            /**
+             * Format: int64
+             * @description Its ID.
+             */
+            silence: number;
+            by: string;
+            /**
+             * Format: date-time
+             * @description When it stops covering the incident: its end, or that of its weekly window.
+             */
+            until: string;
+            text: string;
+        };
+        /** @description All given conditions must hold, and at least one must be given. In texts, `*` stands for any text. */
+        SilenceMatch: {
+            /** @description The first suspect. */
+            service?: string;
+            /** @description The name of every affected request type, such as `shop POST /checkout`. */
+            request_type?: string;
+            /** @description `key=value` of attributes. The first suspect has the attribute in each sample trace of the incident (if it emits no spans, any span has it), or the incident names this instance, host, zone or version. */
+            tags?: string[];
+        };
+        /** @description A window that repeats every week. */
+        Weekly: {
+            days: components["schemas"]["Weekday"][];
+            /** @description Beginning on each of the days, such as 22:00. */
+            start: string;
+            /**
+             * Format: int64
+             * @description A minute to a day; the window may end on the next day.
+             */
+            length_ns: number;
+            /** @description Time zone of days and start, such as Europe/Berlin; default: UTC. */
+            zone?: string;
+        };
+        /** @enum {string} */
+        Weekday: "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
+        SilenceRequest: {
+            match: components["schemas"]["SilenceMatch"];
+            /**
+             * Format: date-time
+             * @description Default: now.
+             */
+            from?: string;
+            /**
+             * Format: date-time
+             * @description At most 90 days ahead.
+             */
+            until: string;
+            weekly?: components["schemas"]["Weekly"];
+            /** @description Why. */
+            text?: string;
+        };
+        Silence: {
+            /** Format: int64 */
+            id: number;
+            match: components["schemas"]["SilenceMatch"];
+            /** @description Who silenced the incidents. */
+            by: string;
+            /** Format: date-time */
+            at: string;
+            /** Format: date-time */
+            from: string;
+            /**
+             * Format: date-time
+             * @description Its end, or when a person ended it.
+             */
+            until: string;
+            weekly?: components["schemas"]["Weekly"];
+            text: string;
+            /** @description Who ended it before its time; absent: nobody. */
+            ended_by?: string;
+            state: components["schemas"]["SilenceState"];
+        };
+        /**
+         * @description `in_force`: now; `scheduled`: not now, but later; `ended`: never again.
+         * @enum {string}
+         */
+        SilenceState: "in_force" | "scheduled" | "ended";
+        SilenceList: {
+            items: components["schemas"]["Silence"][];
+        };
+        SilencePreview: {
+            /** @description Number of open incidents among them. */
+            open: number;
+            items: components["schemas"]["SilenceMatched"][];
+        };
+        SilenceMatched: {
+            /** @description 16 hex digits. */
+            id: string;
+            severity: components["schemas"]["Severity"];
+            service: string;
+            /** Format: date-time */
+            onset: string;
+            /**
+             * Format: date-time
+             * @description null: still open.
+             */
+            ended: string | null;
+            sentence: string;
         };
         /** @description Why the incident closed. Absent while it is open. */
         IncidentEnd: {
@@ -1642,6 +1851,8 @@ export interface components {
             muted: number;
             /** @description Number of open incidents, whatever the filters. */
             open: number;
+            /** @description Number of open incidents that a silence covers, whatever the filters. */
+            silenced: number;
             /** @description Services that are failing, silent or slower, most urgent first, and that are not the first suspect of an open incident, though maybe affected by one. All is well only if there are none, and no open incident either. */
             attention: components["schemas"]["ServiceAttention"][];
             epoch: components["schemas"]["Epoch"];
@@ -2988,6 +3199,42 @@ export interface components {
              */
             end?: string;
         };
+        /** @description The fields of a webhook of GitHub that are read. */
+        GitHubEvent: {
+            action?: string;
+            repository?: {
+                name?: string;
+            };
+            deployment?: {
+                ref?: string;
+                sha?: string;
+            };
+            deployment_status?: {
+                state?: string;
+                environment?: string;
+                /** Format: date-time */
+                created_at?: string;
+                log_url?: string;
+            };
+            release?: {
+                tag_name?: string;
+                html_url?: string;
+                /** Format: date-time */
+                published_at?: string | null;
+            };
+        };
+        ArgoCDNotification: {
+            /** @description Name of the application. */
+            app: string;
+            /** @description The deployed service; by default the application. */
+            service?: string;
+            revision?: string;
+            /** @description The tag of a single image is the version. */
+            images?: string[] | null;
+            /** Format: date-time */
+            time?: string;
+            link?: string;
+        };
         /**
          * @description `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and stopped, or its spans answer at least 10 % fewer of the calls to it than usual.
          *     `slower`: the median, the 99th percentile, or the own time of a call is clearly longer than usual. `new`: there is no history to compare with.
@@ -3837,6 +4084,8 @@ export interface operations {
                 service?: string;
                 /** @description `false` omits muted incidents, `true` returns only these, `all` returns both. */
                 muted?: "true" | "false" | "all";
+                /** @description Only open incidents that a silence covers now, or only the others. */
+                silenced?: boolean;
                 severity?: components["schemas"]["Severity"];
                 kind?: components["schemas"]["IncidentKind"];
                 /** @description Only incidents that were not over before. */
@@ -4066,6 +4315,98 @@ export interface operations {
         };
         responses: {
             /** @description Accepted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listSilences: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    addSilence: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SilenceRequest"];
+            };
+        };
+        responses: {
+            /** @description The silence. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Silence"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    previewSilence: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SilenceMatch"];
+            };
+        };
+        responses: {
+            /** @description The incidents. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilencePreview"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    endSilence: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                silence: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Ended. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -4779,6 +5120,68 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["AnnotationRequest"];
+            };
+        };
+        responses: {
+            /** @description The annotation. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Annotation"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    annotateFromGitHub: {
+        parameters: {
+            query?: {
+                /** @description The deployed service; by default the name of the repository. */
+                service?: string;
+                /** @description Only deployments to this environment. */
+                environment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GitHubEvent"];
+            };
+        };
+        responses: {
+            /** @description The annotation. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Annotation"];
+                };
+            };
+            /** @description The event changes nothing. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    annotateFromArgoCD: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ArgoCDNotification"];
             };
         };
         responses: {

@@ -1,0 +1,117 @@
+package api
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+// object is an object in JSON.
+type object = map[string]any
+
+// deployment returns a webhook of GitHub about a deployment.
+func deployment(state, ref string, at time.Time) object {
+	return object{
+		"action":     "created",
+		"deployment": object{"ref": ref, "sha": "0123abcdef", "id": 7},
+		"deployment_status": object{
+			"state": state, "environment": "production", "created_at": at, "log_url": "https://github.example/runs/1",
+		},
+		"repository": object{"name": "cart", "full_name": "shop/cart"},
+	}
+}
+
+// Successful deployments and published releases of GitHub, and notifications of Argo CD become deploys. Everything else
+// that GitHub sends changes nothing.
+func TestReceivers(t *testing.T) {
+	w := newHarness(t)
+	now := w.clock()
+	release := object{
+		"action":     "published",
+		"release":    object{"tag_name": "v2.1", "html_url": "https://github.example/v2.1", "published_at": now},
+		"repository": object{"name": "shop"},
+	}
+	for _, c := range []struct {
+		path    string
+		body    object
+		want    string // empty: no annotation
+		version string
+	}{
+		{
+			"/github", deployment("success", "v2.0", now),
+			"cart v2.0: GitHub deployed v2.0 (0123abc) to production", "v2.0",
+		},
+		{
+			"/github?service=basket&environment=production", deployment("success", "main", now),
+			"basket: GitHub deployed main (0123abc) to production", "",
+		},
+		{"/github?environment=staging", deployment("success", "v3", now), "", ""},
+		{"/github", deployment("in_progress", "v3", now), "", ""},
+		{"/github", object{"zen": "Design for failure.", "hook_id": 1}, "", ""},
+		{"/github", release, "shop v2.1: GitHub released it", "v2.1"},
+		{"/github", object{"action": "edited", "release": release["release"]}, "", ""},
+		{
+			"/argocd", object{
+				"app": "cart", "revision": "0123abcdef", "images": []string{"registry.example:5000/cart:2.2@sha256:00"},
+				"time": now, "link": "https://argocd.example/applications/cart",
+			},
+			"cart 2.2: Argo CD synced cart to 0123abc", "2.2",
+		},
+		{"/argocd", object{"app": "mail", "images": nil, "link": ""}, "mail: Argo CD synced mail", ""},
+		{"/argocd", object{"app": "a", "service": "b", "images": []string{"x:1", "y:2"}}, "b: Argo CD synced a", ""},
+	} {
+		out := w.call(t, http.MethodPost, "/api/v1/annotations"+c.path, c.body)
+		if c.want == "" {
+			if out.Code != http.StatusNoContent {
+				t.Errorf("%s: got %d: %s", c.path, out.Code, out.Body)
+			}
+			continue
+		}
+		x := decode[contract.Annotation](t, out)
+		if x.Title != c.want || x.Version != c.version || !x.At.Equal(now) || string(x.Source) != c.path[1:7] {
+			t.Errorf("%s: %+v, want %s", c.path, x, c.want)
+		}
+	}
+	known := len(w.core.View().Annotations)
+	w.expect(t, http.StatusOK, http.MethodPost, "/api/v1/annotations/github", deployment("success", "v2.0", now))
+	if got := len(w.core.View().Annotations); got != known {
+		t.Errorf("%d annotations after a webhook was delivered twice, want %d", got, known)
+	}
+}
+
+// A signed webhook of GitHub needs no token if the secret is configured, and the signature must be right.
+func TestGitHubSignature(t *testing.T) {
+	w := newHarness(t)
+	if _, _, err := w.tokens.Create(access.Token{Role: access.Admin}, w.clock()); err != nil {
+		t.Fatal(err)
+	}
+	body := deployment("success", "v2.0", w.clock())
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(secret string) string {
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write(text)
+		return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+	}
+	const path = "/api/v1/annotations/github"
+	w.expect(t, http.StatusUnauthorized, http.MethodPost, path, body, signatureHeader, sign("")) // no secret
+	w.options.GitHubSecret = "secret"
+	w.expect(t, http.StatusUnauthorized, http.MethodPost, path, body)
+	for signature, want := range map[string]int{
+		sign("secret"): http.StatusOK, sign("other"): http.StatusUnauthorized, sign(""): http.StatusUnauthorized,
+		"sha256=": http.StatusUnauthorized, "sha1=00": http.StatusUnauthorized,
+	} {
+		w.expect(t, want, http.MethodPost, path, body, signatureHeader, signature)
+	}
+	w.expect(t, http.StatusUnauthorized, http.MethodPost, "/api/v1/annotations/argocd", object{"app": "cart"},
+		signatureHeader, sign("secret"))
+}
