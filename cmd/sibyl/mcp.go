@@ -71,9 +71,14 @@ func (noClose) Close() error { return nil }
 
 // Timeouts of the HTTP server for MCP.
 const (
-	mcpHeaderTimeout = 10 * time.Second
-	mcpDrainTimeout  = 5 * time.Second
+	mcpReadTimeout  = 30 * time.Second // for a request, and for the next one on its connection
+	mcpDrainTimeout = 5 * time.Second
 )
+
+// mcpServer returns an HTTP server whose clients can't keep connections by sending their requests slowly.
+func mcpServer(h http.Handler, timeout time.Duration) *http.Server {
+	return &http.Server{Handler: h, ReadTimeout: timeout}
+}
 
 // serveMCP serves MCP for the Sibyl at server over HTTP at address, until ctx is done.
 func (p *process) serveMCP(ctx context.Context, server, address string, steer bool) error {
@@ -89,7 +94,7 @@ func (p *process) serveMCP(ctx context.Context, server, address string, steer bo
 		return fmt.Errorf("listen for MCP: %w: choose another address with --http", err)
 	}
 	fmt.Fprintf(p.err, "sibyl: assistants connect to http://%s/mcp\n", l.Addr())
-	s := &http.Server{Handler: handler, ReadHeaderTimeout: mcpHeaderTimeout}
+	s := mcpServer(handler, mcpReadTimeout)
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcpDrainTimeout)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -196,6 +198,36 @@ func TestMCPSteers(t *testing.T) {
 		if failed != (x.want == "") || (sent == "") != failed || !strings.HasPrefix(sent, x.want) {
 			t.Errorf("%v: %s; sent %q", x, text, sent)
 		}
+	}
+}
+
+// TestMCPSlowClients: a connection closes if its request arrives slowly, or if no next one arrives.
+func TestMCPSlowClients(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mcpServer(http.NotFoundHandler(), 100*time.Millisecond)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	defer func() { _, _ = s.Close(), <-served }()
+	const header = "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+	for _, sent := range []string{
+		"", header, header + "Content-Length: 10\r\n\r\n{", header + "Content-Length: 0\r\n\r\n",
+	} {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp4", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(c, sent)
+		err = errors.Join(err, c.SetReadDeadline(time.Now().Add(time.Minute)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: still open after a minute", sent)
+		}
+		_ = c.Close()
 	}
 }
 
