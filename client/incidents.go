@@ -54,12 +54,12 @@ func (c *Client) IncidentReport(
 }
 
 // CommentOnIncident comments on an incident, named as for [Client.Incident].
-func (c *Client) CommentOnIncident(ctx context.Context, name, text string) error {
+func (c *Client) CommentOnIncident(ctx context.Context, name string, comment contract.CommentRequest) error {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
 		return err
 	}
-	return c.tell(ctx, http.MethodPost, contract.CommentRequest{Text: text}, "incidents", id, "comments")
+	return c.tell(ctx, http.MethodPost, comment, "incidents", id, "comments")
 }
 
 // AcknowledgeIncident acknowledges an incident, named as for [Client.Incident]. The text may be empty.
@@ -395,6 +395,16 @@ func (p *page) earlier(d *contract.IncidentDetail) {
 		x := &d.Earlier[i]
 		course := string(x.Severity) + ", " + lastedText(x.Onset, x.Ended) + ": " + clean(x.End.Text)
 		p.printf("  %s  %s %s\n", x.ID[:8], x.Onset.Local().Format(time.DateTime), p.dim(course))
+		if x.Place != nil {
+			place := clean(*x.Place)
+			if x.Alike {
+				place += ", as now"
+			}
+			p.printf("            %s\n", place)
+		}
+		if x.Helped != nil {
+			p.printf("            helped:\n%s", p.style.Wrap(clean(*x.Helped), 14))
+		}
 	}
 }
 

@@ -135,7 +135,7 @@ func (a *Cases) AddComment(
 		return nil, refusal.New(refusal.Invalid, "text: the comment is empty", "")
 	}
 	by := access.Caller(ctx).Name
-	comment := contract.Comment{By: by, At: a.options.Clock().UTC(), Text: text}
+	comment := contract.Comment{By: by, At: a.options.Clock().UTC(), Text: text, Helped: r.Body.Helped}
 	known := func(id string) bool { return has(s, aboutIncident, id) }
 	comment, err = a.options.Comments.Add(r.Incident, comment, known)
 	if err != nil {

@@ -164,7 +164,7 @@ func (a *Cases) GetIncident(
 		next := describe.Advice(names.Names, x, v, c.Annotations)
 		d = &contract.GetIncident200JSONResponse{
 			Incident:  s.Incidents[row].Incident,
-			Earlier:   earlier(s, row),
+			Earlier:   earlier(s, row, a.options.Comments.Of),
 			Next:      next.String(),
 			NextParts: render.Sentence(names.Names, next),
 			Timeline:  names.timeline(x),
@@ -377,25 +377,58 @@ func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 // maxEarlier limits the earlier incidents that are listed with an incident.
 const maxEarlier = 10
 
-// earlier returns the last maxEarlier closed incidents that opened before the incident at index row and have the same
-// first suspect, latest first.
-func earlier(s *epoch.Snapshot, row int) []contract.EarlierIncident {
+// earlier returns at most maxEarlier closed incidents that opened before the incident at index row and have the same
+// first suspect: those that are alike first, then the latest. comments returns the comments on an incident.
+func earlier(
+	s *epoch.Snapshot, row int, comments func(incident string) []contract.Comment,
+) []contract.EarlierIncident {
 	all := []contract.EarlierIncident{}
-	for i := row - 1; i >= 0 && len(all) < maxEarlier; i-- {
-		if x := &s.Incidents[i]; x.Listed && x.Closed != nil && x.Service == s.Incidents[row].Service {
-			all = append(all, contract.EarlierIncident{
-				ID:       x.ID,
-				Severity: x.Severity,
-				Onset:    x.Onset,
-				Opened:   x.Opened,
-				Ended:    *x.Ended,
-				Closed:   *x.Closed,
-				End:      *x.End,
-				Sentence: x.Sentence,
-			})
+	of := &s.Incidents[row].Incident
+	for i := row - 1; i >= 0; i-- {
+		x := &s.Incidents[i]
+		if !x.Listed || x.Closed == nil || x.Service != of.Service {
+			continue
+		}
+		e := contract.EarlierIncident{
+			ID:       x.ID,
+			Severity: x.Severity,
+			Onset:    x.Onset,
+			Opened:   x.Opened,
+			Ended:    *x.Ended,
+			Closed:   *x.Closed,
+			End:      *x.End,
+			Sentence: x.Sentence,
+			Helped:   helped(comments(x.ID)),
+		}
+		if place := placeOf(&x.Incident); place != "" {
+			e.Place, e.Alike = &place, x.Kind == of.Kind && place == placeOf(of)
+		}
+		all = append(all, e)
+	}
+	slices.SortStableFunc(all, func(a, b contract.EarlierIncident) int { return trace.CompareBools(b.Alike, a.Alike) })
+	return all[:min(len(all), maxEarlier)]
+}
+
+// placeOf returns the located place of x or the operation of its first suspect with the largest score, or "" if neither
+// is known.
+func placeOf(x *contract.Incident) string {
+	switch {
+	case x.Place != nil:
+		return *x.Place
+	case len(x.Suspects) > 0 && len(x.Suspects[0].Operations) > 0:
+		return x.Suspects[0].Operations[0].Operation
+	}
+	return ""
+}
+
+// helped returns the last comment that says what ended an incident, or nil if none does.
+func helped(comments []contract.Comment) *string {
+	for _, c := range slices.Backward(comments) {
+		if c.Helped != nil && *c.Helped {
+			return &c.Text
 		}
 	}
-	return all
+	return nil
 }
 
 // commented returns comments as events.

@@ -22,12 +22,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// An incident lists the closed incidents before it with the same first suspect.
+// An incident lists the closed incidents before it with the same first suspect, those of its place first, with what
+// helped.
 func TestEarlierIncidents(t *testing.T) {
-	row := func(id, service string, closed bool) epoch.IncidentRow {
+	row := func(id, service, place string, closed bool) epoch.IncidentRow {
 		x := epoch.IncidentRow{
-			Incident: contract.Incident{ID: id, Service: service, Severity: contract.SeverityMajor},
-			Listed:   true,
+			Incident: contract.Incident{
+				ID: id, Service: service, Place: &place, Kind: contract.IncidentKindSlow,
+			},
+			Listed: true,
 		}
 		if closed {
 			x.Ended, x.Closed, x.End = new(time.Time), new(time.Time), new(contract.IncidentEnd)
@@ -36,11 +39,22 @@ func TestEarlierIncidents(t *testing.T) {
 	}
 	s := &epoch.Snapshot{
 		Incidents: []epoch.IncidentRow{
-			row("a", "cart", true), row("b", "shop", true), row("c", "cart", false),
-			row("d", "cart", false),
+			row("a", "cart", "cart/lock", true), row("b", "shop", "cart/lock", true),
+			row("c", "cart", "cart/disk", true),
+			row("d", "cart", "cart/lock", false), row("e", "cart", "cart/lock", false),
 		},
 	}
-	if all := earlier(s, 3); len(all) != 1 || all[0].ID != "a" || all[0].Severity != contract.SeverityMajor {
+	comments := map[string][]contract.Comment{
+		"a": {
+			{Text: "restarted", Helped: new(true)},
+			{Text: "rolled back", Helped: new(true)},
+			{Text: "see ticket 42"},
+		},
+		"c": {{Text: "why?"}},
+	}
+	all := earlier(s, 4, func(incident string) []contract.Comment { return comments[incident] })
+	if len(all) != 2 || all[0].ID != "a" || !all[0].Alike || *all[0].Helped != "rolled back" ||
+		all[1].ID != "c" || all[1].Alike || all[1].Helped != nil {
 		t.Errorf("earlier: %+v", all)
 	}
 }

@@ -1511,13 +1511,19 @@ type Comment struct {
 	At time.Time `json:"at"`
 
 	// By Name of the token of the author.
-	By   string `json:"by"`
-	ID   int64  `json:"id"`
-	Text string `json:"text"`
+	By string `json:"by"`
+
+	// Helped It says what ended the incident.
+	Helped *bool  `json:"helped,omitempty"`
+	ID     int64  `json:"id"`
+	Text   string `json:"text"`
 }
 
 // CommentRequest defines model for CommentRequest.
 type CommentRequest struct {
+	// Helped It says what ended the incident. Later incidents of the service show it.
+	Helped *bool `json:"helped,omitempty"`
+
 	// Text Plain text; line breaks are kept.
 	Text string `json:"text"`
 }
@@ -1809,15 +1815,23 @@ type Difference struct {
 
 // EarlierIncident A closed incident with the same first suspect.
 type EarlierIncident struct {
+	// Alike It is of the same kind and in the same place.
+	Alike  bool      `json:"alike"`
 	Closed time.Time `json:"closed"`
 
 	// End Why the incident closed. Absent while it is open.
-	End      IncidentEnd `json:"end"`
-	Ended    time.Time   `json:"ended"`
-	ID       string      `json:"id"`
-	Onset    time.Time   `json:"onset"`
-	Opened   time.Time   `json:"opened"`
-	Sentence string      `json:"sentence"`
+	End   IncidentEnd `json:"end"`
+	Ended time.Time   `json:"ended"`
+
+	// Helped What ended it, by the last comment that says so; absent if none does.
+	Helped *string   `json:"helped,omitempty"`
+	ID     string    `json:"id"`
+	Onset  time.Time `json:"onset"`
+	Opened time.Time `json:"opened"`
+
+	// Place The located place, or the first suspect's operation with the largest score; absent if unknown.
+	Place    *string `json:"place,omitempty"`
+	Sentence string  `json:"sentence"`
 
 	// Severity Impact of an incident, from its whole course:
 	// * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
@@ -2289,7 +2303,7 @@ type IncidentDetail struct {
 	// Comments Oldest first.
 	Comments []Comment `json:"comments"`
 
-	// Earlier Latest first, at most 10.
+	// Earlier Those that are alike first, then latest first; at most 10.
 	Earlier []EarlierIncident `json:"earlier"`
 
 	// Exemplars Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest first. At most 10: of the slow ones those that are slowest for their type.

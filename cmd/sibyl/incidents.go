@@ -137,16 +137,18 @@ service raises no incident.`
 }
 
 func commentCommand(p *process) *cobra.Command {
+	var helped bool
 	c := &cobra.Command{
 		Use:     "comment ID TEXT",
 		Short:   "Comment on an incident",
-		Example: `  sibyl incidents comment 101885cb "rolled back to 1.8.1"`,
+		Example: `  sibyl incidents comment 101885cb --helped "rolled back to 1.8.1"`,
 		Args:    cli.Arguments(2, 2),
 	}
+	c.Flags().BoolVar(&helped, "helped", false, "it ended the incident: later incidents of the service show the text")
 	server := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = change(p, server, "Added.", func(ctx context.Context, api *client.Client, args []string) error {
-		return api.CommentOnIncident(ctx, args[0], args[1])
+		return api.CommentOnIncident(ctx, args[0], contract.CommentRequest{Text: args[1], Helped: &helped})
 	})
 	return c
 }

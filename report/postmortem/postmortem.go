@@ -377,7 +377,11 @@ func (r *Report) timeline() section {
 func (r *Report) comments() section {
 	s := section{title: "Comments"}
 	for _, c := range r.Detail.Comments {
-		s.quotes = append(s.quotes, quote{c.By + ", " + clock(c.At), c.Text})
+		by := c.By + ", " + clock(c.At)
+		if c.Helped != nil && *c.Helped {
+			by += ", this helped"
+		}
+		s.quotes = append(s.quotes, quote{by, c.Text})
 	}
 	return s
 }
@@ -408,15 +412,23 @@ func (r *Report) earlier() section {
 	x := &r.Detail.Incident
 	s := section{
 		title: "Earlier incidents of the same service",
-		head:  []column{{"Began", false}, {"Lasted", true}, {"Severity", false}, {"Incident", false}},
+		head: []column{
+			{"Began", false}, {"Lasted", true}, {"Severity", false}, {"Incident", false}, {"Helped", false},
+		},
 	}
 	for _, e := range r.Detail.Earlier {
 		incident := text(e.Sentence)
 		if r.UI != "" {
 			incident.link = r.UI + "/incidents/" + e.ID
 		}
-		s.rows = append(s.rows,
-			[]cell{text(clock(e.Onset)), text(units.Span(e.Ended.Sub(e.Onset))), text(string(e.Severity)), incident})
+		helped := ""
+		if e.Helped != nil {
+			helped = *e.Helped
+		}
+		lasted := units.Span(e.Ended.Sub(e.Onset))
+		s.rows = append(s.rows, []cell{
+			text(clock(e.Onset)), text(lasted), text(string(e.Severity)), incident, text(helped),
+		})
 	}
 	if n := int(x.Earlier); n > len(s.rows) {
 		s.note = "The last " + units.Count(len(s.rows)) + " of " + units.Count(n) + "."

@@ -1470,10 +1470,17 @@ export interface components {
             /** Format: date-time */
             at: string;
             text: string;
+            /** @description It says what ended the incident. */
+            helped?: boolean;
         };
         CommentRequest: {
             /** @description Plain text; line breaks are kept. */
             text: string;
+            /**
+             * @description It says what ended the incident. Later incidents of the service show it.
+             * @default false
+             */
+            helped: boolean;
         };
         /** @description A saved view of the UI. */
         View: {
@@ -1538,6 +1545,12 @@ export interface components {
             closed: string;
             end: components["schemas"]["IncidentEnd"];
             sentence: string;
+            /** @description The located place, or the first suspect's operation with the largest score; absent if unknown. */
+            place?: string;
+            /** @description It is of the same kind and in the same place. */
+            alike: boolean;
+            /** @description What ended it, by the last comment that says so; absent if none does. */
+            helped?: string;
         };
         /** @description The parts of a sentence. Their texts, in order, are the sentence. */
         Sentence: components["schemas"]["Phrase"][];
@@ -2179,7 +2192,7 @@ export interface components {
             timeline: components["schemas"]["TimelineEntry"][];
             /** @description Oldest first. */
             comments: components["schemas"]["Comment"][];
-            /** @description Latest first, at most 10. */
+            /** @description Those that are alike first, then latest first; at most 10. */
             earlier: components["schemas"]["EarlierIncident"][];
             /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest first. At most 10: of the slow ones those that are slowest for their type. */
             exemplars: components["schemas"]["Exemplar"][];

@@ -23,6 +23,7 @@ export function Comments({ of: { incident, comments }, changed }: Props) {
           <li key={c.id}>
             <p className="dim small">
               <bdi>{c.by}</bdi>, <When at={c.at} />
+              {c.helped && <b> · this helped</b>}
               <button type="button" className="link" onClick={() => setDeleting(c)} aria-label={`Delete: ${c.text}`}>
                 Delete
               </button>
@@ -33,6 +34,9 @@ export function Comments({ of: { incident, comments }, changed }: Props) {
           </li>
         ))}
       </ol>
+      {incident.closed && !comments.some((c) => c.helped) && (
+        <NewComment incident={incident.id} changed={changed} helped />
+      )}
       <NewComment incident={incident.id} changed={changed} />
       {deleting && (
         <Dialog
@@ -59,8 +63,16 @@ export function Comments({ of: { incident, comments }, changed }: Props) {
 
 type Props = { of: Schemas["IncidentDetail"]; changed: () => void };
 
-// NewComment keeps its text if it cannot be stored.
-function NewComment({ incident, changed }: { incident: string; changed: () => void }) {
+// NewComment keeps its text if it cannot be stored. With `helped` it asks, in one line, what ended the incident.
+function NewComment({
+  incident,
+  changed,
+  helped = false,
+}: {
+  incident: string;
+  changed: () => void;
+  helped?: boolean;
+}) {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState("");
@@ -70,7 +82,9 @@ function NewComment({ incident, changed }: { incident: string; changed: () => vo
     setBusy(true);
     setFailure("");
     try {
-      await unwrap(client.POST("/incidents/{incident}/comments", { params: { path: { incident } }, body: { text } }));
+      await unwrap(
+        client.POST("/incidents/{incident}/comments", { params: { path: { incident } }, body: { text, helped } }),
+      );
       setText("");
       changed();
     } catch (error) {
@@ -81,16 +95,26 @@ function NewComment({ incident, changed }: { incident: string; changed: () => vo
   };
   return (
     <form className="new-comment" onSubmit={(event) => void add(event)}>
-      <textarea
-        aria-label="New comment"
-        placeholder="What you found, what you did …"
-        rows={2}
-        maxLength={longest}
-        value={text}
-        onChange={(e) => setText(e.target.value)}
-      />
+      {helped ? (
+        <input
+          aria-label="What helped?"
+          placeholder="What helped? The next incident of this service will show it."
+          maxLength={longest}
+          value={text}
+          onChange={(e) => setText(e.target.value)}
+        />
+      ) : (
+        <textarea
+          aria-label="New comment"
+          placeholder="What you found, what you did …"
+          rows={2}
+          maxLength={longest}
+          value={text}
+          onChange={(e) => setText(e.target.value)}
+        />
+      )}
       <button type="submit" disabled={busy || text.trim() === ""}>
-        Comment
+        {helped ? "This helped" : "Comment"}
       </button>
       {failure && (
         <p className="bad" role="alert">

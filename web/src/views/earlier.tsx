@@ -18,8 +18,18 @@ export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas
       id="earlier"
       title="Earlier incidents of this service"
       table={() => ({
-        header: ["began", "lasted (s)", "end", "severity", "sentence", "id"],
-        rows: earlier.map((e) => [e.onset, Math.round(ms(e) / 1000), e.end.text, e.severity, e.sentence, e.id]),
+        header: ["began", "lasted (s)", "end", "severity", "sentence", "place", "alike", "helped", "id"],
+        rows: earlier.map((e) => [
+          e.onset,
+          Math.round(ms(e) / 1000),
+          e.end.text,
+          e.severity,
+          e.sentence,
+          e.place ?? "",
+          String(e.alike),
+          e.helped ?? "",
+          e.id,
+        ]),
       })}
       tableOnly
     >
@@ -33,6 +43,12 @@ export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas
               </span>
             </div>
             <Link href={`/incidents/${e.id}`}>{e.sentence}</Link>
+            {e.alike && <p className="hint dim">Of the same kind, in the same place.</p>}
+            {e.helped && (
+              <p className="comment">
+                <b>Helped:</b> <bdi>{e.helped}</bdi>
+              </p>
+            )}
           </li>
         ))}
       </ul>

@@ -12,9 +12,9 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
-func investigationsCommand(p *process) *cobra.Command {
+func searchCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "investigations",
+		Use:   "search",
 		Short: "Start or end the search for the cause of an incident or a problem",
 		Long: `Sibyl decides by itself which incidents and problems it searches for their cause, by enabling tracepoints
 within the budget. These commands decide instead. They take effect at the end of the epoch.`,
@@ -39,7 +39,7 @@ func steerCommand(p *process, kind contract.SteeringRequestKind, short, long, us
 		Use:     string(kind) + " ID",
 		Short:   short,
 		Long:    long + " ID is that of an incident or a problem, or its first digits.",
-		Example: "  sibyl investigations " + string(kind) + " 101885cb --for 30m --reason 'ticket 42'",
+		Example: "  sibyl search " + string(kind) + " 101885cb --for 30m --reason 'ticket 42'",
 		Args:    cli.Arguments(1, 1),
 	}
 	c.Flags().Var(&last, "for", "duration of the decision; 0: "+usual)
@@ -83,7 +83,7 @@ func withdrawSteeringCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "withdraw ID",
 		Short:   "Let Sibyl decide again whether to search",
-		Example: "  sibyl investigations withdraw 101885cb",
+		Example: "  sibyl search withdraw 101885cb",
 		Args:    cli.Arguments(1, 1),
 	}
 	server := p.addServerFlags(c)
