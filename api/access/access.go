@@ -237,7 +237,8 @@ func unusable(path string, err error) error {
 }
 
 // Find returns the token with the given secret, or nil if there is no such token or it has expired. some reports
-// whether any token exists. If the file can't be read, Find returns an error, and the caller must deny access.
+// whether a token was ever created, so that revoking the last one opens nothing. If the file can't be read, Find
+// returns an error, and the caller must deny access.
 func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,7 +252,7 @@ func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, er
 			found = new(*x)
 		}
 	}
-	return found, len(t.all) > 0, nil
+	return found, t.seen != nil, nil
 }
 
 // Identify is like Find, for the secret in a request from the given address. It counts invalid secrets, and logs at

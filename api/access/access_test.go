@@ -54,7 +54,7 @@ func TestTokens(t *testing.T) {
 	if err := admin.Revoke(token.ID); err != nil {
 		t.Fatal(err)
 	}
-	if x, some, err := served.Find(secret, now); x != nil || some || err != nil {
+	if x, some, err := served.Find(secret, now); x != nil || !some || err != nil {
 		t.Errorf("a revoked token: found %v, %v, %v", x, some, err)
 	}
 }
