@@ -57,7 +57,7 @@ type Running interface {
 // Options configure an API.
 type Options struct {
 	Tenant      string                  // name of the tenant; empty: the default one
-	Tenants     []contract.TenantPath   // all tenants of the service
+	Tenants     operating.Tenants       // all tenants of the process; nil: there is only one
 	Base        string                  // prefix of all paths, like "/sibyl"; may be empty
 	Hosts       []string                // host names besides loopback's, without ports, accepted while no token exists
 	Directory   directory.Directory     // owners of services and templates for links

@@ -47,6 +47,7 @@ func (w *harness) pathParams() *strings.Replacer {
 		"{decision}", decisionlog.ID{At: w.decided}.String(),
 		"{tracepoint}", render.Hex16(w.tracepoint), "{service}", "cart", "{comment}", "1", "{view}", "1",
 		"{silence}", "1",
+		"{tenant}", "shop",
 	)
 }
 
@@ -58,6 +59,7 @@ var bodies = map[string]any{
 	"annotateFromArgoCD":  map[string]string{"app": "cart"},
 	"annotateFromGitHub":  map[string]any{"zen": "Keep it logically awesome."},
 	"addComment":          map[string]string{"text": "on it"},
+	"createTenant":        map[string]string{"name": "shop"},
 	"muteIncident":        map[string]string{},
 	"muteProblem":         map[string]string{},
 	"addSilence": map[string]any{

@@ -225,6 +225,7 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		Queues:    func() []operating.Size { return []operating.Size{{Name: "arrivals", Length: 1, Most: 2}} },
 		Bytes:     func() []operating.Size { return []operating.Size{{Name: "journal", Length: 1, Most: 2}} },
 		Agents:    &fakeAgents{},
+		Tenants:   fakeTenants{},
 		Webhooks: func() []notify.Webhook {
 			return []notify.Webhook{{
 				Name:    "oncall",
@@ -266,6 +267,15 @@ func openStore(t testing.TB, dir string) *store.Store {
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+// fakeTenants are the tenants of a process that can have any others.
+type fakeTenants struct{}
+
+func (fakeTenants) Tenants() []contract.Tenant { return []contract.Tenant{{Name: "default"}} }
+
+func (fakeTenants) CreateTenant(context.Context, contract.TenantRequest) error { return nil }
+
+func (fakeTenants) DeleteTenant(context.Context, string) error { return nil }
 
 // newOutbox returns an empty outbox.
 func newOutbox(t testing.TB) *store.Outbox {

@@ -514,6 +514,7 @@ var patterns = map[string]string{
 	"^[1-9][0-9]{0,18}$":              "a number from 1",
 	"^([01][0-9]|2[0-3]):[0-5][0-9]$": "a time of day like 22:00",
 	"^https?://":                      "an address that starts with http:// or https://",
+	"^[a-z0-9-]{1,40}$":               "1 to 40 characters of a-z, 0-9 and -",
 	timePattern:                       "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 

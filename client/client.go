@@ -354,6 +354,25 @@ func (c *Client) BackUp(ctx context.Context) (directory string, err error) {
 	return made.Directory, nil
 }
 
+// Tenants returns the tenants of the process, the default one first.
+func (c *Client) Tenants(ctx context.Context) ([]contract.Tenant, error) {
+	list, err := Get[contract.TenantList](ctx, c, nil, "tenants")
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// CreateTenant creates a tenant, and opens it.
+func (c *Client) CreateTenant(ctx context.Context, t contract.TenantRequest) error {
+	return c.tell(ctx, http.MethodPost, t, "tenants")
+}
+
+// DeleteTenant deletes a tenant with all its data.
+func (c *Client) DeleteTenant(ctx context.Context, name string) error {
+	return c.tell(ctx, http.MethodDelete, nil, "tenants", name)
+}
+
 // Resend queues the dead letter with the given number again.
 func (c *Client) Resend(ctx context.Context, number string) error {
 	return c.tell(ctx, http.MethodPost, nil, "webhooks", "dead", number, "resend")

@@ -68,9 +68,11 @@ func (s *Server) listen(ctx context.Context) error {
 	if s.config.API.TLS.Cert != "" {
 		web.Handler = onlyEncrypted(web.Handler)
 	}
-	for _, t := range s.tenants {
-		web.RegisterOnShutdown(t.api.Close)
-	}
+	web.RegisterOnShutdown(func() {
+		for _, t := range s.all() {
+			t.api.Close()
+		}
+	})
 	var err error
 	if s.http, err = openHTTP(ctx, "the API", s.config.HTTP, agents, s.config.API.TLS, s.log, web); err != nil {
 		return err

@@ -27,6 +27,25 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		c.server.shared.tokens.Refused())
 }
 
+// othersCollector collects the metrics of all tenants but the default one, with their names as a label.
+type othersCollector struct{ server *Server }
+
+// Describe implements prometheus.Collector. The metrics depend on the tenants.
+func (othersCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c othersCollector) Collect(out chan<- prometheus.Metric) {
+	for _, t := range c.server.all()[1:] {
+		if !t.enter() {
+			continue
+		}
+		for _, own := range append(t.api.Collectors(), tenantCollector{t}) {
+			prometheus.WrapCollectorWith(prometheus.Labels{"tenant": t.Name}, own).Collect(out)
+		}
+		t.done()
+	}
+}
+
 // tenantCollector collects metrics of the parts of a tenant that the API does not know: webhooks, exports, Jaeger
 // servers, damaged logs and the audit log. Label values are names and addresses from the configuration.
 type tenantCollector struct{ tenant *tenant }

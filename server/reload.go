@@ -17,13 +17,19 @@ import (
 // Apply applies the keys of c that can change while the service runs; see [config.Reload]. Settings that affect
 // decisions take effect at the end of the epoch, and after a restart they apply to the same epochs. If a value in c
 // can't be used or the settings can't be recorded, Apply returns an error and nothing has changed, except for tenants
-// that had already been changed. It must not be called concurrently.
+// that had already been changed.
 func (s *Server) Apply(ctx context.Context, c *config.Config) error {
-	each, err := configs(c, s.quotas)
-	for i, t := range s.tenants {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	all := s.open.Load()
+	each, err := configs(c, all.quotas())
+	for i, t := range all.sorted {
 		if err == nil {
 			err = t.apply(ctx, each[i])
 		}
+	}
+	if err == nil {
+		s.applied = c
 	}
 	return err
 }

@@ -20,7 +20,7 @@ func (s *Server) front() http.Handler {
 	base := s.config.API.BasePath
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, protocol.Path) { // also with a base path
-			s.byToken(r).agents.ServeHTTP(w, r)
+			s.serveAgent(w, r)
 			return
 		}
 		r = below(base, r)
@@ -31,21 +31,37 @@ func (s *Server) front() http.Handler {
 		t := s.byPath(strings.TrimPrefix(r.URL.Path, base))
 		switch own := t.config.API.BasePath; {
 		case !strings.HasPrefix(r.URL.Path, own+protocol.Path):
-			t.api.ServeHTTP(w, r)
+			t.answer(t.api, w, r)
 		case t == s.main:
-			http.StripPrefix(own, s.byToken(r).agents).ServeHTTP(w, r)
+			http.StripPrefix(own, http.HandlerFunc(s.serveAgent)).ServeHTTP(w, r)
 		default:
-			http.StripPrefix(own, t.agents).ServeHTTP(w, r)
+			t.answer(http.StripPrefix(own, t.agents), w, r)
 		}
 	})
+}
+
+// answer answers a request with h, a handler of t, unless t is being deleted.
+func (t *tenant) answer(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	if !t.enter() {
+		errNoTenant.Write(w, errNoTenant.Problem())
+		return
+	}
+	defer t.done()
+	h.ServeHTTP(w, r)
+}
+
+// serveAgent answers an agent for the tenant of its token.
+func (s *Server) serveAgent(w http.ResponseWriter, r *http.Request) {
+	t := s.byToken(r)
+	t.answer(t.agents, w, r)
 }
 
 // serveReady answers for the process, which is ready once all of its tenants are: with the answer of a tenant that is
 // not, or of the default tenant.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
-	t := s.main
-	if i := slices.IndexFunc(s.tenants, func(t *tenant) bool { return !t.live.Ready() }); i >= 0 {
-		t = s.tenants[i]
+	t, all := s.main, s.all()
+	if i := slices.IndexFunc(all, func(t *tenant) bool { return !t.live.Ready() }); i >= 0 {
+		t = all[i]
 	}
 	r = r.Clone(r.Context())
 	r.URL.Path = t.config.API.BasePath + "/readyz"
@@ -57,7 +73,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 func (s *Server) byPath(path string) *tenant {
 	if rest, ok := strings.CutPrefix(path, config.TenantPath("")); ok {
 		name, _, _ := strings.Cut(rest, "/")
-		if t := s.others[name]; t != nil {
+		if t := s.open.Load().named[name]; t != nil {
 			return t
 		}
 	}
@@ -66,14 +82,15 @@ func (s *Server) byPath(path string) *tenant {
 
 // byToken returns the tenant of a request's token. The tenant may still refuse the request.
 func (s *Server) byToken(r *http.Request) *tenant {
-	if len(s.others) == 0 {
+	all := s.open.Load()
+	if len(all.named) == 0 {
 		return s.main
 	}
 	token, _, err := s.shared.tokens.Find(bearer(r), time.Now())
-	if err != nil || token == nil || s.others[token.Tenant] == nil {
+	if err != nil || token == nil || all.named[token.Tenant] == nil {
 		return s.main
 	}
-	return s.others[token.Tenant]
+	return all.named[token.Tenant]
 }
 
 // bearer returns the bearer token of a request, or "".
@@ -89,10 +106,10 @@ func bearer(r *http.Request) string {
 func (s *Server) serveOpAMP(w http.ResponseWriter, r *http.Request) {
 	t := s.byToken(r)
 	if strings.HasPrefix(r.URL.Path, protocol.Path) {
-		t.agents.ServeHTTP(w, r)
+		t.answer(t.agents, w, r)
 		return
 	}
-	t.opamp.ServeHTTP(w, r)
+	t.answer(t.opamp, w, r)
 }
 
 // newReceiver returns the receiver of traces. Each tenant has limits of its own on requests, so that the requests of
@@ -109,27 +126,25 @@ func (s *Server) newReceiver() (*receiver.Server, error) {
 	if !c.OTLP.RequireToken {
 		options.Foreign = api.ForeignPage
 	}
-	destinations := make(map[string]*receiver.Destination)
-	for name, t := range s.others {
-		o := s.destination(receiver.Options{}, t)
-		var err error
-		if destinations[name], err = receiver.NewDestination(intake{t.live}, o); err != nil {
+	options.Route = func(x receiver.Sender) (*receiver.Destination, error) {
+		t, err := s.route(x)
+		if err != nil {
+			return nil, err
+		}
+		return t.traces, nil // nil for the default tenant
+	}
+	for _, t := range s.all()[1:] {
+		if err := s.receive(t); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case len(s.others) > 0:
-		options.Route = func(x receiver.Sender) (*receiver.Destination, error) {
-			name, err := s.route(x)
-			return destinations[name], err
-		}
-	case c.OTLP.RequireToken:
-		options.Route = func(x receiver.Sender) (*receiver.Destination, error) {
-			_, err := s.sender(x)
-			return nil, err
-		}
-	}
-	return receiver.New(intake{s.main.live}, s.destination(options, s.main))
+	return receiver.New(intake{s.main}, s.destination(options, s.main))
+}
+
+// receive sets the destination of the traces of t, which isn't the default tenant.
+func (s *Server) receive(t *tenant) (err error) {
+	t.traces, err = receiver.NewDestination(intake{t}, s.destination(receiver.Options{}, t))
+	return err
 }
 
 // destination returns options with the limits of t. The tenants divide the requests at the same time, which would
@@ -137,7 +152,7 @@ func (s *Server) newReceiver() (*receiver.Server, error) {
 func (s *Server) destination(options receiver.Options, t *tenant) receiver.Options {
 	options.MaxRequestBytes = t.config.OTLP.MaxRequest
 	options.MaxInFlightBytes = t.config.MaxInFlight()
-	options.MaxRequests = receiver.DefaultRequests / int64(len(s.tenants))
+	options.MaxRequests = receiver.DefaultRequests / int64(len(s.all()))
 	options.Refuse = t.live.Refuse
 	options.Log = t.log
 	return options
@@ -155,16 +170,20 @@ func (s *Server) sender(x receiver.Sender) (*access.Token, error) {
 	return token, nil
 }
 
-// route returns the name of the tenant for the traces of a sender, or a refusal. Senders may only leave out the token
-// if they need none. A token must be valid, because those of tenants decide where traces go.
-func (s *Server) route(x receiver.Sender) (string, error) {
+// route returns the tenant for the traces of a sender, or a refusal. Senders may only leave out the token if they need
+// none. Once there are tenants, a token must be valid, because those of tenants decide where traces go.
+func (s *Server) route(x receiver.Sender) (*tenant, error) {
+	all := s.open.Load()
 	own, anyTenant := "", false
-	if x.Token != "" || s.config.OTLP.RequireToken {
+	if x.Token != "" && all.several || s.config.OTLP.RequireToken {
 		token, err := s.sender(x)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		own, anyTenant = token.Tenant, token.AnyTenant
+	}
+	if !all.several { // the header may be for another backend
+		return s.main, nil
 	}
 	name := own
 	switch x.Scope {
@@ -176,11 +195,13 @@ func (s *Server) route(x receiver.Sender) (string, error) {
 	}
 	switch {
 	case name != own && !anyTenant:
-		return "", errScope
-	case name != "" && s.others[name] == nil:
-		return "", errNoTenant
+		return nil, errScope
+	case name == "":
+		return s.main, nil
+	case all.named[name] == nil:
+		return nil, errNoTenant
 	}
-	return name, nil
+	return all.named[name], nil
 }
 
 // Refusals of senders.

@@ -3,20 +3,20 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sibyl-trace/sibyl/api/access"
-	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/login"
+	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/durable"
@@ -29,20 +29,25 @@ type Server struct {
 	config   *config.Config // configuration at the start
 	log      *slog.Logger
 	shared   shared
-	tenants  []*tenant // starts with main; the others are sorted by name
-	main     *tenant   // the default tenant
-	others   map[string]*tenant
-	quotas   []Tenant // of the others at the start, sorted by name
+	disk     *pebbledb.Disk
+	giveUp   func(error)
+	main     *tenant                 // the default tenant
+	open     atomic.Pointer[tenants] // all tenants that are served; replaced when one is created or deleted
 	receiver *receiver.Server
 	files    fileLimits
 	http     *listener.Listener // this and the following are set by Listen; nil if off
 	agents   *listener.Listener // address of OpAMP
+
+	changing sync.Mutex     // held while a tenant is created or withdrawn and while the configuration is applied
+	applied  *config.Config // configuration since the last reload; guarded by changing
+	start    func(*tenant)  // runs a tenant; nil unless the service is serving; guarded by changing
+	removing sync.WaitGroup // tenants that are being deleted; changing guards Add
 }
 
 // shared holds the parts of the service that do not depend on a tenant.
 type shared struct {
 	build   Build
-	tenants []contract.TenantPath
+	tenants operating.Tenants
 	tokens  *access.Tokens
 	login   *login.Service // nil if people can't log in
 	traced  *selfTracing   // nil if off
@@ -52,87 +57,73 @@ type shared struct {
 // database calls giveUp if it cannot continue.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory / 4 * 3) // the collector exceeds it by up to a half while much is allocated
-	s = &Server{config: c, log: log, others: make(map[string]*tenant)}
+	s = &Server{config: c, log: log, giveUp: giveUp, applied: c}
+	s.open.Store(&tenants{})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if err := s.open(giveUp); err != nil {
+	if err := s.openAll(); err != nil {
 		return s, err
 	}
-	if s.shared, err = newShared(c, s.paths(), build, log); err != nil {
+	if s.shared, err = s.newShared(build); err != nil {
 		return s, err
 	}
-	for _, t := range s.tenants {
+	for _, t := range s.all() {
 		if err := t.serve(&s.shared); err != nil {
 			return s, err
 		}
 	}
-	s.main.registry.MustRegister(collector{s})
-	for name, t := range s.others {
-		labelled := prometheus.WrapRegistererWith(prometheus.Labels{"tenant": name}, s.main.registry)
-		labelled.MustRegister(append(t.api.Collectors(), tenantCollector{t})...)
-	}
+	s.main.registry.MustRegister(collector{s}, othersCollector{s})
 	s.receiver, err = s.newReceiver()
 	return s, err
 }
 
-// open opens the data directories of all tenants.
-func (s *Server) open(giveUp func(error)) error {
+// openAll opens the data directories of all tenants, and finishes deletions that a kill has interrupted.
+func (s *Server) openAll() (err error) {
 	c := s.config
 	if err := durable.MkdirAll(c.DataDir); err != nil {
 		return fmt.Errorf("make the data directory: %w: name another one with --data-dir", err)
 	}
-	disk, err := pebbledb.NewDisk(c.DataDir)
+	if s.disk, err = pebbledb.NewDisk(c.DataDir); err != nil {
+		return err
+	}
+	if err := finishDeletions(c.DataDir); err != nil {
+		return err
+	}
+	quotas, err := Tenants(c.DataDir)
 	if err != nil {
 		return err
 	}
-	if s.quotas, err = Tenants(c.DataDir); err != nil {
-		return err
-	}
-	each, err := configs(c, s.quotas)
+	each, err := configs(c, quotas)
 	if err != nil {
 		return err
 	}
 	s.files = ownFileLimits(len(each))
 	for i, c := range each {
-		o := opening{config: c, disk: disk, files: s.files.database, giveUp: giveUp, log: s.log}
+		o := opening{config: c, disk: s.disk, files: s.files.database, giveUp: s.giveUp, log: s.log}
 		if i > 0 {
-			o.name, o.spans = s.quotas[i-1].Name, float64(s.quotas[i-1].Spans)
-			o.log = s.log.With(slog.String("tenant", o.name))
+			o.Tenant = quotas[i-1]
 		}
 		t, err := openTenant(o)
-		s.tenants = append(s.tenants, t)
+		s.open.Store(s.open.Load().with(t))
 		if err != nil {
 			return err
 		}
-		if i > 0 {
-			s.others[t.name] = t
-		}
 	}
-	s.main = s.tenants[0]
+	s.main = s.all()[0]
 	return nil
 }
 
-// paths returns the names of all tenants, as people call them, and their paths.
-func (s *Server) paths() (all []contract.TenantPath) {
-	for _, t := range s.tenants {
-		name := cmp.Or(t.name, access.DefaultTenant)
-		all = append(all, contract.TenantPath{Name: name, Path: t.config.API.BasePath})
-	}
-	return all
-}
-
-// newShared returns the parts that c configures, for these tenants.
-func newShared(
-	c *config.Config, tenants []contract.TenantPath, build Build, log *slog.Logger,
-) (x shared, err error) {
-	x = shared{build: build, tenants: tenants, tokens: access.OpenLogged(c.DataDir, log)}
+// newShared returns the parts that all tenants share.
+func (s *Server) newShared(build Build) (x shared, err error) {
+	c, log := s.config, s.log
+	x = shared{build: build, tenants: s, tokens: access.OpenLogged(c.DataDir, log)}
 	if x.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
 		return x, err
 	}
-	if x.login, err = newLogin(c, tenants, log); err != nil {
+	if x.login, err = newLogin(c, s.named, log); err != nil {
 		return x, err
 	}
 	return x, nil
@@ -148,40 +139,40 @@ var errEnded = errors.New("a part of the service stopped unexpectedly")
 func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	parts := []func() error{s.receiver.Serve}
-	for _, t := range s.tenants {
-		parts = append(parts, t.parts(work)...)
-	}
-	for _, l := range s.listeners() {
-		parts = append(parts, l.Serve)
-	}
 	running, stopping := errgroup.WithContext(ctx)
-	errs := make([]error, len(parts))
-	for i, part := range parts {
+	var mu sync.Mutex // guards errs
+	var errs []error
+	run := func(until context.Context, part func() error) {
 		running.Go(func() error {
-			errs[i] = part()
-			if errs[i] == nil && stopping.Err() == nil {
-				errs[i] = errEnded
+			err := part()
+			if err == nil && stopping.Err() == nil && until.Err() == nil {
+				err = errEnded
 			}
-			return errs[i]
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			return err
 		})
 	}
-	for _, t := range s.tenants {
-		running.Go(func() error { t.awaitReady(work); return nil })
-		running.Go(func() error { t.audit.Run(work); return nil })
+	run(work, s.receiver.Serve)
+	for _, l := range s.listeners() {
+		run(work, l.Serve)
 	}
+	s.setStart(func(t *tenant) { t.start(work, run) })
 	if s.shared.login != nil {
 		running.Go(func() error { s.shared.login.Discover(work); return nil })
 	}
 	<-stopping.Done()
 	s.log.InfoContext(ctx, "stopping")
+	s.setStart(nil)
 	drained := s.drain(context.WithoutCancel(ctx))
 	stopWork()
 	_ = running.Wait() // errs contains its error and all others
+	s.removing.Wait()
 	if s.shared.traced != nil {
 		s.shared.traced.close(s.log)
 	}
-	for _, t := range s.tenants {
+	for _, t := range s.all() {
 		j, n := t.journal.Stats(), t.live.Counts()
 		t.log.InfoContext(ctx, "stopped",
 			slog.Int64("requests", n.Requests.Load()), slog.Int64("spans", n.Spans.Load()),
@@ -191,8 +182,21 @@ func (s *Server) Serve(ctx context.Context) error {
 	return errors.Join(append(errs, drained)...)
 }
 
-// newLogin returns the log-in that c describes, or nil if there is none.
-func newLogin(c *config.Config, tenants []contract.TenantPath, log *slog.Logger) (*login.Service, error) {
+// setStart sets the function that runs tenants, and calls it for all tenants unless it is nil.
+func (s *Server) setStart(start func(*tenant)) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.start = start
+	if start == nil {
+		return
+	}
+	for _, t := range s.all() {
+		start(t)
+	}
+}
+
+// newLogin returns the log-in that c describes, or nil if there is none. named reports whether a tenant exists.
+func newLogin(c *config.Config, named func(string) bool, log *slog.Logger) (*login.Service, error) {
 	o := &c.OIDC
 	if o.Issuer == "" {
 		return nil, nil
@@ -200,10 +204,6 @@ func newLogin(c *config.Config, tenants []contract.TenantPath, log *slog.Logger)
 	secret, err := o.ClientSecret()
 	if err != nil {
 		return nil, fmt.Errorf("log-in: %w", err)
-	}
-	var names []string
-	for _, t := range tenants {
-		names = append(names, t.Name)
 	}
 	return login.New(login.Options{
 		Issuer:       o.Issuer,
@@ -214,7 +214,7 @@ func newLogin(c *config.Config, tenants []contract.TenantPath, log *slog.Logger)
 		URL:          c.LoginURL(),
 		Roles:        login.Roles(o.Roles),
 		TenantClaim:  o.TenantClaim,
-		Tenants:      names,
+		IsTenant:     named,
 		Dir:          c.DataDir,
 		Clock:        time.Now,
 		Log:          log,
@@ -225,7 +225,7 @@ func newLogin(c *config.Config, tenants []contract.TenantPath, log *slog.Logger)
 func (s *Server) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	for _, t := range s.tenants {
+	for _, t := range s.all() {
 		t.leave()
 	}
 	err := s.receiver.Shutdown(ctx)
@@ -237,7 +237,7 @@ func (s *Server) drain(ctx context.Context) error {
 
 // Close closes the databases and unlocks the data directory.
 func (s *Server) Close() (err error) {
-	for _, t := range s.tenants {
+	for _, t := range s.all() {
 		err = errors.Join(err, t.close())
 	}
 	return err

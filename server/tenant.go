@@ -34,8 +34,7 @@ import (
 // tenant is a service of its own within the process: it owns a data directory with its databases, and all parts whose
 // state depends on them. Its life cycle is openTenant, serve, parts, close.
 type tenant struct {
-	name      string                        // empty for the default tenant
-	spans     float64                       // quota per second; 0: unlimited
+	Tenant                                  // its name is empty for the default tenant
 	config    *config.Config                // configuration at the start
 	applied   atomic.Pointer[config.Config] // configuration since the last reload
 	log       *slog.Logger
@@ -55,15 +54,34 @@ type tenant struct {
 	api    *api.API     // serves the API, the UI and /metrics
 	agents http.Handler // serves agents
 	opamp  *opamp.Server
+	traces *receiver.Destination
+
+	stop    context.CancelFunc // ends running; this and running are set by start
+	running sync.WaitGroup     // goroutines of the tenant
+	mu      sync.Mutex         // guards deleted and using.Add
+	deleted bool
+	using   sync.WaitGroup // requests and scrapes
 }
+
+// enter reports whether the tenant can be used, and keeps its databases open until done is called.
+func (t *tenant) enter() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.deleted {
+		t.using.Add(1)
+	}
+	return !t.deleted
+}
+
+// done ends what enter has begun.
+func (t *tenant) done() { t.using.Done() }
 
 // bodiesShare is the ratio of the configured memory to the memory for bodies from agents that are being read.
 const bodiesShare = 16
 
 // opening holds the arguments of openTenant.
 type opening struct {
-	name   string
-	spans  float64 // quota per second; 0: unlimited
+	Tenant
 	config *config.Config
 	disk   *pebbledb.Disk
 	files  int         // limit on the open files of each database
@@ -75,9 +93,11 @@ type opening struct {
 // the caller must still close the tenant.
 func openTenant(o opening) (t *tenant, err error) {
 	c, log := o.config, o.log
+	if o.Name != "" {
+		log = log.With(slog.String("tenant", o.Name))
+	}
 	t = &tenant{
-		name:     o.name,
-		spans:    o.spans,
+		Tenant:   o.Tenant,
 		config:   c,
 		disk:     o.disk,
 		log:      log,
@@ -124,7 +144,7 @@ func openTenant(o opening) (t *tenant, err error) {
 	}
 	t.audit = audit.Open(c.DataDir, time.Now, log)
 	t.audit.Keep(c.Retention.Audit)
-	t.outbound, err = newOutbound(c, t.store, t.notes, t.silences, intake{t.live}, log)
+	t.outbound, err = newOutbound(c, t.store, t.notes, t.silences, intake{t}, log)
 	return t, err
 }
 
@@ -139,7 +159,7 @@ func (t *tenant) openEngine() (*live.Service, error) {
 	o.MaxJournal = uint64(c.Journal.MaxBytes)
 	limits := c.IntakeLimits()
 	o.InFlight, o.Heap, o.Charted, o.Whole = limits.InFlight, limits.Heap, limits.Charted, limits.Whole
-	o.Blameless, o.SpansPerSecond = limits.Blameless, t.spans
+	o.Blameless, o.SpansPerSecond = limits.Blameless, float64(t.Spans)
 	o.Names, o.DecoderNames = limits.Names, limits.DecoderNames
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Fits, o.Log = t.journal, t.store, t.disk.Full, t.disk.Fits, t.log
@@ -154,20 +174,31 @@ func (t *tenant) serve(with *shared) (err error) {
 	if t.api, err = t.newAPI(); err != nil {
 		return err
 	}
-	identify := identify(with.tokens, t.name)
+	identify := identify(with.tokens, t.Name)
 	t.agents = t.plane.Handler(identify)
 	t.opamp, err = opamp.New(t.plane, identify, t.log)
 	return err
 }
 
-// parts returns the functions that run the tenant until ctx is done or they fail. The engine then finishes the accepted
-// requests and takes a checkpoint.
-func (t *tenant) parts(ctx context.Context) []func() error {
-	return []func() error{
-		func() error { return t.live.Run(ctx) },
-		func() error { return t.outbound.run(ctx) },
-		func() error { return t.control(ctx) },
+// start runs the tenant until ctx is done or t.stop is called. The engine then finishes the accepted requests and takes
+// a checkpoint. run runs a part of the tenant in a goroutine. The part may only end after its context is done.
+func (t *tenant) start(ctx context.Context, run func(until context.Context, part func() error)) {
+	process := ctx
+	ctx, t.stop = context.WithCancel(process)
+	for _, part := range []func(context.Context) error{t.live.Run, t.outbound.run, t.control} {
+		t.running.Add(1)
+		run(ctx, func() error {
+			defer t.running.Done()
+			err := part(ctx)
+			if err != nil && ctx.Err() != nil && process.Err() == nil { // no reason to stop the others
+				t.log.ErrorContext(ctx, "a part of a deleted tenant failed", slog.Any("error", err))
+				err = nil
+			}
+			return err
+		})
 	}
+	t.running.Go(func() { t.awaitReady(ctx) })
+	t.running.Go(func() { t.audit.Run(ctx) })
 }
 
 // awaitReady waits until the journal has been read and logs that the tenant is ready, unless ctx is done first.
@@ -251,7 +282,7 @@ func (t *tenant) newAPI() (*api.API, error) {
 		return nil, err
 	}
 	o := api.Options{
-		Tenant:      t.name,
+		Tenant:      t.Name,
 		Tenants:     t.shared.tenants,
 		Failing:     failing,
 		Notes:       t.notes,
@@ -295,35 +326,39 @@ func (t *tenant) sizes() []operating.Size {
 }
 
 // intake passes requests from the receivers to the engine.
-type intake struct{ service *live.Service }
+type intake struct{ *tenant }
 
 // Take implements [receiver.Intake].
 func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (receiver.Rejected, error) {
+	if !i.enter() {
+		return receiver.Rejected{}, errNoTenant
+	}
+	defer i.done()
 	switch format {
 	case receiver.Zipkin:
 		return i.takeZipkin(ctx, body)
 	case receiver.JSON:
-		n, why, err := i.service.Take(ctx, body, journal.JSON)
+		n, why, err := i.live.Take(ctx, body, journal.JSON)
 		return receiver.Rejected{Spans: n, Why: why}, err
 	case receiver.Protobuf:
 	}
-	n, why, err := i.service.Take(ctx, body, journal.Protobuf)
+	n, why, err := i.live.Take(ctx, body, journal.Protobuf)
 	return receiver.Rejected{Spans: n, Why: why}, err
 }
 
 // takeZipkin takes body, spans of Zipkin. It translates them first, so that the journal contains only OTLP. The sender
 // isn't told which spans were rejected, because Zipkin's answers have no field for it, but they are counted.
 func (i intake) takeZipkin(ctx context.Context, body []byte) (receiver.Rejected, error) {
-	if refused := i.service.Refuse(); refused != nil { // before spending time on a translation
+	if refused := i.live.Refuse(); refused != nil { // before spending time on a translation
 		return receiver.Rejected{}, refused
 	}
 	request, rejected, err := zipkin.Translate(body)
 	if err != nil {
 		return receiver.Rejected{}, err
 	}
-	n, _, err := i.service.Take(ctx, request, journal.Protobuf)
+	n, _, err := i.live.Take(ctx, request, journal.Protobuf)
 	if err != nil {
 		return receiver.Rejected{}, err
 	}
-	return receiver.Rejected{Spans: n + i.service.Reject(rejected)}, nil
+	return receiver.Rejected{Spans: n + i.live.Reject(rejected)}, nil
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/access"
@@ -24,15 +26,64 @@ type Tenant struct {
 	Quota
 }
 
+// tenants are the tenants that a service serves. The value is immutable.
+type tenants struct {
+	sorted []*tenant // the default tenant, then the others by name
+	named  map[string]*tenant
+	// several reports whether there are tenants besides the default one, or there were some before: requests for them
+	// must not end up in the default one.
+	several bool
+}
+
+// with returns x and t.
+func (x *tenants) with(t *tenant) *tenants {
+	y := &tenants{sorted: append(slices.Clone(x.sorted), t), named: maps.Clone(x.named), several: x.several}
+	if t.Name == "" {
+		_, err := os.Stat(filepath.Join(t.config.DataDir, config.TenantsDir))
+		y.named, y.several = make(map[string]*tenant), err == nil
+		return y
+	}
+	y.named[t.Name], y.several = t, true
+	slices.SortFunc(y.sorted, func(a, b *tenant) int { return strings.Compare(a.Name, b.Name) })
+	return y
+}
+
+// without returns x without t.
+func (x *tenants) without(t *tenant) *tenants {
+	y := &tenants{sorted: slices.Clone(x.sorted), named: maps.Clone(x.named), several: true}
+	y.sorted = slices.DeleteFunc(y.sorted, func(other *tenant) bool { return other == t })
+	delete(y.named, t.Name)
+	return y
+}
+
+// quotas describes all tenants but the default one.
+func (x *tenants) quotas() (all []Tenant) {
+	for _, t := range x.sorted[1:] {
+		all = append(all, t.Tenant)
+	}
+	return all
+}
+
+// all returns the default tenant and all others, sorted by name.
+func (s *Server) all() []*tenant { return s.open.Load().sorted }
+
+// named reports whether people may name a tenant like this.
+func (s *Server) named(name string) bool {
+	return name == access.DefaultTenant || s.open.Load().named[name] != nil
+}
+
 // Quota limits a tenant.
 type Quota struct {
 	Memory float64 `json:"memory_percent,omitempty"`   // of the memory and the disk; 0: an equal share of the rest
 	Spans  int     `json:"spans_per_second,omitempty"` // 0: unlimited
 }
 
-// tenantFile is the name of the file in a tenant's directory that describes the tenant. A directory without it is left
-// over from a tenant that was being deleted.
-const tenantFile = "tenant.json"
+// tenantFile is the name of the file in a tenant's directory that describes the tenant. When the tenant is to be
+// deleted, it becomes deletedFile, so that the rest of the directory never opens again.
+const (
+	tenantFile  = "tenant.json"
+	deletedFile = "deleted.json"
+)
 
 const (
 	mostTenants = 32
@@ -50,8 +101,10 @@ var (
 	ErrTenantThere = errors.New("there is such a tenant")
 	errTenants     = fmt.Errorf("a service has at most %d tenants", mostTenants)
 	errShares      = fmt.Errorf("the shares of tenants add up to more than %d %% of the memory", mostShared)
+	errMemory      = errors.New("the memory is too small for so many tenants")
 	errSpans       = errors.New("a quota of spans is at least 0")
-	errTenantInUse = errors.New("a running service uses it: stop the service first")
+	errTenantInUse = errors.New("a running service uses it: stop the service first, or name it with --server")
+	errLeaving     = errors.New("a tenant of this name is still being deleted: try again in some seconds")
 )
 
 // Tenants returns the tenants in the data directory dataDir, sorted by name, without the default one.
@@ -80,7 +133,8 @@ func Tenants(dataDir string) ([]Tenant, error) {
 	return all, nil
 }
 
-// CreateTenant creates a tenant in the data directory dataDir. A service opens it when it starts.
+// CreateTenant creates a tenant in the data directory dataDir. A service opens it when it starts; see
+// [Server.CreateTenant] for one that is running.
 func CreateTenant(dataDir string, t Tenant) error {
 	if !tenantName.MatchString(t.Name) || t.Name == access.DefaultTenant {
 		return ErrTenantName
@@ -98,11 +152,19 @@ func CreateTenant(dataDir string, t Tenant) error {
 	if _, err := shares(append(all, t)); err != nil {
 		return err
 	}
+	dir := filepath.Join(dataDir, config.TenantsDir, t.Name)
+	if pebbledb.InUse(filepath.Join(dir, journalName)) {
+		return errLeaving
+	}
+	if _, err := os.Stat(filepath.Join(dir, deletedFile)); err == nil {
+		if err := finishDeletion(dataDir, t.Name); err != nil {
+			return err
+		}
+	}
 	text, err := json.MarshalIndent(t, "", "  ")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(dataDir, config.TenantsDir, t.Name)
 	if err := errors.Join(os.RemoveAll(dir), durable.MkdirAll(dir)); err != nil {
 		return fmt.Errorf("create the directory of the tenant: %w", err)
 	}
@@ -126,16 +188,66 @@ func TenantDir(dataDir, name string) (string, error) {
 	return dir, nil
 }
 
-// DeleteTenant deletes a tenant with all its data. If it is interrupted, the tenant is gone and can be created again.
+// DeleteTenant deletes a tenant with all its data and revokes its tokens. If it is interrupted after it has changed
+// something, the tenant is gone, and the next start of the service deletes the rest.
 func DeleteTenant(dataDir, name string) error {
 	dir, err := TenantDir(dataDir, name)
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(dir, tenantFile)); err != nil {
+	if err := beginDeletion(dir); err != nil {
 		return err
 	}
-	return errors.Join(durable.SyncDir(dir), os.RemoveAll(dir))
+	return finishDeletion(dataDir, name)
+}
+
+// beginDeletion makes the directory of a tenant one that never opens again.
+func beginDeletion(dir string) error {
+	err := os.Rename(filepath.Join(dir, tenantFile), filepath.Join(dir, deletedFile))
+	return errors.Join(err, durable.SyncDir(dir))
+}
+
+// finishDeletion revokes the tokens of a tenant, which would be good for a later tenant of the same name, and removes
+// its directory: deletedFile last, so that the deletion can be finished later if it is interrupted.
+func finishDeletion(dataDir, name string) error {
+	if err := revokeTokens(access.Open(dataDir), name); err != nil {
+		return err
+	}
+	all := filepath.Join(dataDir, config.TenantsDir)
+	dir := filepath.Join(all, name)
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != deletedFile {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(durable.SyncDir(dir), os.RemoveAll(dir), durable.SyncDir(all))
+}
+
+// finishDeletions finishes all deletions in the data directory dataDir that were interrupted.
+func finishDeletions(dataDir string) error {
+	files, err := filepath.Glob(filepath.Join(dataDir, config.TenantsDir, "*", deletedFile))
+	for _, file := range files {
+		err = errors.Join(err, finishDeletion(dataDir, filepath.Base(filepath.Dir(file))))
+	}
+	return err
+}
+
+// revokeTokens revokes all tokens of a tenant.
+func revokeTokens(tokens *access.Tokens, tenant string) error {
+	all, err := tokens.List()
+	for i := range all {
+		if all[i].Tenant != tenant {
+			continue
+		}
+		if failed := tokens.Revoke(all[i].ID); !errors.Is(failed, access.ErrUnknown) { // somebody else has revoked it
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // shares returns the shares of the memory of the default tenant and of all others, between 0 and 1.
@@ -189,8 +301,8 @@ func configs(c *config.Config, all []Tenant) ([]*config.Config, error) {
 			if i > 0 {
 				name = all[i-1].Name
 			}
-			return nil, fmt.Errorf("the tenant %s would have %d MiB of memory, but each needs %d: raise memory to "+
-				"at least %d MiB, or give the others less", name, t.Memory>>20, config.MinMemory>>20,
+			return nil, fmt.Errorf("%w: the tenant %s would have %d MiB, but each needs %d: raise memory to at least "+
+				"%d MiB, or give the others less", errMemory, name, t.Memory>>20, config.MinMemory>>20,
 				c.Memory/max(t.Memory, 1)*config.MinMemory>>20+1)
 		}
 	}

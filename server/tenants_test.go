@@ -63,7 +63,7 @@ func newHouse(t *testing.T, env map[string]string) *house {
 		t.Fatal(err)
 	}
 	h.Server = started(t, e, &slog.LevelVar{}, io.Discard)
-	for _, x := range h.Server.tenants {
+	for _, x := range h.Server.all() {
 		<-x.live.Started()
 	}
 	return h
@@ -128,7 +128,7 @@ func (h *house) send(token, scope string, request []byte) int {
 
 // requests returns the numbers of requests that the tenants accepted, from the default one on.
 func (h *house) requests() (all []int64) {
-	for _, x := range h.Server.tenants {
+	for _, x := range h.Server.all() {
 		all = append(all, x.live.Counts().Requests.Load())
 	}
 	return all
@@ -298,7 +298,7 @@ func TestTenantsOfAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	agents := func() (all []int) {
-		for _, x := range h.Server.tenants {
+		for _, x := range h.Server.all() {
 			all = append(all, len(x.plane.Agents()))
 		}
 		return all
@@ -342,7 +342,7 @@ func TestTenantsData(t *testing.T) {
 			h.send(h.tokens["a agent"], "", oneSpan(t))
 		}
 		eventually(t, "a request of a is in the history", func() bool {
-			return h.Server.tenants[1].live.Counts().Arrived.Load() != 0
+			return h.Server.all()[1].live.Counts().Arrived.Load() != 0
 		})
 		if code, text := h.do(http.MethodPost, "/t/a/api/v1/backup", h.tokens["a admin"], ""); code != http.StatusOK ||
 			!strings.Contains(text, filepath.Join(dir, "tenants", "a", "backup")) {
@@ -377,7 +377,7 @@ func TestTenantsData(t *testing.T) {
 	}
 	t.Run("second", func(t *testing.T) {
 		h := newHouse(t, env) // creates b again
-		arrived := func(i int) int64 { return h.Server.tenants[i].live.Counts().Arrived.Load() }
+		arrived := func(i int) int64 { return h.Server.all()[i].live.Counts().Arrived.Load() }
 		if arrived(1) == 0 || arrived(2) != 0 || arrived(0) != 0 {
 			t.Errorf("last arrivals: %d, %d, %d", arrived(0), arrived(1), arrived(2))
 		}

@@ -3893,6 +3893,29 @@ type Target struct {
 	Service   string `json:"service"`
 }
 
+// Tenant defines model for Tenant.
+type Tenant struct {
+	// Created Missing for the default tenant.
+	Created *time.Time `json:"created,omitempty"`
+
+	// MemoryPercent Share of the memory and of the disk; 0: an equal share of the rest.
+	MemoryPercent float64 `json:"memory_percent"`
+
+	// Name `default` for the default tenant.
+	Name string `json:"name"`
+
+	// Path Path before that of the API and of pages, without a slash at the end.
+	Path string `json:"path"`
+
+	// SpansPerSecond 0: unlimited.
+	SpansPerSecond int `json:"spans_per_second"`
+}
+
+// TenantList defines model for TenantList.
+type TenantList struct {
+	Items []Tenant `json:"items"`
+}
+
 // TenantPath defines model for TenantPath.
 type TenantPath struct {
 	// Name `default` for the default tenant.
@@ -3900,6 +3923,18 @@ type TenantPath struct {
 
 	// Path Path before that of the API and of pages, without a slash at the end.
 	Path string `json:"path"`
+}
+
+// TenantRequest defines model for TenantRequest.
+type TenantRequest struct {
+	// MemoryPercent Share of the memory and of the disk; 0: an equal share of the rest.
+	MemoryPercent float64 `json:"memory_percent,omitempty"`
+
+	// Name Not `default`.
+	Name string `json:"name"`
+
+	// SpansPerSecond Beyond it, requests are refused; 0: unlimited.
+	SpansPerSecond int `json:"spans_per_second,omitempty"`
 }
 
 // TimelineEntry defines model for TimelineEntry.
@@ -4723,6 +4758,9 @@ type AddSilenceJSONRequestBody = SilenceRequest
 // PreviewSilenceJSONRequestBody defines body for PreviewSilence for application/json ContentType.
 type PreviewSilenceJSONRequestBody = SilenceMatch
 
+// CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
+type CreateTenantJSONRequestBody = TenantRequest
+
 // OverrideTracepointJSONRequestBody defines body for OverrideTracepoint for application/json ContentType.
 type OverrideTracepointJSONRequestBody = OverrideRequest
 
@@ -4875,6 +4913,15 @@ type ServerInterface interface {
 	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
+	// ListTenants List the tenants of the process with their quotas, the default one first
+	// (GET /tenants)
+	ListTenants(w http.ResponseWriter, r *http.Request)
+	// CreateTenant Create a tenant, and open it
+	// (POST /tenants)
+	CreateTenant(w http.ResponseWriter, r *http.Request)
+	// DeleteTenant Delete a tenant with all its data, backups included, and revoke its tokens
+	// (DELETE /tenants/{tenant})
+	DeleteTenant(w http.ResponseWriter, r *http.Request, tenant string)
 	// ListTracepoints List tracepoints and their state
 	// (GET /tracepoints)
 	ListTracepoints(w http.ResponseWriter, r *http.Request, params ListTracepointsParams)
@@ -5214,6 +5261,24 @@ func (_ Unimplemented) EndSilence(w http.ResponseWriter, r *http.Request, silenc
 // GetStatus Get the status of Sibyl
 // (GET /status)
 func (_ Unimplemented) GetStatus(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListTenants List the tenants of the process with their quotas, the default one first
+// (GET /tenants)
+func (_ Unimplemented) ListTenants(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateTenant Create a tenant, and open it
+// (POST /tenants)
+func (_ Unimplemented) CreateTenant(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteTenant Delete a tenant with all its data, backups included, and revoke its tokens
+// (DELETE /tenants/{tenant})
+func (_ Unimplemented) DeleteTenant(w http.ResponseWriter, r *http.Request, tenant string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -7495,6 +7560,60 @@ func (siw *ServerInterfaceWrapper) GetStatus(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListTenants operation middleware
+func (siw *ServerInterfaceWrapper) ListTenants(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTenants(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateTenant operation middleware
+func (siw *ServerInterfaceWrapper) CreateTenant(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateTenant(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteTenant operation middleware
+func (siw *ServerInterfaceWrapper) DeleteTenant(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", chi.URLParam(r, "tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteTenant(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListTracepoints operation middleware
 func (siw *ServerInterfaceWrapper) ListTracepoints(w http.ResponseWriter, r *http.Request) {
 
@@ -8500,6 +8619,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Delete(options.BaseURL+"/views/{view}", wrapper.DeleteView)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/tenants", wrapper.ListTenants)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/tenants", wrapper.CreateTenant)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/tenants/{tenant}", wrapper.DeleteTenant)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/backup", wrapper.BackUp)
@@ -10389,6 +10517,110 @@ func (response GetStatusdefaultApplicationProblemPlusJSONResponse) VisitGetStatu
 	return err
 }
 
+type ListTenantsRequestObject struct {
+}
+
+type ListTenantsResponseObject interface {
+	VisitListTenantsResponse(w http.ResponseWriter) error
+}
+
+type ListTenants200JSONResponse TenantList
+
+func (response ListTenants200JSONResponse) VisitListTenantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTenantsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListTenantsdefaultApplicationProblemPlusJSONResponse) VisitListTenantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTenantRequestObject struct {
+	Body *CreateTenantJSONRequestBody
+}
+
+type CreateTenantResponseObject interface {
+	VisitCreateTenantResponse(w http.ResponseWriter) error
+}
+
+type CreateTenant204Response struct {
+}
+
+func (response CreateTenant204Response) VisitCreateTenantResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type CreateTenantdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CreateTenantdefaultApplicationProblemPlusJSONResponse) VisitCreateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteTenantRequestObject struct {
+	Tenant string `json:"tenant"`
+}
+
+type DeleteTenantResponseObject interface {
+	VisitDeleteTenantResponse(w http.ResponseWriter) error
+}
+
+type DeleteTenant204Response struct {
+}
+
+func (response DeleteTenant204Response) VisitDeleteTenantResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteTenantdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteTenantdefaultApplicationProblemPlusJSONResponse) VisitDeleteTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTracepointsRequestObject struct {
 	Params ListTracepointsParams
 }
@@ -11135,6 +11367,15 @@ type StrictServerInterface interface {
 	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
+	// ListTenants List the tenants of the process with their quotas, the default one first
+	// (GET /tenants)
+	ListTenants(ctx context.Context, request ListTenantsRequestObject) (ListTenantsResponseObject, error)
+	// CreateTenant Create a tenant, and open it
+	// (POST /tenants)
+	CreateTenant(ctx context.Context, request CreateTenantRequestObject) (CreateTenantResponseObject, error)
+	// DeleteTenant Delete a tenant with all its data, backups included, and revoke its tokens
+	// (DELETE /tenants/{tenant})
+	DeleteTenant(ctx context.Context, request DeleteTenantRequestObject) (DeleteTenantResponseObject, error)
 	// ListTracepoints List tracepoints and their state
 	// (GET /tracepoints)
 	ListTracepoints(ctx context.Context, request ListTracepointsRequestObject) (ListTracepointsResponseObject, error)
@@ -12536,6 +12777,87 @@ func (sh *strictHandler) GetStatus(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetStatusResponseObject); ok {
 		if err := validResponse.VisitGetStatusResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListTenants operation middleware
+func (sh *strictHandler) ListTenants(w http.ResponseWriter, r *http.Request) {
+	var request ListTenantsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTenants(ctx, request.(ListTenantsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTenants")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListTenantsResponseObject); ok {
+		if err := validResponse.VisitListTenantsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateTenant operation middleware
+func (sh *strictHandler) CreateTenant(w http.ResponseWriter, r *http.Request) {
+	var request CreateTenantRequestObject
+
+	var body CreateTenantJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateTenant(ctx, request.(CreateTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateTenant")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateTenantResponseObject); ok {
+		if err := validResponse.VisitCreateTenantResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteTenant operation middleware
+func (sh *strictHandler) DeleteTenant(w http.ResponseWriter, r *http.Request, tenant string) {
+	var request DeleteTenantRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteTenant(ctx, request.(DeleteTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteTenant")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteTenantResponseObject); ok {
+		if err := validResponse.VisitDeleteTenantResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -39,9 +39,9 @@ type Options struct {
 	Scopes       []string
 	URL          string // of the UI, as browsers reach it, without a slash at the end
 	Roles        Roles
-	TenantClaim  string   // its values are names of tenants; empty: there is none
-	Tenants      []string // names of all tenants
-	Dir          string   // holds the key that seals sessions
+	TenantClaim  string // its values are names of tenants; empty: there is none
+	IsTenant     func(name string) bool
+	Dir          string // holds the key that seals sessions
 	Clock        func() time.Time
 	Log          *slog.Logger
 }

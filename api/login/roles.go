@@ -54,7 +54,7 @@ func (o *Options) tenants(c claims) access.Scope {
 	if len(values) == 0 {
 		return ""
 	}
-	known := slices.DeleteFunc(values, func(v string) bool { return !slices.Contains(o.Tenants, v) })
+	known := slices.DeleteFunc(values, func(v string) bool { return !o.IsTenant(v) })
 	return cmp.Or(access.Scope(strings.Join(known, " ")), access.Nowhere)
 }
 

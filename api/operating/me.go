@@ -18,13 +18,13 @@ func (a *Operating) GetMe(ctx context.Context, _ contract.GetMeRequestObject) (c
 	if who.Subject != "" {
 		caller.Subject = &who.Subject
 	}
-	for _, t := range a.options.Tenants {
+	for _, t := range a.tenants() {
 		name := t.Name
 		if name == access.DefaultTenant {
 			name = ""
 		}
 		if who.Tenants.Enters(name, who.Role) {
-			caller.Tenants = append(caller.Tenants, t)
+			caller.Tenants = append(caller.Tenants, contract.TenantPath{Name: t.Name, Path: t.Path})
 		}
 	}
 	if len(caller.Tenants) < 2 { // nothing to choose from

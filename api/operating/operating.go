@@ -39,6 +39,16 @@ type AgentCounts interface {
 	Counts() *control.Counts
 }
 
+// Tenants are the tenants of the process.
+type Tenants interface {
+	// Tenants returns all tenants, the default one first.
+	Tenants() []contract.Tenant
+	// CreateTenant creates and opens a tenant. It returns a refusal if there can't be such a tenant.
+	CreateTenant(ctx context.Context, t contract.TenantRequest) error
+	// DeleteTenant deletes a tenant with all its data. It returns a refusal if there is no such tenant.
+	DeleteTenant(ctx context.Context, name string) error
+}
+
 // Size is the size of a queue or of another part of the service, and its limit.
 type Size struct {
 	Name         string // used as a label, like "arrivals"
@@ -47,10 +57,10 @@ type Size struct {
 
 // Options configure Operating.
 type Options struct {
-	Tenant  string // name of the tenant; empty: the default one
-	Tenants []contract.TenantPath
-	Version string // of this build
-	Go      string // version of the compiler
+	Tenant  string  // name of the tenant; empty: the default one
+	Tenants Tenants // nil: there is only one
+	Version string  // of this build
+	Go      string  // version of the compiler
 	Calls   RareCalls
 	// Silenced is [cases.Cases.Silenced].
 	Silenced    func(*epoch.Snapshot) map[uint64]*contract.Silenced

@@ -26,8 +26,13 @@ type serverFlags struct{ server, token string }
 func (p *process) addServerFlags(c *cobra.Command) *serverFlags {
 	f := &serverFlags{}
 	p.addServerFlag(c, &f.server)
-	c.Flags().StringVar(&f.token, "token", "", "access token; prefer SIBYL_TOKEN, which the process list does not show")
+	addTokenFlag(c, f)
 	return f
+}
+
+// addTokenFlag adds the flag --token to c.
+func addTokenFlag(c *cobra.Command, f *serverFlags) {
+	c.Flags().StringVar(&f.token, "token", "", "access token; prefer SIBYL_TOKEN, which the process list does not show")
 }
 
 // addServerFlag adds the flag --server to c.

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/audit"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/internal/cli"
 	"github.com/sibyl-trace/sibyl/server"
 )
@@ -23,8 +25,9 @@ func tenantCommand(p *process) *cobra.Command {
 audit log are apart. Its API and web UI are at /t/NAME, and its traces come with tokens of
 sibyl token create --tenant NAME.
 
-The tenants divide the memory and the space on the disk. So a running service opens new tenants only when it is
-restarted, and must be stopped to export or delete one.`,
+With --server, a running service creates, lists and deletes tenants; that needs a token of the role admin without a
+tenant. Otherwise, the commands change the data directory: the service opens new tenants when it is restarted, and must
+be stopped to export or delete one.`,
 		Args: cli.OnlyCommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -36,17 +39,23 @@ func tenantCreateCommand(p *process) *cobra.Command {
 	var t server.Tenant
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a tenant, which the service opens when it is restarted",
-		Example: `  sibyl tenant create shop
+		Short: "Create a tenant",
+		Example: `  sibyl tenant create shop --server http://localhost:8321
   sibyl tenant create batch --memory 10 --spans 5000`,
 		Args: cli.Arguments(1, 1),
 	}
 	c.Flags().Float64Var(&t.Memory, "memory", 0, "share of the memory and of the disk in percent; 0: an equal "+
 		"share of the rest")
 	c.Flags().IntVar(&t.Spans, "spans", 0, "spans per second beyond which requests are refused; 0: unlimited")
-	dir := dataDirFlag(c, p)
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	dir, service := addTenantFlags(c, p)
+	c.RunE = func(c *cobra.Command, args []string) error {
 		t.Name, t.Created = args[0], time.Now().UTC().Truncate(time.Second)
+		if service.server != "" {
+			request := contract.TenantRequest{Name: t.Name, MemoryPercent: t.Memory, SpansPerSecond: t.Spans}
+			return service.change(c, p, "created "+t.Name, func(api *client.Client) error {
+				return api.CreateTenant(c.Context(), request)
+			})
+		}
 		if err := checkDataDir(*dir); err != nil {
 			return err
 		}
@@ -72,9 +81,12 @@ func tenantListCommand(p *process) *cobra.Command {
 		Example: "  sibyl tenant list",
 		Args:    cli.Arguments(0, 0),
 	}
-	dir := dataDirFlag(c, p)
-	c.RunE = func(*cobra.Command, []string) error {
+	dir, service := addTenantFlags(c, p)
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		all, err := server.Tenants(*dir)
+		if service.server != "" {
+			all, err = service.tenants(c, p)
+		}
 		if err != nil {
 			return err
 		}
@@ -129,15 +141,20 @@ func tenantDeleteCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "delete NAME --yes",
 		Short:   "Delete a tenant with all its data",
-		Example: "  sibyl tenant delete shop --yes",
+		Example: "  sibyl tenant delete shop --yes --server http://localhost:8321",
 		Args:    cli.Arguments(1, 1),
 	}
 	c.Flags().BoolVar(&sure, "yes", false, "confirm that all data of the tenant are to be deleted")
-	dir := dataDirFlag(c, p)
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	dir, service := addTenantFlags(c, p)
+	c.RunE = func(c *cobra.Command, args []string) error {
 		name := args[0]
 		if !sure {
 			return cli.Usagef("this deletes all data of the tenant %s: confirm it with --yes", name)
+		}
+		if service.server != "" {
+			return service.change(c, p, "deleted "+name+" and its tokens", func(api *client.Client) error {
+				return api.DeleteTenant(c.Context(), name)
+			})
 		}
 		e := audit.Entry{Operation: "deleteTenant", On: name}
 		if err := checkTenant(*dir, name); err != nil {
@@ -147,10 +164,56 @@ func tenantDeleteCommand(p *process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.out, "deleted %s: revoke its tokens, too\n", name)
+		_, err = fmt.Fprintf(p.out, "deleted %s and its tokens\n", name)
 		return err
 	}
 	return c
+}
+
+// addTenantFlags adds the flags that name a data directory, or else a running service. The latter has no default.
+func addTenantFlags(c *cobra.Command, p *process) (dir *string, service *serverFlags) {
+	dir, service = dataDirFlag(c, p), &serverFlags{}
+	c.Flags().StringVar(&service.server, "server", "", "URL of a running service, which then needs no restart")
+	addTokenFlag(c, service)
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if service.server != "" && c.Flags().Changed("data-dir") {
+			return cli.Usagef("--server and --data-dir exclude each other")
+		}
+		return nil
+	}
+	return dir, service
+}
+
+// change lets the service make a change, and then prints done.
+func (f *serverFlags) change(c *cobra.Command, p *process, done string, change func(*client.Client) error) error {
+	api, err := f.client(p)
+	if err == nil {
+		err = change(api)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(p.out, done)
+	}
+	return err
+}
+
+// tenants returns the tenants of the service except for the default one.
+func (f *serverFlags) tenants(c *cobra.Command, p *process) (all []server.Tenant, err error) {
+	api, err := f.client(p)
+	if err != nil {
+		return nil, err
+	}
+	list, err := api.Tenants(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		t := &list[i]
+		if t.Created != nil { // the default tenant was not created
+			quota := server.Quota{Memory: t.MemoryPercent, Spans: t.SpansPerSecond}
+			all = append(all, server.Tenant{Name: t.Name, Created: *t.Created, Quota: quota})
+		}
+	}
+	return all, nil
 }
 
 // checkTenant returns an error if the data directory dir has no tenant with this name. The default tenant has none.

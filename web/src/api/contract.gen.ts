@@ -1043,6 +1043,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tenants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tenants of the process with their quotas, the default one first
+         * @description This and the other operations on tenants are for admins whom no token or claim limits to some tenants, at the default tenant.
+         */
+        get: operations["listTenants"];
+        put?: never;
+        /**
+         * Create a tenant, and open it
+         * @description The tenant has the share of the memory that it will have after the next restart. Until then, the others keep the larger shares that they have, and
+         *     the limit on the memory of the process holds for all of them.
+         */
+        post: operations["createTenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tenants/{tenant}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tenant: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a tenant with all its data, backups included, and revoke its tokens
+         * @description Ends the connections of its agents and event streams, and waits for its requests. If some take longer than 10 s, the answer comes first. Its
+         *     directory is then removed as soon as they have ended.
+         */
+        delete: operations["deleteTenant"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/backup": {
         parameters: {
             query?: never;
@@ -1162,6 +1210,38 @@ export interface components {
             name: string;
             /** @description Path before that of the API and of pages, without a slash at the end. */
             path: string;
+        };
+        Tenant: {
+            /** @description `default` for the default tenant. */
+            name: string;
+            /** @description Path before that of the API and of pages, without a slash at the end. */
+            path: string;
+            /**
+             * Format: date-time
+             * @description Missing for the default tenant.
+             */
+            created?: string;
+            /**
+             * Format: double
+             * @description Share of the memory and of the disk; 0: an equal share of the rest.
+             */
+            memory_percent: number;
+            /** @description 0: unlimited. */
+            spans_per_second: number;
+        };
+        TenantList: {
+            items: components["schemas"]["Tenant"][];
+        };
+        TenantRequest: {
+            /** @description Not `default`. */
+            name: string;
+            /**
+             * Format: double
+             * @description Share of the memory and of the disk; 0: an equal share of the rest.
+             */
+            memory_percent?: number;
+            /** @description Beyond it, requests are refused; 0: unlimited. */
+            spans_per_second?: number;
         };
         ID: string;
         /** @description RFC 3339, or nanoseconds since 1970. */
@@ -5709,6 +5789,71 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listTenants: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    createTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TenantRequest"];
+            };
+        };
+        responses: {
+            /** @description Created. It accepts traces. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    deleteTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tenant: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted, once and for all: a kill does not bring it back. */
             204: {
                 headers: {
                     [name: string]: unknown;
