@@ -95,6 +95,9 @@ func (c *checker) tls(section string, t TLS) {
 	c.require(t.Key == "" || t.Cert != "", "a private key needs its certificate; set "+cert, key, cert)
 	c.require(t.ClientCA == "" || t.Cert != "", "client certificates need a server certificate; set "+cert+" and "+key,
 		ca, cert)
+	tenant := section + ".client-tenant"
+	c.require(t.ClientTenant == "" || t.ClientTenant == "none" || t.ClientCA != "",
+		"only certificates that are checked can name a tenant; set "+ca, tenant, ca)
 }
 
 // oidc checks that log-in is configured completely or not at all.

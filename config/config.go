@@ -87,6 +87,9 @@ type TLS struct {
 	Cert     string
 	Key      string
 	ClientCA string // clients need a certificate signed by one of these; empty: no certificate needed
+	// ClientTenant is the part of the subject of a client's certificate that names the tenant of the client: none,
+	// organization or common-name.
+	ClientTenant string
 }
 
 // API configures the listener at Config.HTTP.

@@ -281,6 +281,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"url": {"http://localhost", "https://b:1/c"}, "list": {"a,b", "[c]"},
 		"name": {"binary", "covariance"}, "text": {"a", "b"}, "text|json": {"json", "text"},
 		"disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
+		"none|organization|common-name": {"organization", "common-name"},
 	}
 	pair, ok := byType[d.typeName]
 	if !ok {

@@ -98,6 +98,7 @@ func listenerKeys() []definition[Config] {
 			"URL of the UI with its path prefix, for links in webhooks; by default that of http, unless it listens "+
 				"on all addresses.").withDefault(""),
 	}, tlsKeys("api.tls.", "API and UI", "callers", func(c *Config) *TLS { return &c.API.TLS }),
+		[]definition[Config]{clientTenantKey("api.tls.", "agents", func(c *Config) *TLS { return &c.API.TLS })},
 		oidcKeys(), annotationKeys(), []definition[Config]{
 			newField("sampling-http", address(), func(c *Config) *string { return &c.SamplingHTTP },
 				"Listen address of Jaeger remote sampling over HTTP, usually port 5778.").withDefault(""),
@@ -184,6 +185,14 @@ func tlsKeys(prefix, listener, clients string, of func(*Config) *TLS) []definiti
 	}
 }
 
+// clientTenantKey returns the key of the tenant in the certificates of a listener's clients.
+func clientTenantKey(prefix, clients string, of func(*Config) *TLS) definition[Config] {
+	return newField(prefix+"client-tenant", choice("none", "organization", "common-name"),
+		func(c *Config) *string { return &of(c).ClientTenant },
+		"Part of the subject of client certificates that names the tenant of "+clients+"; default is the default "+
+			"tenant. It needs client-ca.").withDefault("none")
+}
+
 func inputKeys() []definition[Config] {
 	return slices.Concat([]definition[Config]{
 		newField("otlp.grpc", address(), func(c *Config) *string { return &c.OTLP.GRPC },
@@ -200,6 +209,7 @@ func inputKeys() []definition[Config] {
 				"reach an OTLP address without a client certificate.").withDefault(false),
 	}, tlsKeys("otlp.tls.", "both OTLP listeners", "senders", func(c *Config) *TLS { return &c.OTLP.TLS }),
 		[]definition[Config]{
+			clientTenantKey("otlp.tls.", "senders", func(c *Config) *TLS { return &c.OTLP.TLS }),
 			newField("jaeger.query", jaegerQueries(), func(c *Config) *[]JaegerQuery { return &c.Jaeger.Query },
 				"Query services of Jaeger to fetch traces from.").withDefault([]JaegerQuery{}).reloadable(),
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -65,9 +66,18 @@ func below(base string, r *http.Request) *http.Request {
 // tokens has no tokens, agents on the same machine need none. Pages in browsers are refused, because they could belong
 // to any site. Headers don't reveal every request of a browser, but browsers always send the host that the page asked
 // for, so that is checked, too.
-func identify(tokens *access.Tokens, tenant string) func(*http.Request) (control.Identity, error) {
+//
+// If part isn't none, it is the part of a client's certificate that names the tenant, which must be this one.
+func identify(tokens *access.Tokens, tenant, part string) func(*http.Request) (control.Identity, error) {
 	return func(r *http.Request) (control.Identity, error) {
 		var none control.Identity
+		certified, named, err := certifiedTenant(part, connlimit.ClientCertificate(r.TLS))
+		if err == nil && named && certified != tenant {
+			err = errCertificate
+		}
+		if err != nil {
+			return none, err
+		}
 		if api.FromPage(r) {
 			return none, refusal.New(refusal.Forbidden, "this is for agents, not for pages in a browser", "")
 		}
@@ -91,7 +101,7 @@ func identify(tokens *access.Tokens, tenant string) func(*http.Request) (control
 		case !token.Role.Allows(access.Agent):
 			return none, refusal.New(refusal.Forbidden,
 				"this needs a token with the role agent; yours is "+string(token.Role), "")
-		case !access.Scope(token.Tenant).Enters(tenant, token.Role):
+		case !access.Scope(token.Tenant).Enters(tenant, token.Role) && !(named && token.AnyTenant):
 			return none, api.ErrTenant
 		}
 		return control.Identity{Token: token.ID, Services: token.Services}, nil

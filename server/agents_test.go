@@ -27,7 +27,7 @@ func TestIdentify(t *testing.T) {
 		if secret != "" {
 			r.Header.Set("Authorization", "Bearer "+secret)
 		}
-		_, err := identify(tokens, "")(r)
+		_, err := identify(tokens, "", "")(r)
 		if refused, ok := errors.AsType[*refusal.Error](err); ok {
 			return refused.Code()
 		}
@@ -69,7 +69,7 @@ func TestIdentify(t *testing.T) {
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, protocol.Path+"/plan", nil)
 	r.Header.Set("Authorization", "Bearer "+limited)
-	if who, err := identify(tokens, "")(r); err != nil || !slices.Equal(who.Services, []string{"shop", "pay-*"}) {
+	if who, err := identify(tokens, "", "")(r); err != nil || !slices.Equal(who.Services, []string{"shop", "pay-*"}) {
 		t.Errorf("a limited token: %+v, %v", who, err)
 	}
 	secret = ""

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/x509"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -80,11 +82,15 @@ func (s *Server) byPath(path string) *tenant {
 	return s.main
 }
 
-// byToken returns the tenant of a request's token. The tenant may still refuse the request.
+// byToken returns the tenant of an agent's certificate or else token. The tenant may still refuse the request.
 func (s *Server) byToken(r *http.Request) *tenant {
 	all := s.open.Load()
 	if len(all.named) == 0 {
 		return s.main
+	}
+	certificate := connlimit.ClientCertificate(r.TLS)
+	if name, _, _ := certifiedTenant(s.config.API.TLS.ClientTenant, certificate); all.named[name] != nil {
+		return all.named[name]
 	}
 	token, _, err := s.shared.tokens.Find(bearer(r), time.Now())
 	if err != nil || token == nil || all.named[token.Tenant] == nil {
@@ -174,15 +180,24 @@ func (s *Server) sender(x receiver.Sender) (*access.Token, error) {
 // none. Once there are tenants, a token must be valid, because those of tenants decide where traces go.
 func (s *Server) route(x receiver.Sender) (*tenant, error) {
 	all := s.open.Load()
-	own, anyTenant := "", false
+	certified, named, err := certifiedTenant(s.config.OTLP.TLS.ClientTenant, x.Certificate)
+	if err != nil {
+		return nil, err
+	}
+	own, anyTenant := certified, false
 	if x.Token != "" && all.several || s.config.OTLP.RequireToken {
 		token, err := s.sender(x)
 		if err != nil {
 			return nil, err
 		}
-		own, anyTenant = token.Tenant, token.AnyTenant
+		if named && token.Tenant != certified && !token.AnyTenant {
+			return nil, errCertificate
+		}
+		if !named {
+			own, anyTenant = token.Tenant, token.AnyTenant
+		}
 	}
-	if !all.several { // the header may be for another backend
+	if !all.several && !named { // the header may be for another backend
 		return s.main, nil
 	}
 	name := own
@@ -204,9 +219,37 @@ func (s *Server) route(x receiver.Sender) (*tenant, error) {
 	return all.named[name], nil
 }
 
-// Refusals of senders.
+// certifiedTenant returns the tenant that a client's certificate names in the given part, see [config.TLS], and whether
+// certificates name tenants at all. It returns a refusal if this one names none. Certificates of some authorities have
+// several organizations.
+func certifiedTenant(part string, c *x509.Certificate) (name string, named bool, err error) {
+	var names []string
+	switch {
+	case part == "" || part == "none":
+		return "", false, nil
+	case c == nil:
+	case part == "organization":
+		names = c.Subject.Organization
+	default:
+		names = []string{c.Subject.CommonName}
+	}
+	if len(names) != 1 || !tenantName.MatchString(names[0]) {
+		return "", true, errUncertified
+	}
+	if names[0] == access.DefaultTenant {
+		return "", true, nil
+	}
+	return names[0], true, nil
+}
+
+// Refusals of senders and agents.
 var (
-	errScope = refusal.New(refusal.Forbidden, "the token is not good for the tenant in X-Scope-OrgID",
+	errScope = refusal.New(refusal.Forbidden,
+		"the token or the certificate is not good for the tenant in X-Scope-OrgID",
 		"leave out the header, or use a token of sibyl token create --any-tenant")
+	errCertificate = refusal.New(refusal.Forbidden, "the certificate of this connection is for another tenant",
+		"use a certificate and a token of the same tenant, or a token of sibyl token create --any-tenant")
+	errUncertified = refusal.New(refusal.Forbidden, "the certificate of this connection names no tenant",
+		"tls.client-tenant of Sibyl's configuration tells where it must name exactly one")
 	errNoTenant = refusal.New(refusal.Forbidden, "there is no such tenant", "sibyl tenant list shows them")
 )

@@ -174,7 +174,7 @@ func (t *tenant) serve(with *shared) (err error) {
 	if t.api, err = t.newAPI(); err != nil {
 		return err
 	}
-	identify := identify(with.tokens, t.Name)
+	identify := identify(with.tokens, t.Name, t.config.API.TLS.ClientTenant)
 	t.agents = t.plane.Handler(identify)
 	t.opamp, err = opamp.New(t.plane, identify, t.log)
 	return err

@@ -42,4 +42,13 @@ func (t TLS) Config() (*tls.Config, error) {
 	return c, nil
 }
 
+// ClientCertificate returns the certificate of the client of a connection, or nil if the connection isn't encrypted or
+// the client has no certificate that was verified.
+func ClientCertificate(c *tls.ConnectionState) *x509.Certificate {
+	if c == nil || len(c.VerifiedChains) == 0 {
+		return nil
+	}
+	return c.VerifiedChains[0][0]
+}
+
 var errNoCertificate = errors.New("no certificate in PEM")

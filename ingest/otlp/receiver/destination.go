@@ -2,6 +2,8 @@ package receiver
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,14 +47,16 @@ type Sender struct {
 	Token string // bearer token; empty: none
 	From  string // address
 	Scope string // tenant in X-Scope-OrgID; empty: none
+
+	Certificate *x509.Certificate // of the connection, verified; nil: none
 }
 
 // scopeHeader names the tenant of a request, as in Tempo and Loki.
 const scopeHeader = "X-Scope-OrgID"
 
-// senderOf returns the sender for an Authorization header.
-func senderOf(authorization, scope, from string) Sender {
-	s := Sender{From: from, Scope: scope}
+// senderOf returns the sender for an Authorization header. connection may be nil.
+func senderOf(authorization, scope, from string, connection *tls.ConnectionState) Sender {
+	s := Sender{From: from, Scope: scope, Certificate: connlimit.ClientCertificate(connection)}
 	if scheme, token, _ := strings.Cut(authorization, " "); strings.EqualFold(scheme, "Bearer") {
 		s.Token = strings.TrimSpace(token)
 	}

@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	grpcencoding "google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // so that gRPC admits requests with this encoding
 	"google.golang.org/grpc/encoding/proto"
@@ -84,8 +86,12 @@ func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error)
 	if !ok {
 		client = &peer.Peer{Addr: &net.TCPAddr{}}
 	}
+	var connection *tls.ConnectionState
+	if info, ok := client.AuthInfo.(credentials.TLSInfo); ok {
+		connection = &info.State
+	}
 	to, err := s.destination(senderOf(
-		first(header.Get("authorization")), first(header.Get(scopeHeader)), client.Addr.String()))
+		first(header.Get("authorization")), first(header.Get(scopeHeader)), client.Addr.String(), connection))
 	if err != nil {
 		return Rejected{}, err
 	}

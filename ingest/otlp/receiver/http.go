@@ -96,7 +96,7 @@ func (s *Server) admit(r *http.Request, format Format, knownType bool) (*Destina
 		return nil, 0, refuse(refusal.TooManyHeaders, "too many headers")
 	}
 	header := r.Header
-	to, err := s.destination(senderOf(header.Get("Authorization"), header.Get(scopeHeader), r.RemoteAddr))
+	to, err := s.destination(senderOf(header.Get("Authorization"), header.Get(scopeHeader), r.RemoteAddr, r.TLS))
 	enc, knownEncoding := encodingNames[strings.ToLower(r.Header.Get("Content-Encoding"))]
 	switch {
 	case err != nil:
