@@ -1,24 +1,24 @@
 package stats
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 )
 
 // A column is skipped if earlier columns explain its variance except for at most the fraction collinear.
 const collinear = 1e-8
 
-// independent returns the indices of at most limit columns that are neither constant, nor infinite, nor a linear
-// combination of earlier ones. It applies Gram–Schmidt twice, which is sufficient (Giraud, Langou, Rozložník 2005).
-func independent(columns [][]float64, limit int) (kept []int) {
-	var vectors [][]float64 // orthonormal; they span the kept columns
-	for i, c := range columns {
+// orthonormal returns an orthonormal basis of the centred columns, at most limit vectors. It skips columns that are
+// constant, infinite, or a linear combination of earlier ones. It applies Gram–Schmidt twice, which is sufficient
+// (Giraud, Langou, Rozložník 2005).
+func orthonormal(columns [][]float64, limit int) (vectors [][]float64) {
+	for _, c := range columns {
 		if len(vectors) >= limit {
 			break
 		}
@@ -32,9 +32,9 @@ func independent(columns [][]float64, limit int) (kept []int) {
 			continue
 		}
 		floats.Scale(1/after, v)
-		vectors, kept = append(vectors, v), append(kept, i)
+		vectors = append(vectors, v)
 	}
-	return kept
+	return vectors
 }
 
 // centred returns a copy of c with mean 0.
@@ -58,43 +58,67 @@ var ErrNoVariation = errors.New("stats: no variation to correlate")
 // canonical correlations in [0, 1], the largest first: the largest correlation between a linear combination of xs and
 // one of ys, then the largest for the remaining variation, and so on. It keeps at most the first n/3 independent
 // columns of each side, because more columns correlate with anything. It returns ErrNoVariation if one side is empty or
-// does not vary, or if n < 4, and another error if the decomposition fails.
+// does not vary, or if n < 4.
+//
+// They are the singular values of the products of orthonormal bases of both sides (Björck, Golub 1973).
 func CanonicalCorrelations(xs, ys [][]float64) ([]float64, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
 		return nil, ErrNoVariation
 	}
 	n := len(xs[0])
-	keptX, keptY := independent(xs, n/3), independent(ys, n/3)
-	if len(keptX) == 0 || len(keptY) == 0 {
+	x, y := orthonormal(xs, n/3), orthonormal(ys, n/3)
+	if len(x) == 0 || len(y) == 0 {
 		return nil, ErrNoVariation
 	}
-	x, y := standardised(xs, keptX), standardised(ys, keptY)
-	// gonum's LeftTo panics if the right side has more columns than the left (v0.17). Exchanging the sides does not
-	// change the correlations.
-	wide, narrow := x, y
-	if len(keptY) > len(keptX) {
-		wide, narrow = y, x
+	if len(x) < len(y) { // the shorter side gives the columns, so that there are as many of them as correlations
+		x, y = y, x
 	}
-	var cc stat.CC
-	if err := cc.CanonicalCorrelations(wide, narrow, nil); err != nil {
-		return nil, err
+	products := make([][]float64, len(y))
+	for j, v := range y {
+		products[j] = make([]float64, len(x))
+		for i, u := range x {
+			products[j][i] = floats.Dot(u, v)
+		}
 	}
-	correlations := cc.CorrsTo(nil)
+	correlations := singularValues(products)
 	for i, r := range correlations {
-		correlations[i] = min(1, max(0, r))
+		correlations[i] = min(1, r)
 	}
 	return correlations, nil
 }
 
-// standardised returns the kept columns as a matrix, each with mean 0 and variance 1.
-func standardised(columns [][]float64, kept []int) *mat.Dense {
-	m := mat.NewDense(len(columns[0]), len(kept), nil)
-	for j, k := range kept {
-		v := centred(columns[k])
-		floats.Scale(1/stat.StdDev(v, nil), v)
-		m.SetCol(j, v)
+// singularValues returns the singular values of the matrix with the given columns, the largest first. It rotates pairs
+// of columns until all are orthogonal (one-sided Jacobi; Hestenes 1958), which overwrites them.
+func singularValues(columns [][]float64) []float64 {
+	const most, exact = 40, 1e-15 // sweeps, of which some six are needed
+	for range most {
+		rotated := false
+		for j, v := range columns {
+			for _, u := range columns[:j] {
+				a, b, c := floats.Dot(u, u), floats.Dot(v, v), floats.Dot(u, v)
+				if math.Abs(c) <= exact*math.Sqrt(a*b) {
+					continue
+				}
+				rotated = true
+				zeta := (b - a) / (2 * c)
+				t := math.Copysign(1/(math.Abs(zeta)+math.Hypot(1, zeta)), zeta)
+				cos := 1 / math.Hypot(1, t)
+				sin := cos * t
+				for i := range u {
+					u[i], v[i] = cos*u[i]-sin*v[i], sin*u[i]+cos*v[i]
+				}
+			}
+		}
+		if !rotated {
+			break
+		}
 	}
-	return m
+	values := make([]float64, len(columns))
+	for i, c := range columns {
+		values[i] = floats.Norm(c, 2)
+	}
+	slices.SortFunc(values, func(a, b float64) int { return cmp.Compare(b, a) })
+	return values
 }
 
 // A permutation test stops after enoughExceedances permutations that are at least as extreme as the data.

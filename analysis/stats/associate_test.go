@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
@@ -74,6 +75,33 @@ func TestCanonicalCorrelations(t *testing.T) {
 	}
 	if _, err := stats.CanonicalCorrelations(nil, nil); !errors.Is(err, stats.ErrNoVariation) {
 		t.Errorf("error %v without columns, want ErrNoVariation", err)
+	}
+}
+
+// Both sides have several columns; gonum has another algorithm.
+func TestCanonicalCorrelationsOfManyColumns(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	const n, left, right = 500, 7, 4
+	var xs, ys [][]float64
+	x, y := mat.NewDense(n, left, nil), mat.NewDense(n, right, nil)
+	for i := range left {
+		xs = append(xs, normals(r, n))
+		x.SetCol(i, xs[i])
+	}
+	for i := range right {
+		ys = append(ys, sumOf(float64(i), xs[i], 1, normals(r, n)))
+		y.SetCol(i, ys[i])
+	}
+	var cc stat.CC
+	if err := cc.CanonicalCorrelations(x, y, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := stats.CanonicalCorrelations(xs, ys)
+	if err != nil || len(got) != right {
+		t.Fatal(got, err)
+	}
+	for i, want := range cc.CorrsTo(nil) {
+		near(t, "correlation", got[i], want, 1e-9)
 	}
 }
 
