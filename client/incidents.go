@@ -170,6 +170,9 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
+	if list.Silenced > 0 {
+		p.printf("%s\n", p.dim(units.Plural(list.Silenced, "open incident")+" silenced: sibyl silence list shows why"))
+	}
 	if list.Muted > 0 {
 		p.printf("%s\n", p.dim(units.Plural(list.Muted, "muted incident")+" not shown: --muted shows all"))
 	}
@@ -236,6 +239,9 @@ func (p *page) incident(x *contract.Incident) {
 	}
 	for _, n := range notes(&x.Notes) {
 		p.printf("  %s\n", p.dim(n))
+	}
+	if s := x.Silenced; s != nil {
+		p.printf("  %s\n", p.dim("silenced until "+s.Until.Local().Format(time.DateTime)+" by "+clean(s.By)))
 	}
 }
 
