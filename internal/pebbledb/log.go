@@ -37,9 +37,9 @@ type logFS struct {
 // retryInterval is the interval between attempts to write a log to a full disk.
 const retryInterval = 100 * time.Millisecond
 
-// createDelay is the delay before the error of a file that cannot be created. Pebble retries at once and without limit,
-// and logs each error.
-const createDelay = time.Second
+// errorDelay is the delay before the error of a file that cannot be created or written. Pebble retries at once and
+// without limit, and logs each error.
+const errorDelay = time.Second
 
 // waitForRoom repeats write until it succeeds, or fails for a reason other than a full disk.
 func (fs logFS) waitForRoom(write func() error) {
@@ -64,11 +64,13 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File,
 	isLog, isManifest := filepath.Ext(name) == ".log", strings.HasPrefix(filepath.Base(name), "MANIFEST-")
 	if !isLog && !isManifest && filepath.Ext(name) != ".dbtmp" {
 		if f, err = fs.FS.Create(name, category); err != nil {
-			time.Sleep(createDelay)
-		} else if strings.HasPrefix(filepath.Base(name), "marker.") {
+			time.Sleep(errorDelay)
+			return nil, err
+		}
+		if strings.HasPrefix(filepath.Base(name), "marker.") {
 			err = syncDir(fs, filepath.Dir(name))
 		}
-		return f, err
+		return repeatedFile{f}, err
 	}
 	fs.waitForRoom(func() error {
 		f, err = fs.FS.Create(name, category)
@@ -133,6 +135,18 @@ func (fs logFS) checked(err error) error {
 		fs.giveUp(err)
 	}
 	return err
+}
+
+// repeatedFile is a file that Pebble writes anew if it can't be written.
+type repeatedFile struct{ vfs.File }
+
+// Write implements [vfs.File].
+func (f repeatedFile) Write(b []byte) (int, error) {
+	n, err := f.File.Write(b)
+	if err != nil {
+		time.Sleep(errorDelay)
+	}
+	return n, err
 }
 
 // neededFile is a file that Pebble needs to go on, or a directory.

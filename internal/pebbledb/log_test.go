@@ -88,18 +88,38 @@ func waitsForRoom(t *testing.T, name string) {
 	}
 }
 
-// Creating other files fails after a delay, so that Pebble doesn't retry in a busy loop.
-func TestCreateFailsSlowly(t *testing.T) {
+// Creating and writing other files fails after a delay, so that Pebble doesn't retry in a busy loop.
+func TestOtherFilesFailSlowly(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		full := &fullFS{FS: vfs.Default, times: 1}
 		fs := logFS{full, false, false, new(atomic.Int64), slog.New(slog.DiscardHandler), nil}
-		began := time.Now()
-		if _, err := fs.Create(filepath.Join(dir, "1.sst"), vfs.WriteCategoryUnspecified); err == nil {
-			t.Error("Create succeeded on a full disk")
+		fails := func(name string, do func() error) {
+			t.Helper()
+			began := time.Now()
+			if do() == nil {
+				t.Errorf("%s succeeded on a full disk", name)
+			}
+			if took := time.Since(began); took != errorDelay {
+				t.Errorf("%s failed after %v, want %v", name, took, errorDelay)
+			}
 		}
-		if took := time.Since(began); took != createDelay {
-			t.Errorf("Create failed after %v, want %v", took, createDelay)
+		create := func() (vfs.File, error) {
+			return fs.Create(filepath.Join(dir, "1.sst"), vfs.WriteCategoryUnspecified)
 		}
+		fails("Create", func() error {
+			_, err := create()
+			return err
+		})
+		f, err := create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		full.times = 1
+		fails("Write", func() error {
+			_, err := f.Write([]byte("table"))
+			return err
+		})
 	})
 }
