@@ -228,12 +228,28 @@ func (c *checker) endpoints() {
 		return err == nil && own != "" && isLoopback(u.Host) && collide(u.Host, own)
 	}
 	const message = " is the address of otlp.http, so traces would loop; use another endpoint"
-	c.require(len(c.e.Config.Export.Headers) == 0 || c.e.Config.Export.OTLP != "",
-		"headers need an endpoint; set export.otlp", "export.headers", "export.otlp")
+	exports := func(x *Endpoint, section string, keys ...string) {
+		c.require(len(x.Headers) == 0 || x.OTLP != "", "headers need an endpoint; set export.otlp",
+			append([]string{section + "export.headers"}, keys...)...)
+		c.require(!loops(x.OTLP), section+"export.otlp"+message, append(keys, "otlp.http")...)
+	}
+	exports(&c.e.Config.Export, "", "export.otlp")
+	for i := range c.e.Config.Tenants {
+		exports(&c.e.Config.Tenants[i].Export, element("tenants", i)+".", "tenants")
+	}
 	c.require(len(c.e.Config.SelfTracing.Headers) == 0 || c.e.Config.SelfTracing.OTLP != "",
 		"headers need an endpoint; set self-tracing.otlp", "self-tracing.headers", "self-tracing.otlp")
-	c.require(!loops(c.e.Config.Export.OTLP), "export.otlp"+message, "export.otlp", "otlp.http")
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
+}
+
+// unique checks that the webhooks and e-mail destinations of a tenant, in the given section, have different names.
+func (c *checker) unique(of *Config, section string) {
+	for i := range of.Email {
+		name := of.Email[i].Name
+		twice := name != "" && slices.ContainsFunc(of.Webhooks, func(h Webhook) bool { return h.Name == name })
+		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one",
+			section+element("email", i)+".name", section+"webhooks")
+	}
 }
 
 // requestShare is the minimum ratio of the memory to the maximum size of a request. We measured it with senders of such
@@ -241,16 +257,17 @@ func (c *checker) endpoints() {
 // memory is allocated.
 const requestShare = 16
 
-// routes checks that the names of webhooks and e-mail destinations are unique, and that the routes of owners exist.
+// routes checks that the names of a tenant's webhooks and e-mail destinations are unique, and that the routes of owners
+// exist for some tenant.
 func (c *checker) routes() {
 	cfg := &c.e.Config
-	for i := range cfg.Email {
-		name := cfg.Email[i].Name
-		twice := name != "" && slices.ContainsFunc(cfg.Webhooks, func(h Webhook) bool { return h.Name == name })
-		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one",
-			element("email", i)+".name", "webhooks")
-	}
+	c.unique(cfg, "")
 	names := cfg.EndpointNames()
+	for i := range cfg.Tenants {
+		of := cfg.Tenant(cfg.Tenants[i].Name, 1)
+		c.unique(of, element("tenants", i)+".")
+		names = append(names, of.EndpointNames()...)
+	}
 	if slices.Contains(names, "") { // an invalid name, which may be the one that a route refers to
 		return
 	}

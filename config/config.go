@@ -73,6 +73,7 @@ type Config struct {
 	Webhooks    []Webhook
 	Email       []Email
 	Export      Endpoint // critical-path attributes for a tracing backend
+	Tenants     []TenantOutputs
 	SelfTracing Endpoint // Sibyl's own traces
 }
 

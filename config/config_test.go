@@ -270,6 +270,10 @@ func samples(t testing.TB, d *description) (a, b string) {
 		},
 	}
 	headers := [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}
+	lists["tenants"] = [2]string{
+		"[{name: a, export.otlp: \"http://b:1/c\"}]",
+		"[{name: a, webhooks: [{name: w, url: \"https://b\"}], export.otlp: \"http://b:1/c\"}, {name: b}]",
+	}
 	lists["export.headers"], lists["self-tracing.headers"] = headers, headers
 	if pair, ok := lists[d.key]; ok {
 		return pair[0], pair[1]

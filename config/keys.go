@@ -381,16 +381,22 @@ func outputKeys() []definition[Config] {
 	},
 		endpointKeys("export.", "OTLP/HTTP endpoint of a tracing backend that receives the critical paths "+
 			"of exemplars.", func(c *Config) *Endpoint { return &c.Export }),
+		[]definition[Config]{
+			newField("tenants", tenants(), func(c *Config) *[]TenantOutputs { return &c.Tenants },
+				"Webhooks, e-mails and exports of tenants other than the default one. A tenant needs no element. A "+
+					"change of an export takes effect after a restart.").
+				withDefault([]TenantOutputs{}).reloadable(),
+		},
 		endpointKeys("self-tracing.", "OTLP/HTTP endpoint for traces of Sibyl's own API and epochs. "+
 			"It must not be Sibyl itself.", func(c *Config) *Endpoint { return &c.SelfTracing }),
 	)
 }
 
-func endpointKeys(prefix, help string, of func(*Config) *Endpoint) []definition[Config] {
-	return []definition[Config]{
-		newField(prefix+"otlp", orOff(endpoint()), func(c *Config) *string { return &of(c).OTLP }, help).
+func endpointKeys[T any](prefix, help string, of func(*T) *Endpoint) []definition[T] {
+	return []definition[T]{
+		newField(prefix+"otlp", orOff(endpoint()), func(c *T) *string { return &of(c).OTLP }, help).
 			withDefault(""),
-		newField(prefix+"headers", headers(), func(c *Config) *[]Header { return &of(c).Headers },
+		newField(prefix+"headers", headers(), func(c *T) *[]Header { return &of(c).Headers },
 			"Extra HTTP headers; header files are re-read for every request.").withDefault([]Header{}),
 	}
 }
@@ -574,6 +580,23 @@ func owners() kind[[]Owner] {
 			"Webhooks for incidents whose first suspect, when they open, is one of these services. "+
 				"They receive no other incidents."),
 	}}
+}
+
+func tenants() kind[[]TenantOutputs] {
+	type t = TenantOutputs
+	return &sections[t]{
+		noun: "tenant",
+		name: func(x *t) string { return x.Name },
+		keys: append([]definition[t]{
+			newField("name", words("text", "the name of a tenant other than default", IsTenantName),
+				func(x *t) *string { return &x.Name }, "Name of the tenant.").required(),
+			newField("webhooks", webhooks(), func(x *t) *[]Webhook { return &x.Webhooks },
+				"Webhooks of the tenant, like webhooks of the configuration."),
+			newField("email", emails(), func(x *t) *[]Email { return &x.Email },
+				"Destinations of e-mails of the tenant, like email of the configuration."),
+		}, endpointKeys("export.", "OTLP/HTTP endpoint of a tracing backend that receives the tenant's critical paths.",
+			func(x *t) *Endpoint { return &x.Export })...),
+	}
 }
 
 func webhooks() kind[[]Webhook] {

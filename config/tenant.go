@@ -1,9 +1,25 @@
 package config
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"regexp"
+)
 
 // TenantsDir is the directory in the data directory that has a directory for each tenant but the default one.
 const TenantsDir = "tenants"
+
+var tenantName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+
+// IsTenantName reports whether a tenant other than the default one can have this name.
+func IsTenantName(name string) bool { return tenantName.MatchString(name) && name != "default" }
+
+// TenantOutputs connects a tenant with other systems, as the keys of the same names do for the default tenant.
+type TenantOutputs struct {
+	Name     string
+	Webhooks []Webhook
+	Email    []Email
+	Export   Endpoint
+}
 
 // MinMemory is the smallest memory of a service, and of a tenant.
 const MinMemory = 64 * mib
@@ -22,7 +38,8 @@ func (c *Config) Part(share float64) *Config {
 func TenantPath(name string) string { return "/t/" + name }
 
 // Tenant returns the configuration of the tenant with this name, which has a share of the memory and of the disk like
-// [Config.Part]. It has a directory and paths of its own. Connections to other systems belong to the default tenant.
+// [Config.Part]. It has a directory, paths, webhooks, e-mails and an export of its own. Other connections to other
+// systems belong to the default tenant.
 func (c *Config) Tenant(name string, share float64) *Config {
 	t := c.Part(share)
 	t.DataDir = filepath.Join(c.DataDir, TenantsDir, name)
@@ -32,6 +49,11 @@ func (c *Config) Tenant(name string, share float64) *Config {
 	}
 	t.GitHubSecretFile = ""
 	t.SamplingHTTP, t.SamplingGRPC = "", ""
-	t.Jaeger.Query, t.Export, t.Webhooks, t.Email = nil, Endpoint{}, nil, nil
+	t.Jaeger.Query, t.Export, t.Webhooks, t.Email, t.Tenants = nil, Endpoint{}, nil, nil, nil
+	for i := range c.Tenants {
+		if own := &c.Tenants[i]; own.Name == name {
+			t.Export, t.Webhooks, t.Email = own.Export, own.Webhooks, own.Email
+		}
+	}
 	return t
 }

@@ -30,6 +30,7 @@ func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 	}
 	if err == nil {
 		s.applied = c
+		s.warnOfUnknown()
 	}
 	return err
 }

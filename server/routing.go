@@ -233,13 +233,13 @@ func certifiedTenant(part string, c *x509.Certificate) (name string, named bool,
 	default:
 		names = []string{c.Subject.CommonName}
 	}
-	if len(names) != 1 || !tenantName.MatchString(names[0]) {
-		return "", true, errUncertified
-	}
-	if names[0] == access.DefaultTenant {
+	switch {
+	case len(names) == 1 && config.IsTenantName(names[0]):
+		return names[0], true, nil
+	case len(names) == 1 && names[0] == access.DefaultTenant:
 		return "", true, nil
 	}
-	return names[0], true, nil
+	return "", true, errUncertified
 }
 
 // Refusals of senders and agents.

@@ -76,6 +76,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		}
 	}
 	s.main.registry.MustRegister(collector{s}, othersCollector{s})
+	s.warnOfUnknown()
 	s.receiver, err = s.newReceiver()
 	return s, err
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -215,6 +216,9 @@ func (t *tenant) apply(ctx context.Context, c *config.Config) error {
 	apply, err := t.outbound.prepare(c)
 	if err != nil {
 		return err
+	}
+	if x := &t.config.Export; c.Export.OTLP != x.OTLP || !slices.Equal(c.Export.Headers, x.Headers) {
+		t.log.WarnContext(ctx, "the change of the tenant's export takes effect after a restart")
 	}
 	old, next := t.applied.Load().Engine(), c.Engine()
 	if settings := next.Settings(); !reflect.DeepEqual(settings, old.Settings()) {

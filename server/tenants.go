@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -92,8 +92,6 @@ const (
 	mostShared = 95
 )
 
-var tenantName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
-
 // Errors about tenants. They can be shown to people.
 var (
 	ErrTenantName  = errors.New("the name of a tenant has at most 40 characters of a-z, 0-9 and -, and is not default")
@@ -133,10 +131,20 @@ func Tenants(dataDir string) ([]Tenant, error) {
 	return all, nil
 }
 
+// warnOfUnknown warns of tenants that the configuration names but that don't exist. They may be created later.
+func (s *Server) warnOfUnknown() {
+	for i := range s.applied.Tenants {
+		if name := s.applied.Tenants[i].Name; !s.named(name) {
+			s.log.Warn("the configuration names a tenant that does not exist: create it, or correct the key tenants",
+				slog.String("name", name))
+		}
+	}
+}
+
 // CreateTenant creates a tenant in the data directory dataDir. A service opens it when it starts; see
 // [Server.CreateTenant] for one that is running.
 func CreateTenant(dataDir string, t Tenant) error {
-	if !tenantName.MatchString(t.Name) || t.Name == access.DefaultTenant {
+	if !config.IsTenantName(t.Name) {
 		return ErrTenantName
 	}
 	if t.Spans < 0 {
@@ -174,7 +182,7 @@ func CreateTenant(dataDir string, t Tenant) error {
 // TenantDir returns the directory of a tenant, unless the tenant doesn't exist or a service uses it.
 func TenantDir(dataDir, name string) (string, error) {
 	dir := filepath.Join(dataDir, config.TenantsDir, name)
-	if !tenantName.MatchString(name) {
+	if !config.IsTenantName(name) {
 		return "", ErrTenantName
 	}
 	switch _, err := os.Stat(filepath.Join(dir, tenantFile)); {

@@ -506,3 +506,25 @@ func TestTenantFlood(t *testing.T) {
 		t.Errorf("the flood had only %d spans", n)
 	}
 }
+
+// A tenant has the webhooks and the export that the configuration gives it, and no others.
+func TestOutputsOfTenants(t *testing.T) {
+	h := newHouse(t, map[string]string{
+		"SIBYL_WEBHOOKS": `[{name: ours, url: "https://hooks.example/ours"}]`,
+		"SIBYL_TENANTS": `[{name: a, webhooks: [{name: own, url: "https://hooks.example/a"}], ` +
+			`export: {otlp: "http://127.0.0.1:9/v1/traces"}}, {name: later}]`,
+	})
+	for path, want := range map[string]string{"": "ours", "/t/a": "own", "/t/b": ""} {
+		_, text := h.do(http.MethodGet, path+"/api/v1/webhooks", h.tokens["admin"], "")
+		for _, name := range []string{"ours", "own"} {
+			if strings.Contains(text, `"name":"`+name+`"`) != (name == want) {
+				t.Errorf("webhooks at %q: %s, want %q", path, text, want)
+			}
+		}
+	}
+	for i, x := range h.all() {
+		if exports := x.outbound.exporting != nil; exports != (i == 1) {
+			t.Errorf("tenant %q exports: %v", x.Name, exports)
+		}
+	}
+}

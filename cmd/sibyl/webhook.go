@@ -38,7 +38,8 @@ response. With the name of an element of email, send one e-mail to its recipient
 of low priority: close it there.
 
 Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
-		Example: "  sibyl webhook test oncall --config /etc/sibyl/sibyl.yaml",
+		Example: `  sibyl webhook test oncall --config /etc/sibyl/sibyl.yaml
+  sibyl webhook test oncall --config /etc/sibyl/sibyl.yaml --tenant shop`,
 		Args: func(_ *cobra.Command, names []string) error {
 			if len(names) != 1 || names[0] == "" {
 				return errors.New("NAME is missing: name a webhook from the configuration")
@@ -46,13 +47,18 @@ Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 			return nil
 		},
 	}
-	flags := config.AddFlags(c.Flags(), cli.FlagGroup, "webhooks", "email")
+	flags := config.AddFlags(c.Flags(), cli.FlagGroup, "webhooks", "email", "tenants")
+	tenant := c.Flags().String("tenant", "", "tenant of the webhook; default: the default tenant")
 	c.RunE = func(c *cobra.Command, names []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
 		if err != nil {
 			return p.printConfigErrors(err)
 		}
-		return p.tryWebhook(c.Context(), &e.Config, names[0])
+		of := &e.Config
+		if *tenant != "" {
+			of = of.Tenant(*tenant, 1)
+		}
+		return p.tryWebhook(c.Context(), of, names[0])
 	}
 	return c
 }

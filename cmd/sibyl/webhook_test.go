@@ -28,7 +28,8 @@ func TestWebhookTest(t *testing.T) {
 	text := fmt.Sprintf(`webhooks:
 - {name: good, url: %q, secret: whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz, allow-private: true, format: slack}
 - {name: bad, url: %q, allow-private: true}
-`, server.URL+"/good", server.URL+"/broken")
+tenants: [{name: shop, webhooks: [{name: own, url: %q, allow-private: true}]}]
+`, server.URL+"/good", server.URL+"/broken", server.URL+"/shop")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +47,9 @@ func TestWebhookTest(t *testing.T) {
 		{"webhook test bad --config " + file, 1, "502 after ", "did not accept the event: 502 Bad Gateway: thank you"},
 		{"webhook test guarded --config " + private, 1, "", "set allow-private: true"},
 		{"webhook test other --config " + file, 2, "", `no webhook "other", but good, bad`},
+		{"webhook test own --tenant shop --config " + file, 0, "200 after ", ""},
+		{"webhook test own --config " + file, 2, "", `no webhook "own", but good, bad`},
+		{"webhook test good --tenant shop --config " + file, 2, "", `no webhook "good", but own`},
 		{"webhook test other", 2, "", "has no webhooks"},
 		{"webhook test", 2, "", "NAME is missing"},
 		{"webhook", 0, "test", ""},
