@@ -22,7 +22,7 @@ test("a comment is added, kept, counted in the list, and deleted", async () => {
   const comments = page.locator("#comments");
   const add = comments.getByRole("button", { name: "Comment", exact: true });
   assert.ok(await add.isDisabled(), "an empty comment can be added");
-  await comments.getByRole("textbox").fill("Rolled back.\n<b>Not</b> the cause.");
+  await comments.getByRole("textbox", { name: "New comment" }).fill("Rolled back.\n<b>Not</b> the cause.");
   await add.click();
   await comments.locator("li", { hasText: "<b>Not</b> the cause." }).waitFor();
   await comments.locator("textarea:placeholder-shown").waitFor(); // the field is empty again
@@ -52,10 +52,41 @@ test("a comment that cannot be stored stays in the field", async () => {
     }),
   );
   await page.goto(service.url + pathOf(incident));
-  await page.locator("#comments").getByRole("textbox").fill("important");
+  await page.getByRole("textbox", { name: "New comment" }).fill("important");
   await page.locator("#comments").getByRole("button", { name: "Comment", exact: true }).click();
   await page.getByRole("alert").getByText("the disk is full").waitFor();
-  assert.equal(await page.locator("#comments").getByRole("textbox").inputValue(), "important");
+  assert.equal(await page.getByRole("textbox", { name: "New comment" }).inputValue(), "important");
+  await context.close();
+});
+
+test("the page of a closed incident asks once what helped", async () => {
+  const { page, context } = await visit(browser, service.url + pathOf(incident));
+  const question = page.getByRole("textbox", { name: "What helped?" });
+  await question.fill("rolled back to 1.8.1");
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("button", { name: "This helped" }).click();
+  await page.locator("#comments li", { hasText: "this helped" }).waitFor();
+  await question.waitFor({ state: "detached" });
+  const [comment] = (await service.api(pathOf(incident))).comments;
+  assert.equal(comment.helped, true);
+  await page.getByRole("button", { name: /^Delete: rolled back/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await question.waitFor();
+  await context.close();
+});
+
+test("a person ends the search for a problem, and lets Sibyl decide again", async () => {
+  const [problem] = (await service.api("/problems")).items;
+  const { page, context } = await visit(browser, `${service.url}/problems/${problem.id}`);
+  const search = page.locator("#investigation");
+  await search.getByRole("button", { name: /^(End the search|Search now) …$/ }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox").fill("known");
+  assert.deepEqual(await violations(page), []);
+  await dialog.getByRole("button", { name: /^(End the search|Search now)$/ }).click();
+  await search.getByText(/(Ended|Started) by local/).waitFor();
+  await search.getByRole("button", { name: "Withdraw" }).click();
+  await search.getByRole("button", { name: /…$/ }).first().waitFor();
   await context.close();
 });
 
@@ -147,7 +178,7 @@ test("who may only read is told so", async () => {
   const { page, context } = await open(browser);
   await page.addInitScript((secret) => sessionStorage.setItem("sibyl.token", secret), locked.secret);
   await page.goto(locked.url + pathOf(incident));
-  await page.locator("#comments").getByRole("textbox").fill("x");
+  await page.getByRole("textbox", { name: "New comment" }).fill("x");
   await page.locator("#comments").getByRole("button", { name: "Comment", exact: true }).click();
   await page
     .getByRole("alert")
