@@ -58,7 +58,8 @@ func TestReceivers(t *testing.T) {
 		{"/github", release, "shop v2.1: GitHub released it", "v2.1"},
 		{"/github", object{"action": "edited", "release": release["release"]}, "", ""},
 		{
-			"/argocd", object{
+			"/argocd",
+			object{
 				"app": "cart", "revision": "0123abcdef", "images": []string{"registry.example:5000/cart:2.2@sha256:00"},
 				"time": now, "link": "https://argocd.example/applications/cart",
 			},

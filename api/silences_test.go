@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,9 +19,7 @@ import (
 // silence returns a request for a silence of an hour that matches as given, with further fields.
 func (w *harness) silence(match any, more map[string]any) map[string]any {
 	body := map[string]any{"match": match, "until": w.clock().Add(time.Hour), "text": "upgrade"}
-	for key, value := range more {
-		body[key] = value
-	}
+	maps.Copy(body, more)
 	return body
 }
 

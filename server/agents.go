@@ -101,7 +101,7 @@ func identify(tokens *access.Tokens, tenant, part string) func(*http.Request) (c
 		case !token.Role.Allows(access.Agent):
 			return none, refusal.New(refusal.Forbidden,
 				"this needs a token with the role agent; yours is "+string(token.Role), "")
-		case !access.Scope(token.Tenant).Enters(tenant, token.Role) && !(named && token.AnyTenant):
+		case !access.Scope(token.Tenant).Enters(tenant, token.Role) && (!named || !token.AnyTenant):
 			return none, api.ErrTenant
 		}
 		return control.Identity{Token: token.ID, Services: token.Services}, nil

@@ -65,7 +65,7 @@ type creptWindow struct {
 
 func (c creptWindow) counts(number int32) (now, before float64) {
 	series := c.h.Series(number)
-	now = float64(history.Cells(series.InWindow(c.window, nil)).Calls())
+	now = float64(series.InWindow(c.window, nil).Calls())
 	return now, float64(series.Calls) - now
 }
 

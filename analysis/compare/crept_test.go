@@ -129,8 +129,10 @@ func TestCreptWire(t *testing.T) {
 	h, x := history.NewSites(table), critpath.NewExtractor(critpath.DefaultOptions())
 	span := func(id, parent trace.SpanID, service, name string, kind trace.Kind, start, end trace.Nanos) trace.Span {
 		s := table.Symbol(service)
-		return trace.Span{ID: id, Parent: parent, Start: start, End: end, Service: s, Kind: kind,
-			Op: table.Op(s, table.Symbol(name), kind)}
+		return trace.Span{
+			ID: id, Parent: parent, Start: start, End: end, Service: s, Kind: kind,
+			Op: table.Op(s, table.Symbol(name), kind),
+		}
 	}
 	ms := trace.Nanos(time.Millisecond)
 	now, last := trace.Nanos(0), trace.Nanos(8*testDay)

@@ -288,7 +288,7 @@ func TestLogIn(t *testing.T) {
 	b := w.browser()
 	w.person("team", "ops")
 	_, last, body := b.get(w.site.URL + StartPath + "?to=" + url.QueryEscape("/problems/1?a=b"))
-	want := "/problems/1?a=b {ann@example.com operator u1 " + w.options.Issuer + "  login } <nil>"
+	want := "/problems/1?a=b {ann@example.com operator u1 " + w.options.Issuer + "  login  } <nil>"
 	if last.Path != "/problems/1" || body != want {
 		t.Errorf("at %s: %s", last, body)
 	}
