@@ -90,6 +90,30 @@ test("a person ends the search for a problem, and lets Sibyl decide again", asyn
   await context.close();
 });
 
+test("a silence is previewed, added and ended", async () => {
+  const { page, context } = await visit(browser, `${service.url}/silences?service=${incident.service}`);
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(/closed incidents of the last 7 days match/).waitFor();
+  await dialog.getByLabel("Service (the first suspect)").fill("no-such-service");
+  await dialog.getByText("No incident of the last 7 days matches.").waitFor();
+  await dialog.getByLabel("Repeat").selectOption("every week");
+  await dialog.getByLabel("friday").check();
+  await dialog.getByLabel("Reason (visible to others)").fill("load test");
+  assert.deepEqual(await violations(page), []);
+  await dialog.getByRole("button", { name: "Silence" }).click();
+  const row = page.getByRole("row", { name: /no-such-service/ });
+  await row.getByText(/only Fri from 22:00 for 2 h .*“load test”/).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await row.getByRole("button", { name: "End the silence of no-such-service" }).click();
+  await row.getByRole("button").waitFor({ state: "detached" });
+  const { items } = await service.api("/silences");
+  assert.ok(
+    items.every((x) => x.state === "ended"),
+    JSON.stringify(items),
+  );
+  await context.close();
+});
+
 test("a view is saved with its filters, opened, replaced and deleted", async () => {
   const { page, context } = await visit(browser, `${service.url}/services?state=well&range=6h`);
   const menu = () => page.getByRole("button", { name: "Saved views" }).click();

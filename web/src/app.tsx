@@ -42,6 +42,7 @@ const Tree = lazy(() => import("./views/tree.tsx"));
 const Compare = lazy(() => import("./views/compare.tsx"));
 const Tracepoints = lazy(() => import("./views/tracepoints.tsx"));
 const Status = lazy(() => import("./views/status.tsx"));
+const Silences = lazy(() => import("./views/silences.tsx"));
 const Audit = lazy(() => import("./views/audit.tsx"));
 const Services = lazy(() => import("./views/services.tsx"));
 const MapView = lazy(() => import("./views/map.tsx"));
@@ -193,6 +194,9 @@ function Frame() {
               <Route path="/status">
                 <Status />
               </Route>
+              <Route path="/silences">
+                <Silences />
+              </Route>
               <Route path="/audit">
                 <Audit />
               </Route>
@@ -299,6 +303,7 @@ function Preferences({ help }: { help: () => void }) {
         null,
         ...(tenants.length > 0 ? [...tenants, null] : []),
         { text: "Keyboard shortcuts and terms", act: help },
+        { text: "Silences", act: () => go("/silences") },
         ...(me?.role === "admin" ? [{ text: "Audit log", act: () => go("/audit") }] : []),
         ...(token() || me?.via === "login"
           ? [{ text: me ? `Log out ${me.name} (${me.role})` : "Log out", act: leave }]

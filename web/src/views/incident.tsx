@@ -1,6 +1,6 @@
 // Incident: an incident with its evidence, and the actions on it.
 import { useState } from "react";
-import { Link } from "wouter";
+import { Link, useLocation } from "wouter";
 import { ApiError, type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
@@ -124,6 +124,7 @@ function evidence({ incident: x, investigation, located }: Detail, path: (sectio
 function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
   const x = detail.incident;
   const path = useSectionPath();
+  const [, go] = useLocation();
   const asFile = () =>
     saveFile(`incident-${x.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
   return (
@@ -159,6 +160,11 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
       )}
       <div className="toolbar">
         <NoteButtons of={incidentSubject(x)} changed={reload} />
+        {x.state === "open" && (
+          <button type="button" onClick={() => go(`/silences${query({ service: x.service })}`)}>
+            {x.silenced ? `Silenced by ${x.silenced.by}` : "Silence …"}
+          </button>
+        )}
         {x.state === "open" && <Accept of={x} changed={reload} />}
         <Menu
           label="Share this incident"

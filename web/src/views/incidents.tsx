@@ -36,7 +36,7 @@ import { Menu } from "../components/menu.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Silence, SilenceNote, useSilence } from "../components/silence.tsx";
 import { TruncationNote } from "../components/table.tsx";
-import { type Note, NoteDialog, NoteTags, incidentSubject } from "./notes.tsx";
+import { type Note, NoteDialog, NoteTags, SilencedTag, incidentSubject } from "./notes.tsx";
 import { SuspectList } from "./suspects.tsx";
 import { Name, OpName, Sentence } from "../components/names.tsx";
 
@@ -151,6 +151,7 @@ function Lists({ list, range, changed }: ListsProps) {
           </span>
         )}
         <Toggle n={list.items.filter(isMuted).length} of="muted" value={muted} pick={setMuted} />
+        {list.silenced > 0 && <Link href="/silences">{count(list.silenced)} silenced</Link>}
         <span className="push filters">
           {service !== "" && (
             <button type="button" onClick={() => setService("")} aria-label={`All services, not only ${service}`}>
@@ -289,6 +290,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
         </span>
       )}
       <NoteTags of={x.notes} />
+      {x.silenced && <SilencedTag of={x.silenced} />}
       {x.comments > 0 && (
         <span className="tag">{x.comments === 1 ? "1 comment" : `${count(x.comments)} comments`}</span>
       )}

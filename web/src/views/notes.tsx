@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { Link } from "wouter";
 import { serverNow } from "../api/clock.ts";
 import { type Schemas, unwrap, client } from "../api/client.ts";
 import { Select } from "../components/controls.tsx";
@@ -138,6 +139,16 @@ export function NoteTags({ of: { acknowledged, muted } }: { of: Schemas["Notes"]
         </span>
       )}
     </>
+  );
+}
+
+// SilencedTag shows which silence covers an incident.
+export function SilencedTag({ of: { by, until } }: { of: Schemas["Silenced"] }) {
+  const now = useNow();
+  return (
+    <Link className="tag noted" href="/silences" title="Nobody is notified of this incident.">
+      silenced by {by}, ends {ago(until, now)}
+    </Link>
   );
 }
 
