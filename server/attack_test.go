@@ -395,7 +395,8 @@ func (a *target) unauthorized(t *testing.T) {
 		a.refused(t, method+" "+url, a.do(t, method, url, token, strings.NewReader("{}")), want)
 	}
 	wrong := map[access.Role]access.Role{
-		access.Viewer: access.Agent, access.Operator: access.Viewer, access.Admin: access.Operator,
+		access.Agent: access.Viewer, access.Viewer: access.Agent, access.Operator: access.Viewer,
+		access.Admin: access.Operator,
 	}
 	try := func(method, url string, needed access.Role) {
 		refuse(method, url, "", http.StatusUnauthorized)
