@@ -304,3 +304,26 @@ func TestInterruptedDeletion(t *testing.T) {
 		}
 	}
 }
+
+// A start removes what an interrupted creation or deletion left, but no data, even without a description.
+func TestLeftoversOfTenants(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{"empty", "unfinished/.tenant.json123", "copied/journal/1", "whole/tenant.json"} {
+		tenant, name, _ := strings.Cut(file, "/")
+		path := filepath.Join(dir, "tenants", tenant, name)
+		err := os.MkdirAll(filepath.Join(dir, "tenants", tenant, filepath.Dir(name)), 0o700)
+		if err == nil && name != "" {
+			err = os.WriteFile(path, []byte("{}"), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := finishDeletions(dir); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "tenants", "*"))
+	if err != nil || len(left) != 2 || filepath.Base(left[0]) != "copied" || filepath.Base(left[1]) != "whole" {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}

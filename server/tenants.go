@@ -235,11 +235,20 @@ func finishDeletion(dataDir, name string) error {
 	return errors.Join(durable.SyncDir(dir), os.RemoveAll(dir), durable.SyncDir(all))
 }
 
-// finishDeletions finishes all deletions in the data directory dataDir that were interrupted.
+// finishDeletions finishes all deletions in the data directory dataDir that were interrupted. It also removes what is
+// left of a creation or a deletion that was interrupted next to its end: a directory without any data.
 func finishDeletions(dataDir string) error {
 	files, err := filepath.Glob(filepath.Join(dataDir, config.TenantsDir, "*", deletedFile))
 	for _, file := range files {
 		err = errors.Join(err, finishDeletion(dataDir, filepath.Base(filepath.Dir(file))))
+	}
+	all, _ := filepath.Glob(filepath.Join(dataDir, config.TenantsDir, "*"))
+	for _, dir := range all {
+		unfinished, _ := filepath.Glob(filepath.Join(dir, "."+tenantFile+"*")) // of durable.Replace
+		for _, file := range unfinished {
+			err = errors.Join(err, os.Remove(file))
+		}
+		_ = os.Remove(dir) // fails unless it is empty
 	}
 	return err
 }
