@@ -150,8 +150,8 @@ func stateOf(x *contract.Silence, now time.Time) contract.SilenceState {
 	return contract.SilenceStateEnded
 }
 
-// windowAt returns whether x covers the time now, and when it stops doing so: at its end, or at that of its weekly
-// window.
+// windowAt reports whether x covers the time now, and returns when it stops: at its own end, or at the end of its
+// weekly window.
 func windowAt(x *contract.Silence, now time.Time) (until time.Time, covers bool) {
 	w := x.Weekly
 	switch {

@@ -44,6 +44,25 @@ func answering(t *testing.T, token string) *httptest.Server {
 	return s
 }
 
+// connectAssistant connects an assistant to an MCP server for the service that api asks.
+func connectAssistant(t *testing.T, api *client.Client, steer bool) *mcp.ClientSession {
+	t.Helper()
+	here, there := mcp.NewInMemoryTransports()
+	server, err := newMCP(api, steer).Connect(t.Context(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = session.Close()
+		_ = server.Close()
+	})
+	return session
+}
+
 // call calls tool and returns the text of its answer, and whether it is an error.
 func call(t *testing.T, session *mcp.ClientSession, tool string, arguments any) (text string, failed bool) {
 	t.Helper()
@@ -65,17 +84,7 @@ func TestMCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, there := mcp.NewInMemoryTransports()
-	server, err := newMCP(api, false).Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = server.Close() }()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = session.Close() }()
+	session := connectAssistant(t, api, false)
 	tools, err := session.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -160,17 +169,7 @@ func TestMCPSteers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, there := mcp.NewInMemoryTransports()
-	server, err := newMCP(api, true).Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = server.Close() }()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = session.Close() }()
+	session := connectAssistant(t, api, true)
 	const incident, point = "101885cb3de75177", "00000000000000ab"
 	for _, x := range []struct {
 		tool, key, id, action string
