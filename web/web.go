@@ -109,7 +109,7 @@ func pack(plain []byte) []byte {
 
 // views lists the first path elements of the UI's views.
 var views = []string{
-	"audit", "compare", "incidents", "map", "objectives", "problems", "service", "services", "status",
+	"audit", "compare", "incidents", "map", "objectives", "problems", "service", "services", "silences", "status",
 	"tracepoints", "traces", "trees",
 }
 
