@@ -14,7 +14,7 @@ func (a *API) startDevice(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, errForeign)
 		return
 	}
-	answer, err := a.options.Login.StartDevice(r.Context())
+	answer, err := a.options.Login.StartDevice(r)
 	if err != nil {
 		a.fail(w, r, err)
 		return

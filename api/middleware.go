@@ -136,7 +136,7 @@ var (
 // hosts. The error can be shown to clients.
 func Local(r *http.Request, hosts ...string) error {
 	switch {
-	case !loopback(r.RemoteAddr):
+	case !access.From(r).IsLoopback():
 		return errRemote
 	case forwarded(r):
 		return errForwarded
@@ -167,13 +167,7 @@ func FromPage(r *http.Request) bool {
 // whose name was resolved to this machine (DNS rebinding). It is false for requests from other machines, and for
 // requests of programs, which may know this machine by any name.
 func ForeignPage(r *http.Request) bool {
-	return FromPage(r) && loopback(r.RemoteAddr) && !forwarded(r) && (!ownHost(r.Host) || SameSite(r) != nil)
-}
-
-// loopback reports whether an address with a port is a loopback address.
-func loopback(address string) bool {
-	at, err := netip.ParseAddrPort(address)
-	return err == nil && at.Addr().Unmap().IsLoopback()
+	return FromPage(r) && access.From(r).IsLoopback() && !forwarded(r) && (!ownHost(r.Host) || SameSite(r) != nil)
 }
 
 // ownHost reports whether a Host header names this machine: a loopback address or localhost.

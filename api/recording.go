@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -68,7 +67,14 @@ func needsEntry(op *openapi3.Operation, r *http.Request) bool {
 
 // newEntry returns the audit entry of a request for an operation, without its caller.
 func newEntry(operation string, r *http.Request) *audit.Entry {
-	return &audit.Entry{Operation: operation, From: host(r.RemoteAddr), ForwardedFor: forwardedFor(r.Header)}
+	e := &audit.Entry{Operation: operation, From: r.RemoteAddr}
+	if at := access.From(r); at.IsValid() {
+		e.From = at.String()
+	}
+	if at := access.ForwardedFor(r); at.IsValid() {
+		e.ForwardedFor = at.String()
+	}
+	return e
 }
 
 // setCaller sets the fields of e that describe the caller.
@@ -196,26 +202,4 @@ func auditDetail(op *openapi3.Operation, r *http.Request) (string, error) {
 		}
 	}
 	return strings.Join(parts, " "), nil
-}
-
-// host returns the host of an address with a port.
-func host(address string) string {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return address
-	}
-	return at.Addr().Unmap().String()
-}
-
-// forwardedFor returns the address of the client according to the last proxy before Sibyl, or "" if no proxy names one.
-func forwardedFor(h http.Header) string {
-	claimed := h.Get("X-Real-Ip")
-	if all := strings.Join(h.Values("X-Forwarded-For"), ","); all != "" {
-		claimed = all[strings.LastIndexByte(all, ',')+1:]
-	}
-	at, err := netip.ParseAddr(strings.TrimSpace(claimed))
-	if err != nil {
-		return ""
-	}
-	return at.Unmap().WithZone("").String()
 }

@@ -22,10 +22,12 @@ import (
 
 // Limits on the device flow. Anybody may start a log-in, and each start is a request to the provider.
 const (
-	deviceLife     = 10 * time.Minute // at most; the provider may end a log-in earlier
-	deviceInterval = 5 * time.Second  // between requests about a log-in; added when the provider asks to slow down
-	startInterval  = time.Second      // between starts, after the first startBurst
-	startBurst     = 20
+	deviceLife     = 10 * time.Minute       // at most; the provider may end a log-in earlier
+	deviceInterval = 5 * time.Second        // between requests about a log-in; added if the provider says slow_down
+	startInterval  = 250 * time.Millisecond // between starts, after the first startBurst
+	startBurst     = 40
+	clientInterval = 2 * time.Second // between starts of a client, after its first clientBurst
+	clientBurst    = 10
 )
 
 // Answers of the provider's token endpoint (RFC 8628).
@@ -51,21 +53,6 @@ type deviceFlow struct {
 type deviceFlows struct {
 	mu    sync.Mutex
 	flows map[string]*deviceFlow
-	paid  time.Time // each start adds startInterval; never in the past
-}
-
-// admit reports whether another log-in may start.
-func (d *deviceFlows) admit(now time.Time) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.paid.Before(now) {
-		d.paid = now
-	}
-	if d.paid.Sub(now) > (startBurst-1)*startInterval {
-		return false
-	}
-	d.paid = d.paid.Add(startInterval)
-	return true
 }
 
 // add returns the handle of a new log-in.
@@ -114,10 +101,11 @@ func (d *deviceFlows) end(handle string) bool {
 	return was
 }
 
-// StartDevice starts the log-in of a program by a person who confirms it in a browser elsewhere.
-func (s *Service) StartDevice(ctx context.Context) (*contract.DeviceLogin, error) {
-	if !s.devices.admit(s.options.Clock()) {
-		return nil, refusal.New(refusal.Overloaded, "too many log-ins were started", "").Later(startInterval)
+// StartDevice starts the log-in of the program that sent r, by a person who confirms it in a browser elsewhere.
+func (s *Service) StartDevice(r *http.Request) (*contract.DeviceLogin, error) {
+	ctx := r.Context()
+	if !s.starts.admit(clientOf(r), s.options.Clock()) {
+		return nil, refusal.New(refusal.Overloaded, "too many log-ins were started", "").Later(clientInterval)
 	}
 	p, err := s.discover(ctx)
 	if err != nil {

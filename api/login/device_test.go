@@ -3,7 +3,10 @@ package login
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,10 +21,18 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/testkit/device"
 )
 
+// request returns a request from an address. The values of header are of the field X-Forwarded-For.
+func request(from string, forwarded ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, DevicePath, nil)
+	r.RemoteAddr = net.JoinHostPort(from, "1234")
+	r.Header["X-Forwarded-For"] = forwarded
+	return r
+}
+
 // start starts the log-in of a program.
 func (w *world) start() *contract.DeviceLogin {
 	w.t.Helper()
-	started, err := w.StartDevice(context.Background())
+	started, err := w.StartDevice(request("192.0.2.1"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -275,7 +286,7 @@ func TestDeviceFlowRefused(t *testing.T) {
 	} {
 		w := newWorld(t, func(o *Options) { o.ClientSecret = "wrong" })
 		c.change(w)
-		_, err := w.StartDevice(context.Background())
+		_, err := w.StartDevice(request("192.0.2.1"))
 		refused, ok := errors.AsType[*refusal.Error](err)
 		if !ok || refused.Code() != c.status || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", name, err)
@@ -283,21 +294,41 @@ func TestDeviceFlowRefused(t *testing.T) {
 	}
 }
 
-// Anybody may start log-ins, but not so many that they burden the provider.
+// Anybody may start log-ins, but not so many that they burden the provider, nor that others can start none.
 func TestStartsAreLimited(t *testing.T) {
 	w := newWorld(t)
-	for range startBurst {
-		w.start()
+	now := time.Now() // stands still
+	w.options.Clock = func() time.Time { return now.Add(w.ahead) }
+	w.restart()
+	start := func(r *http.Request, want bool) {
+		t.Helper()
+		if _, err := w.StartDevice(r); (err == nil) != want || err != nil && !errors.Is(err, refusal.Overloaded) {
+			t.Errorf("from %s for %q: %v", r.RemoteAddr, r.Header["X-Forwarded-For"], err)
+		}
 	}
-	if _, err := w.StartDevice(context.Background()); !errors.Is(err, refusal.Overloaded) {
-		t.Errorf("one more: %v", err)
+	for i := range clientBurst {
+		start(request("2001:db8::1"), true)
+		start(request("192.0.2.1", fmt.Sprint("198.51.100.", i)), true) // claims to be a proxy
+		start(request("10.0.0.1", "198.51.100.1, 203.0.113.7"), true)
 	}
-	w.ahead += startInterval + time.Second // the clock has moved on since the first, too
-	w.start()
+	start(request("2001:db8:0:ff::2"), false) // the same network
+	start(request("192.0.2.1", "198.51.100.99"), false)
+	start(request("10.0.0.1", "203.0.113.7"), false)
+	start(request("2001:db8:0:100::1"), true)
+	start(request("192.0.2.2"), true)
+	start(request("10.0.0.1", "203.0.113.8"), true)
+	w.ahead += clientInterval
+	start(request("192.0.2.1"), true)
+	start(request("192.0.2.1"), false)
+	admitted := startBurst - 3*clientBurst - 3 - 1 + int(clientInterval/startInterval)
+	for i := range admitted {
+		start(request(fmt.Sprint("203.0.113.", 10+i)), true)
+	}
+	start(request("203.0.113.9"), false)
 	w.ahead += deviceLife
 	w.start()
-	if n := len(w.devices.flows); n != 1 {
-		t.Errorf("%d log-ins are kept, want 1", n)
+	if n, known := len(w.devices.flows), len(w.starts.clients); n != 1 || known != 1 {
+		t.Errorf("%d log-ins and %d clients are kept, want 1", n, known)
 	}
 }
 

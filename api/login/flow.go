@@ -68,13 +68,12 @@ func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Princi
 		s.answer(w, s.foreign())
 		return access.Principal{}
 	}
-	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
-	default:
+	from := clientOf(r)
+	if !s.exchanges.begin(from) {
 		s.answer(w, s.busy())
 		return access.Principal{}
 	}
+	defer s.exchanges.end(from)
 	s.remove(w, attemptCookie) // an attempt has only one end
 	if reason := query.Get("error"); reason != "" {
 		s.answer(w, s.refused(reason, query.Get("error_description")))

@@ -60,7 +60,8 @@ const (
 const (
 	providerTimeout  = 10 * time.Second
 	providerInterval = 5 * time.Second // between attempts to find it, requests for its keys, and warnings of log-ins
-	maxExchanges     = 16              // log-ins that it is being asked about at a time; anybody can start some
+	maxExchanges     = 32              // log-ins that it is being asked about at a time; anybody can start some
+	clientExchanges  = 8               // those of a client
 )
 
 // Service logs people in, and recognizes them. It is safe for concurrent use.
@@ -73,7 +74,9 @@ type Service struct {
 	client  *http.Client
 	warning pace // of warnings why a log-in failed
 	devices deviceFlows
-	asking  chan struct{} // has an element for each exchange
+
+	starts    starts
+	exchanges exchanges
 
 	mu       sync.Mutex // guards the fields below; held while the provider is being asked
 	provider *provider  // nil until it is found
@@ -103,7 +106,9 @@ func New(o Options) (*Service, error) {
 		client:  &http.Client{Timeout: providerTimeout},
 		warning: pace{clock: o.Clock},
 		devices: deviceFlows{flows: make(map[string]*deviceFlow)},
-		asking:  make(chan struct{}, maxExchanges),
+
+		starts:    starts{clients: make(map[client]time.Time)},
+		exchanges: exchanges{clients: make(map[client]int)},
 	}
 	if o.Audience == "" {
 		s.options.Audience = o.ClientID

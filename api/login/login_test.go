@@ -393,31 +393,35 @@ func TestForgedLogIn(t *testing.T) {
 	}
 }
 
-// However many browsers come back at once, the provider is asked about few. The others can come again.
+// However many browsers come back at once, the provider is asked about few, and about some of each client. The others
+// can come again.
 func TestManyExchanges(t *testing.T) {
 	w := newWorld(t)
 	w.hold = make(chan struct{})
-	const refused = 4
+	const clients = maxExchanges / clientExchanges
 	type end struct {
 		status int
 		b      *browser
+		from   string
 		at     string // the callback's address
 	}
 	ends := make(chan end)
-	for range maxExchanges + refused {
-		b := w.browser()
+	for i := range maxExchanges + clients {
+		b, from := w.browser(), fmt.Sprint("192.0.2.", i%clients)
 		w.person("staff")
 		at := b.back()
 		go func() {
-			status, _, _ := b.get(at)
-			ends <- end{status, b, at}
+			status, _, _ := b.do(http.MethodGet, at, "X-Forwarded-For", from)
+			ends <- end{status, b, from, at}
 		}()
 	}
+	refused := make(map[string]bool)
 	var late end
-	for range refused {
-		if late = <-ends; late.status != http.StatusServiceUnavailable {
-			t.Errorf("beyond the limit: %d", late.status)
+	for range clients {
+		if late = <-ends; late.status != http.StatusServiceUnavailable || refused[late.from] {
+			t.Errorf("beyond the limit: %d, %s", late.status, late.from)
 		}
+		refused[late.from] = true
 	}
 	if n := w.codes.Load(); n > maxExchanges {
 		t.Errorf("%d exchanges at a time, want at most %d", n, maxExchanges)

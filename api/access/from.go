@@ -1,0 +1,24 @@
+package access
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// From returns the address from which r came: a client's, or a proxy's. It is zero if the address is unknown.
+func From(r *http.Request) netip.Addr {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return at.Addr().Unmap()
+}
+
+// ForwardedFor returns the address of the client according to the last proxy before Sibyl. It is zero if no proxy names
+// one. Anyone can claim to be a proxy.
+func ForwardedFor(r *http.Request) netip.Addr {
+	claimed := r.Header.Get("X-Real-Ip")
+	if all := strings.Join(r.Header.Values("X-Forwarded-For"), ","); all != "" {
+		claimed = all[strings.LastIndexByte(all, ',')+1:]
+	}
+	at, _ := netip.ParseAddr(strings.TrimSpace(claimed))
+	return at.Unmap().WithZone("")
+}
