@@ -44,6 +44,7 @@ type Options struct {
 	Fault         shop.Fault // empty: Seed selects one
 	Seed          uint64
 	DataDir       string                  // of the server; empty: a temporary directory
+	Strategy      string                  // of the search; empty: the default
 	Learning      time.Duration           // healthy time before the fault
 	Past          time.Duration           // of the shop, made of its first requests; may be 0
 	Hold          time.Duration           // after the answer, to see more incidents

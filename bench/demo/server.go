@@ -17,12 +17,17 @@ import (
 	"github.com/sibyl-trace/sibyl/client"
 )
 
-// serverArguments returns the arguments of the server: directory, log and addresses. All other settings are defaults.
-func serverArguments(dataDir, http string) []string {
-	return []string{
+// serverArguments returns the arguments of the server: directory, log, addresses, and the strategy if it is not empty.
+// All other settings are defaults.
+func serverArguments(dataDir, http, strategy string) []string {
+	list := []string{
 		"serve", "--data-dir", dataDir, "--log-format", "json", "--http", http, "--otlp-grpc", freePort,
 		"--otlp-http", "off",
 	}
+	if strategy != "" {
+		list = append(list, "--strategy", strategy)
+	}
+	return list
 }
 
 // freePort is an address of loopback with a port that the system chooses.
@@ -58,7 +63,7 @@ const startTimeout = 30 * time.Second
 // startServer starts the server and waits until it listens.
 func startServer(ctx context.Context, o *Options, dir, dataDir string, environment []string) (*server, error) {
 	c, err := start("server", o.Program, dir, environment, append([]string{SupervisedCommand, dir, o.Sibyl},
-		serverArguments(dataDir, ifFree(ctx, cmp.Or(o.HTTP, freePort)))...)...)
+		serverArguments(dataDir, ifFree(ctx, cmp.Or(o.HTTP, freePort)), o.Strategy)...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -101,6 +101,21 @@ func TestDemoSeries(t *testing.T) {
 	}
 }
 
+// TestPlaces: a run in which nothing is located has no time from its incident, and leaves nothing enabled.
+func TestPlaces(t *testing.T) {
+	r := sibylbench(t, "places", "--only=shop", "--runs=1", "--faults=lock", "--learning=3s", "--past=0",
+		"--timeout=1s", "-o=json")
+	var got demo.Places
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitOK || len(got.Runs) != 1 {
+		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
+	}
+	x := got.Runs[0]
+	if x.Program != "shop" || x.Fault != shop.Lock || x.Strategy != "adaptive" || x.First || x.Seconds != nil ||
+		x.Offered < 150 || x.EverEnabled+x.LeftEnabled > 0 || x.ExtraSpans > 0 {
+		t.Errorf("%s; want lock in the shop, not located, at least 150 tracepoints, none enabled", r.out)
+	}
+}
+
 // TestOverhead: a short round measures each selection and leaves nothing behind.
 func TestOverhead(t *testing.T) {
 	dir := t.TempDir()
@@ -222,6 +237,10 @@ func TestUsage(t *testing.T) {
 		{"path --input=none", cli.ExitUsage, "--input"},
 		{"demo --faults=lock", cli.ExitUsage, "needs --seeds"},
 		{"demo --sibyl=" + "./nowhere", cli.ExitUsage, "--sibyl"},
+		{"places --only=kitchen", cli.ExitUsage, "the programs are shop, spring"},
+		{"places --strategies=luck", cli.ExitUsage, "--strategies"},
+		{"places --faults=flood", cli.ExitUsage, "--faults"},
+		{"places --runs=0", cli.ExitUsage, "--runs"},
 	} {
 		r := sibylbench(t, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.err, c.err) || (c.err == "" && r.err != "") {
