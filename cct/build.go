@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -384,7 +385,7 @@ func (t *treeBuild) keep() []bool {
 	if excess <= 0 {
 		return kept
 	}
-	slices.SortStableFunc(order, func(a, b int32) int {
+	sorting.SliceStable(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(t.nodes[a].seen, t.nodes[b].seen), cmp.Compare(depth[b], depth[a]))
 	})
 	for _, i := range order[:excess] {
@@ -407,7 +408,7 @@ func (t *treeBuild) preorder() (order, depth []int32) {
 				stack = append(stack, k)
 			}
 		}
-		slices.SortFunc(stack[from:], func(a, b int32) int { return t.compareSiblings(&t.nodes[b], &t.nodes[a]) })
+		sorting.Slice(stack[from:], func(a, b int32) int { return t.compareSiblings(&t.nodes[b], &t.nodes[a]) })
 	}
 	push(t.roots, 0)
 	for len(stack) > 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -248,7 +249,7 @@ func (b *Builder) forget(old func(trace.Context, *place) bool) {
 // requests in b.before.
 func (b *Builder) ageSets(now trace.Nanos, idle time.Duration) {
 	hashes := slices.Sorted(maps.Keys(b.sets))
-	slices.SortStableFunc(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })
+	sorting.SliceStable(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })
 	for i, h := range hashes {
 		s := b.sets[h]
 		if i < maxSets && now.Sub(s.seen) <= idle {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -73,7 +74,7 @@ func distinct(list []Tracepoint) []point {
 			all = append(all, point{Tracepoint: tp})
 		}
 	}
-	slices.SortFunc(all, func(a, b point) int {
+	sorting.Slice(all, func(a, b point) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), compareEntries(&b.Tracepoint, &a.Tracepoint))
 	})
 	return slices.CompactFunc(all, func(a, b point) bool { return a.ID == b.ID })
@@ -151,13 +152,13 @@ func newUnplacedIndex(points []*point, table *trace.Table) unplacedIndex {
 			x.entries = append(x.entries, unplacedEntry{s, p})
 		}
 	}
-	slices.SortFunc(x.entries, func(a, b unplacedEntry) int {
+	sorting.Slice(x.entries, func(a, b unplacedEntry) int {
 		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.ID, b.ID))
 	})
 	x.byID = make([]int32, len(x.entries))
 	for i := range x.byID {
 		x.byID[i] = int32(i)
 	}
-	slices.SortFunc(x.byID, func(a, b int32) int { return cmp.Compare(x.entries[a].ID, x.entries[b].ID) })
+	sorting.Slice(x.byID, func(a, b int32) int { return cmp.Compare(x.entries[a].ID, x.entries[b].ID) })
 	return x
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agnivade/levenshtein"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -135,7 +136,7 @@ type bounded struct {
 func (t *Tree) nearest(path []trace.Op, on []trace.Symbol, projected []trace.Context) Match {
 	path = path[max(0, len(path)-maxCompared):]
 	contexts := t.bounds(path, on, projected)
-	slices.SortFunc(contexts, func(a, b bounded) int {
+	sorting.Slice(contexts, func(a, b bounded) int {
 		return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.node, b.node))
 	})
 	compared := t.compare(path, on, contexts)
@@ -210,7 +211,7 @@ func (t *Tree) compare(path []trace.Op, on []trace.Symbol, contexts []bounded) [
 		least = min(least, c.exact)
 		compared = append(compared, c)
 	}
-	slices.SortStableFunc(compared, func(a, b bounded) int { return cmp.Compare(a.exact, b.exact) })
+	sorting.SliceStable(compared, func(a, b bounded) int { return cmp.Compare(a.exact, b.exact) })
 	return compared
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -113,7 +114,7 @@ func (b *Builder) forgetOldest(n int) {
 			depths[ctx]++
 		}
 	}
-	order := slices.SortedFunc(maps.Keys(b.places), func(x, y trace.Context) int {
+	order := sorting.Sorted(maps.Keys(b.places), func(x, y trace.Context) int {
 		return cmp.Or(cmp.Compare(b.places[x].seen, b.places[y].seen), cmp.Compare(depths[y], depths[x]),
 			cmp.Compare(x, y))
 	})

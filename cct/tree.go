@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -78,13 +79,13 @@ func NewTree(nodes []Node) *Tree {
 			nodes[p].End = max(nodes[p].End, nodes[i].End)
 		}
 	}
-	slices.SortFunc(t.byContext, func(a, b int32) int {
+	sorting.Slice(t.byContext, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(nodes[a].Context, nodes[b].Context), cmp.Compare(a, b))
 	})
-	slices.SortFunc(t.byTracepoint, func(a, b int32) int {
+	sorting.Slice(t.byTracepoint, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(nodes[a].Tracepoint, nodes[b].Tracepoint), cmp.Compare(a, b))
 	})
-	slices.SortFunc(t.byBaseline, func(a, b int32) int {
+	sorting.Slice(t.byBaseline, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(t.baseline[a], t.baseline[b]), cmp.Compare(a, b))
 	})
 	t.Tracepoints = t.countTracepoints()

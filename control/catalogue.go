@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -131,7 +132,7 @@ func (s *catalogues) dropReplaced(now time.Time, ttl time.Duration) {
 // complete returns the complete catalogues, ascending by hash.
 func (s *catalogues) complete() []*catalogue {
 	all := slices.DeleteFunc(slices.Collect(maps.Values(s.byHash)), func(c *catalogue) bool { return !c.complete() })
-	slices.SortFunc(all, func(a, b *catalogue) int { return cmp.Compare(a.Hash, b.Hash) })
+	sorting.Slice(all, func(a, b *catalogue) int { return cmp.Compare(a.Hash, b.Hash) })
 	return all
 }
 

@@ -14,12 +14,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -210,7 +210,7 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 		arm.Tracepoints = append(arm.Tracepoints, protocol.Enabled{ID: table.Text(l.Tracepoint), Rate: 1})
 	}
 	for i := range next.Arms {
-		slices.SortFunc(next.Arms[i].Tracepoints, func(a, b protocol.Enabled) int { return cmp.Compare(a.ID, b.ID) })
+		sorting.Slice(next.Arms[i].Tracepoints, func(a, b protocol.Enabled) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	p.published.Store(newPublished(next, before.drained))
 	close(before.next)

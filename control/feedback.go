@@ -11,6 +11,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -86,7 +87,7 @@ func (t *lastReported) reportCatalogues(f *search.Feedback, known *catalogues, s
 	before := t.services
 	t.services = maps.Clone(before)
 	for service, list := range services {
-		slices.SortStableFunc(list, func(a, b search.Announced) int { return cmp.Compare(a.ID, b.ID) })
+		sorting.SliceStable(list, func(a, b search.Announced) int { return cmp.Compare(a.ID, b.ID) })
 		list = unite(list)
 		if hash := hashOf(list); before[service] != hash {
 			t.services[service] = hash
@@ -99,7 +100,7 @@ func (t *lastReported) reportCatalogues(f *search.Feedback, known *catalogues, s
 			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service})
 		}
 	}
-	slices.SortFunc(f.Catalogues, func(a, b search.Catalogue) int { return cmp.Compare(a.Service, b.Service) })
+	sorting.Slice(f.Catalogues, func(a, b search.Catalogue) int { return cmp.Compare(a.Service, b.Service) })
 	t.retryUnavailable(f)
 }
 

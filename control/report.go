@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -93,7 +94,7 @@ func known(outcomes []protocol.Outcome, all []tracepoint) []report {
 			})
 		}
 	}
-	slices.SortStableFunc(list, func(x, y report) int { return cmp.Compare(x.id, y.id) })
+	sorting.SliceStable(list, func(x, y report) int { return cmp.Compare(x.id, y.id) })
 	list = slices.CompactFunc(list, func(x, y report) bool { return x.id == y.id })
 	return slices.Clone(list) // without spare capacity, because all agents send thousands
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -69,7 +70,7 @@ func (p *Plane) Agents() []Agent {
 		}
 		all = append(all, x)
 	}
-	slices.SortStableFunc(all, func(a, b Agent) int {
+	sorting.SliceStable(all, func(a, b Agent) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ID, b.ID))
 	})
 	return all

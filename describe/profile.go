@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -141,7 +142,7 @@ func (b *builder) preorder() []Frame {
 }
 
 func (b *builder) sortChildren(children []int) {
-	slices.SortFunc(children, func(i, j int) int {
+	sorting.Slice(children, func(i, j int) int {
 		f, g := &b.frames[i], &b.frames[j]
 		return cmp.Or(cmp.Compare(g.Total, f.Total), cmp.Compare(f.Name, g.Name), cmp.Compare(f.key, g.key))
 	})

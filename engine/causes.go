@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -109,13 +110,13 @@ func (c *causes) explain(problems []detect.Problem, state *search.State, table *
 	for i := range problems {
 		open[i] = &problems[i]
 	}
-	slices.SortStableFunc(open, func(a, b *detect.Problem) int { // sampled problems stay sampled while ranks change
+	sorting.SliceStable(open, func(a, b *detect.Problem) int { // sampled problems stay sampled while ranks change
 		return cmp.Or(cmp.Compare(min(1, status(b)), min(1, status(a))),
 			cmp.Compare(b2i(c.samples[b.Group] != nil), b2i(c.samples[a.Group] != nil)))
 	})
 	open = open[:min(len(open), sampledProblems)]
 	c.keep(problems, open)
-	slices.SortStableFunc(open, func(a, b *detect.Problem) int { return cmp.Compare(status(b), status(a)) })
+	sorting.SliceStable(open, func(a, b *detect.Problem) int { return cmp.Compare(status(b), status(a)) })
 	looks := 0
 	for _, p := range open {
 		s, f := c.samples[p.Group], c.found[p.ID]

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -39,7 +40,7 @@ func newVersions(deploys *annotations) versions {
 // service is a deploy. During the learning period a new version is a deploy only if it first appeared at least one
 // learning period after the first known version, which happens in a recorded past.
 func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Duration) {
-	slices.SortFunc(seen, func(a, b VersionSeen) int {
+	sorting.Slice(seen, func(a, b VersionSeen) int {
 		return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b))
 	})
 	for _, x := range seen {
@@ -89,7 +90,7 @@ func (v *versions) trim() {
 	if over <= 0 {
 		return
 	}
-	oldest := slices.SortedFunc(slices.Values(v.known),
+	oldest := sorting.Sorted(slices.Values(v.known),
 		func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.Last, b.Last), compareVersions(a, b)) })
 	for _, x := range oldest[:over] {
 		delete(v.places, x.ServiceVersion)

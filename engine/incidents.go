@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -256,7 +257,7 @@ func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group
 	if own > 0 {
 		a.Share = float64(own) / float64(max(own, a.all.Requests))
 	}
-	slices.SortFunc(a.Types, func(t, u AffectedType) int {
+	sorting.Slice(a.Types, func(t, u AffectedType) int {
 		return cmp.Or(cmp.Compare(u.lost(), t.lost()), t.RequestType.Compare(u.RequestType))
 	})
 	for i := range a.Types[min(len(a.Types), maxAffected):] {

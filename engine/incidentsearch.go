@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -126,7 +127,7 @@ func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table
 	}
 	usual := s.usuallySpent(groups, table)
 	losses := make(map[trace.Op]*loss)
-	for _, k := range slices.SortedFunc(maps.Keys(s.spent), spentKey.compare) {
+	for _, k := range sorting.Sorted(maps.Keys(s.spent), spentKey.compare) {
 		x := losses[k.operation]
 		if x == nil {
 			x = &loss{}
@@ -151,7 +152,7 @@ func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table
 		e := &p.Edges[i]
 		e.Score = max(0, losses[table.Context(e.Context).Op].excess) / max(1, total)
 	}
-	slices.SortFunc(p.Edges, func(a, b group.EdgeShare) int {
+	sorting.Slice(p.Edges, func(a, b group.EdgeShare) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
 	})
 	if elapsed := now.Sub(s.since).Seconds(); elapsed > 0 {
@@ -276,7 +277,7 @@ func (s *incidentSearch) saved() savedSearch {
 		Requests:   s.requests,
 		Refined:    s.refinements.saved(analysis.Hash{}),
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(s.spent), spentKey.compare) {
+	for _, k := range sorting.Sorted(maps.Keys(s.spent), spentKey.compare) {
 		saved.Spent = append(saved.Spent, savedSpent{k.requestType, k.operation, s.spent[k].AppendBinary(nil)})
 	}
 	return saved

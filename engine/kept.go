@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -167,7 +168,7 @@ func (k *Kept) Of(g *group.Group) []*observation.Observation {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *observation.Observation) int { return cmp.Compare(a.Key(), b.Key()) })
+	sorting.Slice(all, func(a, b *observation.Observation) int { return cmp.Compare(a.Key(), b.Key()) })
 	return all
 }
 

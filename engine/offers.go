@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -190,7 +191,7 @@ func (f *Offers) update(now trace.Nanos) {
 		}
 	}
 	if excess := len(f.removed) - f.limit; f.limit > 0 && excess > 0 {
-		byAge := slices.SortedFunc(maps.Keys(f.removed), func(a, b trace.Symbol) int {
+		byAge := sorting.Sorted(maps.Keys(f.removed), func(a, b trace.Symbol) int {
 			return cmp.Or(cmp.Compare(f.removed[a], f.removed[b]), cmp.Compare(a, b))
 		})
 		for _, id := range byAge[:excess] {

@@ -9,6 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -76,7 +77,7 @@ func (r *refinements) shares(arms []arm) []detect.RefinedShare {
 			shares = append(shares, refinement.Shares()...)
 		}
 	}
-	slices.SortStableFunc(shares, func(a, b detect.RefinedShare) int {
+	sorting.SliceStable(shares, func(a, b detect.RefinedShare) int {
 		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm),
 			cmp.Compare(a.Tracepoint, b.Tracepoint))
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -189,7 +190,7 @@ func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subje
 		}
 		problems = append(problems, p)
 	}
-	slices.SortStableFunc(problems, func(a, b search.Problem) int {
+	sorting.SliceStable(problems, func(a, b search.Problem) int {
 		return trace.CompareBools(r.state.Wanted(b.Subject), r.state.Wanted(a.Subject))
 	})
 	return problems, taken

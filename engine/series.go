@@ -9,6 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -74,7 +75,7 @@ func (s *seriesSet) choose(groups *group.Grouper) {
 			types = append(types, g)
 		}
 	}
-	slices.SortFunc(types, func(a, b *group.Group) int {
+	sorting.Slice(types, func(a, b *group.Group) int {
 		return cmp.Or(cmp.Compare(requests[b.ID], requests[a.ID]), a.ID.Compare(b.ID))
 	})
 	windows, before := 0, make(map[analysis.Hash]*typeSeries)
@@ -112,7 +113,7 @@ func leadingEdges(g *group.Group) []trace.Edge {
 		w = &g.Open
 	}
 	edges := slices.DeleteFunc(slices.Clone(w.Tally.Edges), func(e group.EdgeTally) bool { return e.Edge == 0 })
-	slices.SortFunc(edges, func(a, b group.EdgeTally) int {
+	sorting.Slice(edges, func(a, b group.EdgeTally) int {
 		return cmp.Or(cmp.Compare(b.Sum.Hi, a.Sum.Hi), cmp.Compare(b.Sum.Lo, a.Sum.Lo), cmp.Compare(a.Edge, b.Edge))
 	})
 	var leading []trace.Edge

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
@@ -13,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -121,7 +121,7 @@ func (c *Core) saved() *savedCore {
 
 // hashes returns the keys of m, ascending.
 func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
-	return slices.SortedFunc(maps.Keys(m), analysis.Hash.Compare)
+	return sorting.Sorted(maps.Keys(m), analysis.Hash.Compare)
 }
 
 // Restore replaces the state of c, which must be new, with a state encoded by [Core.AppendState]. c keeps its options,

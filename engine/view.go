@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -107,7 +108,7 @@ func (v *View) AffectedTypes() []group.Summary {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b group.Summary) int { return a.ID.Compare(b.ID) })
+	sorting.Slice(all, func(a, b group.Summary) int { return a.ID.Compare(b.ID) })
 	return slices.CompactFunc(all, func(a, b group.Summary) bool { return a.ID == b.ID })
 }
 

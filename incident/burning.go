@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -114,7 +115,7 @@ func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.C
 	if len(found) == 0 {
 		found = slices.DeleteFunc(slices.Clone(c.Suspects),
 			func(s compare.Suspect) bool { return s.Score < leastShown || !b.passes(s.Service) })
-		slices.SortStableFunc(found,
+		sorting.SliceStable(found,
 			func(a, b compare.Suspect) int {
 				return cmp.Compare(t.baseline.aboveRecord(&b), t.baseline.aboveRecord(&a))
 			})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -158,12 +159,12 @@ func (c *contrast) suspects(table *trace.Table, latency bool,
 		if s := byService[service]; s.Score >= leastContrast*share {
 			s.Own, s.In = max(0, s.Own), max(0, s.In)
 			s.Score = s.Own + s.In + s.Errors
-			slices.SortStableFunc(s.Operations,
+			sorting.SliceStable(s.Operations,
 				func(a, b compare.SuspectOperation) int { return cmp.Compare(b.Score, a.Score) })
 			suspects = append(suspects, *s)
 		}
 	}
-	slices.SortStableFunc(suspects, func(a, b compare.Suspect) int { return cmp.Compare(b.Score, a.Score) })
+	sorting.SliceStable(suspects, func(a, b compare.Suspect) int { return cmp.Compare(b.Score, a.Score) })
 	return suspects, duration
 }
 

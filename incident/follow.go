@@ -6,6 +6,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -68,7 +69,7 @@ func (x *tracked) steady(now trace.Nanos, e evidence, grows bool) {
 func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compare.Comparer) {
 	x.Suspects = slices.Clone(f.Suspects)
 	t.affect(x, sites)
-	slices.SortStableFunc(x.Suspects, func(a, b compare.Suspect) int {
+	sorting.SliceStable(x.Suspects, func(a, b compare.Suspect) int {
 		return cmp.Or(
 			cmp.Compare(t.incidents.rank(x, &a), t.incidents.rank(x, &b)),
 			cmp.Compare(t.baseline.aboveRecord(&b), t.baseline.aboveRecord(&a)),
@@ -164,7 +165,7 @@ func (x *tracked) measure(since *compare.Comparison) {
 		}
 	}
 	// Sort the others by the scores that are shown.
-	slices.SortStableFunc(x.Suspects[min(1, len(x.Suspects)):],
+	sorting.SliceStable(x.Suspects[min(1, len(x.Suspects)):],
 		func(a, b compare.Suspect) int { return cmp.Compare(b.Score, a.Score) })
 }
 

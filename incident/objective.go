@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -463,7 +464,7 @@ func (s *Objectives) Status() []ObjectiveStatus {
 				x.Rates = append(x.Rates, BurnRate{window, c, w.rate(c), rateOf(i, w.Budget())})
 			}
 		}
-		slices.SortFunc(x.Rates, func(a, b BurnRate) int { return cmp.Compare(a.Window, b.Window) })
+		sorting.Slice(x.Rates, func(a, b BurnRate) int { return cmp.Compare(a.Window, b.Window) })
 		all = append(all, x)
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -55,7 +56,7 @@ func withPeak(peaks []peak, p peak) []peak {
 	case peaks[keptPeaks-1].level < p.level:
 		peaks[keptPeaks-1] = p
 	}
-	slices.SortStableFunc(peaks, func(a, b peak) int { return cmp.Compare(b.level, a.level) })
+	sorting.SliceStable(peaks, func(a, b peak) int { return cmp.Compare(b.level, a.level) })
 	return peaks
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -192,7 +193,7 @@ func (s *SavedIncident) restore() *tracked {
 
 func (x *scale) save() SavedScale {
 	s := SavedScale{Healthy: slices.Clone(x.healthy[:]), Judged: x.judged, Wholes: x.wholes}
-	for _, o := range slices.SortedFunc(maps.Keys(x.records), operation.compare) {
+	for _, o := range sorting.Sorted(maps.Keys(x.records), operation.compare) {
 		s.Records = append(s.Records, savedOperation(o, x.records[o][:]...))
 	}
 	for _, w := range x.pending {

@@ -9,12 +9,12 @@ import (
 	"io"
 	"math"
 	"os"
-	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -105,7 +105,7 @@ func (t *recording) finish() (order []*recorded, first uint64, err error) {
 			r.start, r.end = first, first
 		}
 	}
-	slices.SortFunc(order, func(a, b *recorded) int {
+	sorting.Slice(order, func(a, b *recorded) int {
 		return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.start, b.start), bytes.Compare(a.id[:], b.id[:]))
 	})
 	return order, first, nil

@@ -1,11 +1,10 @@
 package report
 
 import (
-	"slices"
-
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine/offline"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // names turns the parts of a report into sentences.
@@ -42,7 +41,7 @@ func byVariance(edges []group.EdgeShare) []int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order,
+	sorting.SliceStable(order,
 		func(i, j int) int { return descending(edges[i].ShareVariance, edges[j].ShareVariance) })
 	return order
 }

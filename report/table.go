@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/offline"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -129,7 +129,7 @@ func judged(r *offline.Report) string {
 
 // rejections lists the reasons in rejected with their counts, most frequent first.
 func rejections(rejected map[trace.Reason]int) string {
-	reasons := slices.SortedFunc(maps.Keys(rejected), func(a, b trace.Reason) int {
+	reasons := sorting.Sorted(maps.Keys(rejected), func(a, b trace.Reason) int {
 		return cmp.Or(cmp.Compare(rejected[b], rejected[a]), cmp.Compare(a, b))
 	})
 	var parts []string

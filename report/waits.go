@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -173,7 +173,7 @@ func byTime(totals *waits.Totals) []waits.Class {
 			classes = append(classes, c)
 		}
 	}
-	slices.SortStableFunc(classes,
+	sorting.SliceStable(classes,
 		func(a, b waits.Class) int { return cmp.Compare(totals[b].TotalNs, totals[a].TotalNs) })
 	return classes
 }

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
-	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Limits on the picks of adaptive.
@@ -37,7 +38,7 @@ func adaptive(q *Question) []Pick {
 		order[r] = r
 		draws[r] = q.Regions[r].Share + q.Regions[r].SD*rng.NormFloat64()
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(draws[b], draws[a]) })
+	sorting.SliceStable(order, func(a, b int) int { return cmp.Compare(draws[b], draws[a]) })
 	var picks []Pick
 	for k, r := range order {
 		if k > 1 || len(picks) > 0 && draws[r] < secondDraw*draws[order[0]] {

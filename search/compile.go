@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -95,7 +96,7 @@ func (s *epochStep) compile() {
 	s.state.Overrun = s.overrun()
 	s.costs.scale = s.state.Overrun
 	entries := s.planEntries()
-	slices.SortStableFunc(entries, func(a, b planEntry) int {
+	sorting.SliceStable(entries, func(a, b planEntry) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.value, a.value), cmp.Compare(a.tp, b.tp))
 	})
 	plan := Plan{Version: old.Version}
@@ -114,7 +115,7 @@ func (s *epochStep) compile() {
 	if len(plan.Leases) > 0 {
 		plan.Arms = newArms()
 	}
-	slices.SortFunc(plan.Leases, compareLeases)
+	sorting.Slice(plan.Leases, compareLeases)
 	if !samePlan(old, &plan) {
 		plan.Version++
 	}

@@ -3,11 +3,11 @@ package search
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -33,7 +33,7 @@ type price struct {
 
 func newCosts(trees map[analysis.Hash]*cct.Tree, rates map[analysis.Hash]float64) *costs {
 	c := &costs{known: make(map[trace.Symbol]*price), scale: Overrun{1, 1}}
-	for _, h := range slices.SortedFunc(maps.Keys(trees), analysis.Hash.Compare) {
+	for _, h := range sorting.Sorted(maps.Keys(trees), analysis.Hash.Compare) {
 		if trees[h] != nil {
 			c.trees, c.rates = append(c.trees, trees[h]), append(c.rates, rates[h])
 		}

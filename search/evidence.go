@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -37,7 +38,7 @@ func (v *Investigation) observe(p *detect.Problem, applied *Plan, unproven map[t
 	}
 	merged = append(merged, v.implied(p)...)
 	merged = slices.DeleteFunc(merged, func(e Evidence) bool { return unproven[e.Tracepoint] })
-	slices.SortStableFunc(merged, func(a, b Evidence) int {
+	sorting.SliceStable(merged, func(a, b Evidence) int {
 		return cmp.Or(compareEvidence(&a, &b), cmp.Compare(b.N, a.N), cmp.Compare(b.Share, a.Share))
 	})
 	merged = slices.CompactFunc(merged, func(a, b Evidence) bool { return compareEvidence(&a, &b) == 0 })

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -236,7 +237,7 @@ func (s *epochStep) end(v *Investigation, reason string) Decision {
 // finish moves the cooldowns into the state, and drops requests that the plan doesn't satisfy.
 func (s *epochStep) finish() {
 	s.state.Cooldowns = s.excluded.cooldowns
-	slices.SortFunc(s.state.Cooldowns, func(a, b Cooldown) int {
+	sorting.Slice(s.state.Cooldowns, func(a, b Cooldown) int {
 		return cmp.Or(a.Subject.Compare(b.Subject), cmp.Compare(a.Tracepoint, b.Tracepoint))
 	})
 	for i := range s.state.Investigations {

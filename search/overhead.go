@@ -3,8 +3,8 @@ package search
 import (
 	"cmp"
 	"math"
-	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -47,7 +47,7 @@ func OverheadOf(arms []ArmTimes) Overhead {
 	if len(list) < 2 {
 		return Overhead{}
 	}
-	slices.SortFunc(list, func(a, b ArmTimes) int { return cmp.Compare(a.On, b.On) })
+	sorting.Slice(list, func(a, b ArmTimes) int { return cmp.Compare(a.On, b.On) })
 	less, more := list[0], list[len(list)-1]
 	o := Overhead{Requests: more.N + less.N, Nanos: more.Mean - less.Mean}
 	se := math.Sqrt(more.Variance/float64(more.N) + less.Variance/float64(less.N))

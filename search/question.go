@@ -7,6 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -152,7 +153,7 @@ func regionsOf(scopes []*operationScope) (regions []Region, at []knownLocation) 
 			}
 		}
 	}
-	slices.SortStableFunc(known, func(x, y knownLocation) int { return cmp.Compare(y.share(), x.share()) })
+	sorting.SliceStable(known, func(x, y knownLocation) int { return cmp.Compare(y.share(), x.share()) })
 	for _, k := range known {
 		l := &k.scope.locations[k.index]
 		sd := k.scope.score * l.ownSD

@@ -8,6 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -79,7 +80,7 @@ func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, res
 		}
 		scope.add(e, t, m)
 	}
-	slices.SortStableFunc(all, func(a, b *operationScope) int { return cmp.Compare(b.score, a.score) })
+	sorting.SliceStable(all, func(a, b *operationScope) int { return cmp.Compare(b.score, a.score) })
 	for k, scope := range all {
 		if k < maxScopes && scope.score > 0 && scope.score >= scopeFloor*all[0].score {
 			scope.grow(t, leavesApplication(table, scope.op))
@@ -107,7 +108,7 @@ func orderEdges(edges []group.EdgeShare) []int {
 			order = append(order, i)
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int {
+	sorting.Slice(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(edges[b].Score, edges[a].Score), cmp.Compare(edges[a].Edge, edges[b].Edge))
 	})
 	return order
@@ -287,7 +288,7 @@ func (o *operationScope) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]in
 	}
 	o.locations[i].children = slices.Grow(o.locations[i].children, count)
 	if len(nodes[i]) > 1 {
-		slices.SortStableFunc(kids, func(x, y int32) int { return compareSiblings(&t.Nodes[x], &t.Nodes[y]) })
+		sorting.SliceStable(kids, func(x, y int32) int { return compareSiblings(&t.Nodes[x], &t.Nodes[y]) })
 	}
 	for from := 0; from < len(kids); {
 		to := from + 1

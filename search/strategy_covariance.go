@@ -2,9 +2,9 @@ package search
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -22,7 +22,7 @@ func covariance(q *Question) []Pick {
 			list = append(list, common{at[0], share})
 		}
 	}
-	slices.SortFunc(list, func(a, b common) int {
+	sorting.Slice(list, func(a, b common) int {
 		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.at, b.at))
 	})
 	var picks []Pick

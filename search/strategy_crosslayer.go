@@ -2,9 +2,9 @@ package search
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // crossLayer picks the runtime tracepoints, or else the kernel probes, of the first region that has either. If no
@@ -19,7 +19,7 @@ func crossLayer(q *Question) []Pick {
 				}
 			}
 			if len(picks) > 0 {
-				slices.SortStableFunc(picks, func(a, b Pick) int { return cmp.Compare(b.Score, a.Score) })
+				sorting.SliceStable(picks, func(a, b Pick) int { return cmp.Compare(b.Score, a.Score) })
 				return picks[:min(PicksAtOnce, len(picks))]
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -58,7 +59,7 @@ func suspectsOf(searched, rest []*operationScope, open func(*operationScope) []i
 			Inclusive: o.score,
 		})
 	}
-	slices.SortStableFunc(list, func(a, b Suspect) int { return cmp.Compare(b.Share, a.Share) })
+	sorting.SliceStable(list, func(a, b Suspect) int { return cmp.Compare(b.Share, a.Share) })
 	return list
 }
 

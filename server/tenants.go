@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/durable"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Tenant describes a tenant other than the default one, which has no name.
@@ -44,7 +45,7 @@ func (x *tenants) with(t *tenant) *tenants {
 		return y
 	}
 	y.named[t.Name], y.several = t, true
-	slices.SortFunc(y.sorted, func(a, b *tenant) int { return strings.Compare(a.Name, b.Name) })
+	sorting.Slice(y.sorted, func(a, b *tenant) int { return strings.Compare(a.Name, b.Name) })
 	return y
 }
 

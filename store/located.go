@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/klauspost/compress/s2"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -78,7 +78,7 @@ func (p Places) Trim(before trace.Nanos, held map[search.Subject]bool) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(all, func(a, b Located) int { // newest first
+	sorting.SliceStable(all, func(a, b Located) int { // newest first
 		return cmp.Or(cmp.Compare(b.At, a.At), a.Of.Compare(b.Of))
 	})
 	for i := range all {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -466,7 +467,7 @@ func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 		for _, list := range o.waiting {
 			all = append(all, list...)
 		}
-		slices.SortFunc(all, func(a, b *outboxEntry) int { return byNumber(a, b.Number) })
+		sorting.Slice(all, func(a, b *outboxEntry) int { return byNumber(a, b.Number) })
 	}
 	var list []Message
 	for _, l := range all {

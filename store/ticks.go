@@ -15,6 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -49,7 +50,7 @@ func tickKey(x Tick) []byte {
 
 // Add adds the requests in all to the stored ones. They are durable once the next checkpoint is.
 func (t Ticks) Add(all map[Tick]*group.Past) error {
-	order := slices.SortedFunc(maps.Keys(all), func(a, b Tick) int {
+	order := sorting.Sorted(maps.Keys(all), func(a, b Tick) int {
 		return cmp.Or(bytes.Compare(tickKey(a), tickKey(b)), cmp.Compare(a.From, b.From))
 	})
 	err := t.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
@@ -161,7 +162,7 @@ func (t Ticks) Windows(id analysis.Hash, from, to trace.Nanos) (all []group.Past
 		}
 	}
 	if packed > 0 && len(all) > packed { // ticks may have been added to packed minutes
-		slices.SortStableFunc(all, func(a, b group.PastWindow) int { return cmp.Compare(a.From, b.From) })
+		sorting.SliceStable(all, func(a, b group.PastWindow) int { return cmp.Compare(a.From, b.From) })
 	}
 	return slices.DeleteFunc(all, func(w group.PastWindow) bool { return w.To <= from || w.From >= to }), nil
 }

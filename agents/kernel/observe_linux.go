@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/symbols"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 const (
@@ -463,7 +464,7 @@ func (o *observer) stackTimes(processes []waits.ProcessReport) []waits.Stack {
 		t.Comm = names[t.PID]
 		all = append(all, *t)
 	}
-	slices.SortStableFunc(all, func(a, b waits.Stack) int {
+	sorting.SliceStable(all, func(a, b waits.Stack) int {
 		return cmp.Or(
 			cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Class, b.Class),
 			cmp.Compare(a.Syscall, b.Syscall),

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -95,7 +96,7 @@ func (a *added) callers() (steps []int32) {
 			steps = append(steps, caller)
 		}
 	}
-	slices.SortFunc(steps, func(s, t int32) int { return cmp.Compare(a.op(s), a.op(t)) })
+	sorting.Slice(steps, func(s, t int32) int { return cmp.Compare(a.op(s), a.op(t)) })
 	return slices.Compact(steps)
 }
 
@@ -112,7 +113,7 @@ func (a *added) own(site int32) bool {
 // below returns the sites that a step calls, in the order of their keys.
 func (a *added) below(step int32) []int32 {
 	below := slices.Clone(a.x.below.of(step))
-	slices.SortFunc(below, func(i, k int32) int { return a.sites[i].SiteKey.Compare(a.sites[k].SiteKey) })
+	sorting.Slice(below, func(i, k int32) int { return a.sites[i].SiteKey.Compare(a.sites[k].SiteKey) })
 	return below
 }
 
@@ -269,7 +270,7 @@ func (a *added) inBelow(step int32) inclusives {
 // byTime sorts calls in place, in descending order of Nanos, and returns them. Ties are ordered by caller and
 // operation.
 func byTime(calls []AddedCall) []AddedCall {
-	slices.SortFunc(calls, func(a, b AddedCall) int {
+	sorting.Slice(calls, func(a, b AddedCall) int {
 		return cmp.Or(cmp.Compare(b.Nanos, a.Nanos), cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Op, b.Op))
 	})
 	return calls

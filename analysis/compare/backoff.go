@@ -2,9 +2,9 @@ package compare
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 const (
@@ -86,7 +86,7 @@ func (l *ledger) callsBehind(number int32) (calls []int32) {
 
 // failingSites returns the sites whose calls fail more often than before, ordered by their keys.
 func (l *ledger) failingSites() []int32 {
-	return slices.SortedFunc(maps.Keys(l.failing), func(a, b int32) int {
+	return sorting.Sorted(maps.Keys(l.failing), func(a, b int32) int {
 		return l.sites[a].SiteKey.Compare(l.sites[b].SiteKey)
 	})
 }

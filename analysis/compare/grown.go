@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Grown compares the calls of a window with the first ones of the day. Growth that takes hours doesn't show in a
@@ -64,12 +65,12 @@ func (m *Comparer) Grown(window history.Interval) Comparison {
 				s.Operations = append(s.Operations, o)
 			}
 		}
-		slices.SortFunc(s.Operations, compareOperations)
+		sorting.Slice(s.Operations, compareOperations)
 		if s.Whole.Score > 0 || len(s.Operations) > 0 {
 			result.Suspects = append(result.Suspects, s)
 		}
 	}
-	slices.SortStableFunc(result.Suspects, func(a, b Suspect) int { return cmp.Compare(b.grown(), a.grown()) })
+	sorting.SliceStable(result.Suspects, func(a, b Suspect) int { return cmp.Compare(b.grown(), a.grown()) })
 	return result
 }
 

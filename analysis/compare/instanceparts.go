@@ -6,6 +6,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Constants of [Comparer.InstanceParts]. They are ratios of costs within one service and window, so they don't depend
@@ -45,7 +46,7 @@ func (m *Comparer) InstanceParts(window history.Interval, c *Comparison, s *Susp
 			return slices.ContainsFunc(all, func(b InstancePart) bool { return b.accountsFor(&a) })
 		})...)
 	}
-	slices.SortStableFunc(all, func(a, b InstancePart) int { return cmp.Compare(b.Part, a.Part) })
+	sorting.SliceStable(all, func(a, b InstancePart) int { return cmp.Compare(b.Part, a.Part) })
 	return all[:min(len(all), maxListed)]
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -330,7 +331,7 @@ const outlying = history.SteadyParts
 
 // exceeds reports whether the mean time of the calls in c exceeds limit even without the few slices with the most time.
 func exceeds(c history.Cells, limit float64) bool {
-	byTime := slices.SortedFunc(slices.Values(c), func(a, b history.Cell) int { return cmp.Compare(b.Own(), a.Own()) })
+	byTime := sorting.Sorted(slices.Values(c), func(a, b history.Cell) int { return cmp.Compare(b.Own(), a.Own()) })
 	rest := history.Cells(byTime[min(outlying, len(byTime)):])
 	calls := rest.Calls()
 	return calls > 0 && float64(rest.Own())/float64(calls) > limit
@@ -395,7 +396,7 @@ func (l *ledger) rank() []Suspect {
 	}
 	l.operations(services, index)
 	l.share(services, failures, index)
-	slices.SortStableFunc(services, func(a, b Service) int {
+	sorting.SliceStable(services, func(a, b Service) int {
 		return cmp.Or(cmp.Compare(b.order(), a.order()),
 			trace.CompareBools(a.Opaque, b.Opaque), cmp.Compare(b.Soft, a.Soft))
 	})
@@ -428,7 +429,7 @@ func (l *ledger) byName() []int32 {
 	for i := 1; i < len(l.names); i++ {
 		numbers = append(numbers, int32(i))
 	}
-	slices.SortFunc(numbers, func(a, b int32) int { return ByName(l.table, l.names[a], l.names[b]) })
+	sorting.Slice(numbers, func(a, b int32) int { return ByName(l.table, l.names[a], l.names[b]) })
 	return numbers
 }
 
@@ -441,7 +442,7 @@ func ByName(t *trace.Table, a, b trace.Symbol) int {
 // proportion to the excess of their calls.
 func (l *ledger) operations(services []Service, index map[int32]int) {
 	total := make(map[int32]float64)
-	for _, k := range slices.SortedFunc(maps.Keys(l.outExcess), history.Callee.Compare) {
+	for _, k := range sorting.Sorted(maps.Keys(l.outExcess), history.Callee.Compare) {
 		total[k.Service] += l.outExcess[k]
 	}
 	for k, excess := range l.outExcess {
@@ -466,7 +467,7 @@ func (l *ledger) operations(services []Service, index map[int32]int) {
 		}
 	}
 	for i := range services {
-		slices.SortFunc(services[i].Operations, compareOperations)
+		sorting.Slice(services[i].Operations, compareOperations)
 	}
 }
 
@@ -532,7 +533,7 @@ func (l *ledger) young() (all []YoungOperation) {
 			all = append(all, o)
 		}
 	}
-	slices.SortFunc(all, func(a, b YoungOperation) int {
+	sorting.Slice(all, func(a, b YoungOperation) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Op, b.Op))
 	})
 	return all
@@ -554,7 +555,7 @@ func (l *ledger) share(services, failures []Service, index map[int32]int) {
 		for k, part := range s.shared {
 			s.Shared = append(s.Shared, SharedPart{services[k].Service, part})
 		}
-		slices.SortFunc(s.Shared, func(a, b SharedPart) int { return ByName(l.table, a.Service, b.Service) })
+		sorting.Slice(s.Shared, func(a, b SharedPart) int { return ByName(l.table, a.Service, b.Service) })
 	}
 }
 
@@ -565,7 +566,7 @@ func (l *ledger) callingParts() map[neighbours]float64 {
 	parts := make(map[neighbours]float64)
 	seen, called := make(map[int32]bool), make(map[int32]bool)
 	// the order of the sums is fixed
-	for _, at := range slices.SortedFunc(maps.Keys(l.own), history.Callee.Compare) {
+	for _, at := range sorting.Sorted(maps.Keys(l.own), history.Callee.Compare) {
 		node, known := x.nodes[at]
 		if !known || at.Op == 0 {
 			continue

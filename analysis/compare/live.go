@@ -8,6 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // liveWindow is a window of the history of a running service, to be compared with the time before.
@@ -362,7 +363,7 @@ func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 		s.shapes, c.shapes = append(s.shapes, shape), append(c.shapes, x.Shape)
 	}
 	if len(novel) > 0 {
-		slices.SortFunc(novel, func(a, b history.Cell) int { return cmp.Compare(a.Slice, b.Slice) })
+		sorting.Slice(novel, func(a, b history.Cell) int { return cmp.Compare(a.Slice, b.Slice) })
 		s.novel = c.share(number, c.site.Cells, novel)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // recordedWindow is a set of traces of a recording, to be compared with others.
@@ -45,7 +46,7 @@ func (c *recordedWindow) groups() []siteCalls {
 	}
 	delete(count, history.Overflow)
 	sites := c.h.rec.Sites
-	order := slices.SortedFunc(maps.Keys(count), func(a, b int32) int {
+	order := sorting.Sorted(maps.Keys(count), func(a, b int32) int {
 		return sites[a].SiteKey.Compare(sites[b].SiteKey)
 	})
 	groups := make([]siteCalls, len(order))

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -22,7 +23,7 @@ func (r *Recording) Select(keep func(start trace.Nanos, set Set) bool) Traces {
 			t.list = append(t.list, *x)
 		}
 	}
-	slices.SortFunc(t.list, recordedTrace.compare)
+	sorting.Slice(t.list, recordedTrace.compare)
 	return t
 }
 

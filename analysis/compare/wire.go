@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -247,7 +248,7 @@ func (w Wires) sorted(index map[int32]int) []*wireTo {
 	for k, l := range w {
 		all = append(all, &wireTo{l, index[k.From], index[k.To], k.Border})
 	}
-	slices.SortFunc(all, func(a, b *wireTo) int {
+	sorting.Slice(all, func(a, b *wireTo) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), trace.CompareBools(a.border, b.border))
 	})
 	return all

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -28,7 +29,7 @@ func (p *Problem) Attribute() {
 	for i := range p.Refined {
 		order[i] = &p.Refined[i]
 	}
-	slices.SortStableFunc(order, func(a, b *RefinedShare) int {
+	sorting.SliceStable(order, func(a, b *RefinedShare) int {
 		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Arm, b.Arm))
 	})
 	for len(order) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -161,7 +162,7 @@ func (c *changeDetector) problem(g *group.Group, table *trace.Table) Problem {
 		p.Shift = c.shift(g.Expectation.Mix)
 	}
 	p.Edges = append(p.Edges, g.VanishedShares(table)...)
-	slices.SortFunc(p.Edges, func(a, b group.EdgeShare) int { return cmp.Compare(a.Edge, b.Edge) })
+	sorting.Slice(p.Edges, func(a, b group.EdgeShare) int { return cmp.Compare(a.Edge, b.Edge) })
 	rankChangedEdges(g, &p)
 	return p
 }

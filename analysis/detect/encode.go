@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -34,7 +35,7 @@ func (d *Detector) AppendBinary(b []byte) []byte {
 
 func writeHashes(w *codec.Writer, hashes map[analysis.Hash]bool) {
 	w.Uvarints(uint64(len(hashes)))
-	for _, id := range slices.SortedFunc(maps.Keys(hashes), analysis.Hash.Compare) {
+	for _, id := range sorting.Sorted(maps.Keys(hashes), analysis.Hash.Compare) {
 		w.Hash(id)
 	}
 }
@@ -76,7 +77,7 @@ func writeMix(w *codec.Writer, m *group.Mix, c *changeDetector) {
 		w.Uvarints(mix...)
 	}
 	w.Uvarints(uint64(len(m.Numbers)))
-	for _, id := range slices.SortedFunc(maps.Keys(m.Numbers), analysis.Hash.Compare) {
+	for _, id := range sorting.Sorted(maps.Keys(m.Numbers), analysis.Hash.Compare) {
 		w.Hash(id)
 		w.Uvarints(uint64(m.Numbers[id]))
 	}
@@ -216,7 +217,7 @@ func (r *Refinement) AppendBinary(b []byte) []byte {
 		writeSums(e, r.edges[x])
 	}
 	e.Uvarints(uint64(len(r.places)))
-	for _, at := range slices.SortedFunc(maps.Keys(r.places), place.compare) {
+	for _, at := range sorting.Sorted(maps.Keys(r.places), place.compare) {
 		p := r.places[at]
 		e.Words(uint64(at.within), uint64(at.context), uint64(p.parent), uint64(p.step), uint64(p.tracepoint))
 		e.Uvarints(p.hits)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -106,7 +107,7 @@ type chronicType struct {
 // ranked returns all problems in the given order, the first maxDetailed with the values of the sample.
 func ranked(all []found, by Order) []Problem {
 	order := slices.Clone(all)
-	slices.SortFunc(order, func(a, b found) int {
+	sorting.Slice(order, func(a, b found) int {
 		p, q := a.problem, b.problem
 		return cmp.Or(cmp.Compare(p.Onset, q.Onset), cmp.Compare(by.figure(q), by.figure(p)), p.ID.Compare(q.ID))
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -31,7 +32,7 @@ func NewPairs(p *Problem) *Pairs {
 			order = append(order, e)
 		}
 	}
-	slices.SortFunc(order, func(a, b *group.EdgeShare) int {
+	sorting.Slice(order, func(a, b *group.EdgeShare) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
 	})
 	x := &Pairs{}
@@ -80,7 +81,7 @@ func (x *Pairs) Shares() []PairShare {
 			}
 		}
 	}
-	slices.SortStableFunc(shares, func(a, b PairShare) int { return cmp.Compare(b.Share, a.Share) })
+	sorting.SliceStable(shares, func(a, b PairShare) int { return cmp.Compare(b.Share, a.Share) })
 	return shares
 }
 

@@ -3,12 +3,12 @@ package detect
 import (
 	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -178,7 +178,7 @@ func (p *Problem) rankEdges(whole Whole, score func(*group.EdgeShare) float64) {
 		}
 		order = append(order, e)
 	}
-	slices.SortFunc(order, func(a, b *group.EdgeShare) int {
+	sorting.Slice(order, func(a, b *group.EdgeShare) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
 	})
 	ranked := make([]group.EdgeShare, 0, len(order))

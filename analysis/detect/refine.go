@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"maps"
 	"math"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -158,7 +158,7 @@ func (r *Refinement) Shares() []RefinedShare {
 			shares = append(shares, RefinedShare{Tracepoint: tp, Arm: r.arm, N: r.Requests()})
 		}
 	}
-	order := slices.SortedFunc(maps.Keys(r.places), func(a, b place) int {
+	order := sorting.Sorted(maps.Keys(r.places), func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.within, b.within), cmp.Compare(a.context, b.context))
 	})
 	for _, at := range order {

@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -104,7 +105,7 @@ func (s *study) collect() {
 		s.held[i] = stats.HeldOut(o.Key())
 	}
 	raw := s.raw()
-	slices.SortFunc(raw, func(a, b *rawColumn) int {
+	sorting.Slice(raw, func(a, b *rawColumn) int {
 		return cmp.Or(cmp.Compare(a.id.kind, b.id.kind), cmp.Compare(a.depth, b.depth),
 			cmp.Compare(s.name(a.id), s.name(b.id)),
 			cmp.Compare(a.id.context, b.id.context), cmp.Compare(a.id.key, b.id.key))
@@ -394,7 +395,7 @@ func ranksOf(values []float64) []float64 {
 			order = append(order, i)
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
+	sorting.Slice(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
 	ranks := make([]float64, len(values))
 	middle := float64(len(order)-1) / 2
 	for i := 0; i < len(order); {
@@ -419,7 +420,7 @@ func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(a, b int32) int {
+	sorting.Slice(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(categories[b].count, categories[a].count),
 			compareCells(categories[a].cell, categories[b].cell))
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -235,7 +236,7 @@ func correlate(series []EdgeSeries, waves []wave, o CommonOptions) []commonPair 
 			}
 		}
 	}
-	slices.SortFunc(pairs, func(a, b commonPair) int {
+	sorting.Slice(pairs, func(a, b commonPair) int {
 		return cmp.Or(cmp.Compare(a.pValue, b.pValue), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
 	})
 	kept, level := pairs[:0], 0.0
@@ -324,7 +325,7 @@ func clusters(n int, pairs []commonPair) []Cluster {
 		c.Correlation /= counts[l]
 		out = append(out, *c)
 	}
-	slices.SortFunc(out, func(a, b Cluster) int {
+	sorting.Slice(out, func(a, b Cluster) int {
 		return cmp.Or(cmp.Compare(b.Correlation, a.Correlation), cmp.Compare(a.Series[0], b.Series[0]))
 	})
 	return out

@@ -8,6 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -69,7 +70,7 @@ func Contrast(
 			out = append(out, x)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Contrasted) int {
+	sorting.SliceStable(out, func(a, b Contrasted) int {
 		return cmp.Compare(b.Duration.Value*float64(b.Requests), a.Duration.Value*float64(a.Requests))
 	})
 	return out
@@ -171,7 +172,7 @@ func (s *study) contrast(one *column) (Contrasted, bool) {
 		}
 		slow = slow || slower
 	}
-	slices.SortStableFunc(x.Edges,
+	sorting.SliceStable(x.Edges,
 		func(a, b Difference) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.Edge, b.Edge)) })
 	return x, slow
 }

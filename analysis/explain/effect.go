@@ -10,6 +10,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // explanation returns the explanation of t by c.
@@ -165,7 +166,7 @@ func (c *column) remains(nanos []float64) float64 {
 			absent = append(absent, nanos[i])
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int {
+	sorting.Slice(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(c.values[a], c.values[b]), cmp.Compare(a, b))
 	})
 	var sum float64

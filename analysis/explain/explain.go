@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -120,7 +121,7 @@ func Associate(p *detect.Problem, requests []*observation.Observation, table *tr
 // sortedRequests returns the requests by key, without duplicates.
 func sortedRequests(requests []*observation.Observation) []*observation.Observation {
 	out := slices.Clone(requests)
-	slices.SortFunc(out, func(a, b *observation.Observation) int {
+	sorting.Slice(out, func(a, b *observation.Observation) int {
 		return cmp.Or(cmp.Compare(a.Key(), b.Key()), a.Trace.Compare(b.Trace), cmp.Compare(a.Root, b.Root))
 	})
 	return slices.CompactFunc(out,
@@ -138,7 +139,7 @@ func sortExplanations(all []detect.Explanation, p *detect.Problem) {
 		}
 		return x.Effect
 	}
-	slices.SortStableFunc(all, func(a, b detect.Explanation) int {
+	sorting.SliceStable(all, func(a, b detect.Explanation) int {
 		if (a.Target == 0) != (b.Target == 0) {
 			return cmp.Compare(min(1, a.Target), min(1, b.Target))
 		}
@@ -190,7 +191,7 @@ func (s *study) addTargets(p *detect.Problem) {
 	floor := sum / float64(n) / 100
 	s.addTarget(0, durations, floor)
 	leading := slices.DeleteFunc(slices.Clone(p.Edges), func(e group.EdgeShare) bool { return e.Edge == 0 })
-	slices.SortStableFunc(leading, func(a, b group.EdgeShare) int { return cmp.Compare(b.Score, a.Score) })
+	sorting.SliceStable(leading, func(a, b group.EdgeShare) int { return cmp.Compare(b.Score, a.Score) })
 	for _, e := range leading[:min(len(leading), s.options.Edges)] {
 		nanos := make([]float64, n)
 		for i, o := range s.requests {
@@ -455,7 +456,7 @@ func (s *study) unrelated() []UnrelatedVariable {
 			out = append(out, UnrelatedVariable{Context: id.context, Key: id.key, Name: s.name(id)})
 		}
 	}
-	slices.SortFunc(out, func(a, b UnrelatedVariable) int {
+	sorting.Slice(out, func(a, b UnrelatedVariable) int {
 		return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.Key, b.Key))
 	})
 	return out

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -48,7 +49,7 @@ func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options)
 		}
 	}
 	apart := func(x *Frequency) float64 { return math.Abs(share(x.A, x.OfA) - share(x.B, x.OfB)) }
-	slices.SortStableFunc(all, func(x, y Frequency) int {
+	sorting.SliceStable(all, func(x, y Frequency) int {
 		return cmp.Or(cmp.Compare(x.PValue, y.PValue), cmp.Compare(apart(&y), apart(&x)))
 	})
 	all = oncePerValue(all)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -129,7 +130,7 @@ const recentLoadVersion = 1
 // AppendBinary appends l to b.
 func (l *RecentLoad) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(append(b, recentLoadVersion), uint64(l.epochs), uint64(l.shift), uint64(len(l.open)))
-	for _, a := range slices.SortedFunc(slices.Values(l.open), arrival.compare) {
+	for _, a := range sorting.Sorted(slices.Values(l.open), arrival.compare) {
 		b = codec.AppendWords(b, a.key, uint64(a.start), uint64(a.end))
 	}
 	b = codec.AppendUvarints(b, uint64(len(l.recent)))

@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -205,7 +206,7 @@ func unitsOf(c *column, nanos []float64) []unit {
 		units[k].sum += d
 		units[k].sum2 += d * d
 	}
-	slices.SortFunc(units, func(a, b unit) int {
+	sorting.Slice(units, func(a, b unit) int {
 		if c.codes != nil {
 			return cmp.Or(cmp.Compare(a.sum/a.count, b.sum/b.count), cmp.Compare(a.code, b.code))
 		}

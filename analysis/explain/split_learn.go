@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"iter"
 	"maps"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Limits on [LearnSplits].
@@ -46,7 +46,7 @@ func LearnSplits(
 		return nil, err
 	}
 	maps.DeleteFunc(durations, func(_ analysis.Hash, m *stats.Moments) bool { return !(m.CoV() > cov) })
-	groups := slices.SortedFunc(maps.Keys(durations), func(a, b analysis.Hash) int {
+	groups := sorting.Sorted(maps.Keys(durations), func(a, b analysis.Hash) int {
 		return cmp.Or(cmp.Compare(durations[b].N, durations[a].N), a.Compare(b))
 	})
 	groups = groups[:min(len(groups), splitGroups)]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -180,7 +181,7 @@ func (a *Aliases) EndEpoch(now trace.Nanos) {
 
 // forget deletes the keys that have not been seen for longest, to make room for some new ones.
 func (a *Aliases) forget() {
-	keys := slices.SortedFunc(maps.Keys(a.known), func(k, l uint64) int {
+	keys := sorting.Sorted(maps.Keys(a.known), func(k, l uint64) int {
 		return cmp.Or(cmp.Compare(a.known[k].seen, a.known[l].seen), cmp.Compare(l, k))
 	})
 	for _, key := range keys[:len(keys)-maxAliases+maxAliases/evictedShare] {

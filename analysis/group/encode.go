@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"maps"
 	"math"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -189,7 +189,7 @@ func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byt
 
 func writeMixCounts(w *codec.Writer, c *MixCounts) {
 	w.Uvarints(uint64(c.Epochs), c.Failed, uint64(len(c.Groups)))
-	for _, id := range slices.SortedFunc(maps.Keys(c.Groups), analysis.Hash.Compare) {
+	for _, id := range sorting.Sorted(maps.Keys(c.Groups), analysis.Hash.Compare) {
 		w.Hash(id)
 		w.Uvarints(c.Groups[id])
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -223,7 +224,7 @@ func (group *Group) LearnMix(c MixCounts, groups []*Group, minSamples uint64, te
 	frequentFirst := func(a, b *Group) int {
 		return cmp.Or(cmp.Compare(c.Groups[b.ID], c.Groups[a.ID]), a.ID.Compare(b.ID))
 	}
-	for _, x := range slices.SortedFunc(slices.Values(groups), frequentFirst) {
+	for _, x := range sorting.Sorted(slices.Values(groups), frequentFirst) {
 		n := c.Groups[x.ID]
 		if len(requests) < MaxMixNumbers && n >= minSamples {
 			x.Expectation.Number = len(requests)

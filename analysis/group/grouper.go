@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -199,7 +200,7 @@ func (g *Grouper) evict() {
 			old = append(old, group)
 		}
 	}
-	slices.SortFunc(old, func(a, b *Group) int {
+	sorting.Slice(old, func(a, b *Group) int {
 		return cmp.Or(cmp.Compare(a.Seen, b.Seen), cmp.Compare(b.Level, a.Level), a.ID.Compare(b.ID))
 	})
 	for _, group := range old[:min(len(old), max(1, g.options.Groups/evictedShare))] {
@@ -266,9 +267,9 @@ func (g *Grouper) all() []*Group {
 	switch {
 	case g.ordered == nil:
 		g.ordered = slices.AppendSeq(make([]*Group, 0, len(g.groups)), maps.Values(g.groups))
-		slices.SortFunc(g.ordered, compareGroups)
+		sorting.Slice(g.ordered, compareGroups)
 	case len(g.created) > 0:
-		slices.SortFunc(g.created, compareGroups)
+		sorting.Slice(g.created, compareGroups)
 		g.ordered = merged(g.ordered, g.created)
 	}
 	g.created = g.created[:0]
@@ -321,7 +322,7 @@ func (g *Grouper) ByType() iter.Seq2[*Group, []*Group] {
 // in the same order.
 func (g *Grouper) Groups() []*Group {
 	all := slices.Clone(g.all())
-	slices.SortFunc(all, func(a, b *Group) int {
+	sorting.Slice(all, func(a, b *Group) int {
 		return cmp.Or(
 			cmp.Compare(b.parent.Current.Total.N, a.parent.Current.Total.N),
 			a.RequestType.Compare(b.RequestType),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -137,7 +138,7 @@ func (e *entryTypes) trim() {
 	if len(e.sets) <= maxChildSets {
 		return
 	}
-	ids := slices.SortedFunc(maps.Keys(e.sets), analysis.Hash.Compare)
+	ids := sorting.Sorted(maps.Keys(e.sets), analysis.Hash.Compare)
 	e.limit = ids[maxChildSets]
 	for _, id := range ids[maxChildSets:] {
 		delete(e.sets, id)
@@ -158,7 +159,7 @@ func (r *RequestTypes) Freeze() {
 }
 
 func (e *entryTypes) freeze(entry trace.Op) {
-	ids := slices.SortedFunc(maps.Keys(e.sets), func(a, b analysis.Hash) int {
+	ids := sorting.Sorted(maps.Keys(e.sets), func(a, b analysis.Hash) int {
 		return cmp.Or(cmp.Compare(e.sets[b].count, e.sets[a].count), a.Compare(b))
 	})
 	e.known = make(map[analysis.Hash]analysis.Hash, len(ids))
@@ -253,7 +254,7 @@ func (r *RequestTypes) Distinct(entry trace.Op, id analysis.Hash, n int) []trace
 		}
 	}
 	ops := slices.Clone(types[i].Children)
-	slices.SortFunc(ops, func(a, b trace.Op) int {
+	sorting.Slice(ops, func(a, b trace.Op) int {
 		return cmp.Or(cmp.Compare(shared[a], shared[b]), cmp.Compare(a, b))
 	})
 	return ops[:min(n, len(ops))]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -29,7 +30,7 @@ func writeEntry(e *codec.Writer, x *entryTypes) {
 	e.Hash(x.limit)
 	e.Hash(x.rest)
 	e.Uvarints(uint64(len(x.sets)))
-	for _, id := range slices.SortedFunc(maps.Keys(x.sets), analysis.Hash.Compare) {
+	for _, id := range sorting.Sorted(maps.Keys(x.sets), analysis.Hash.Compare) {
 		writeOps(e, x.sets[id].ops)
 		e.Uvarints(x.sets[id].count)
 	}
@@ -41,7 +42,7 @@ func writeEntry(e *codec.Writer, x *entryTypes) {
 		e.Uvarints(t.Count)
 	}
 	e.Uvarints(uint64(len(x.known)))
-	for _, id := range slices.SortedFunc(maps.Keys(x.known), analysis.Hash.Compare) {
+	for _, id := range sorting.Sorted(maps.Keys(x.known), analysis.Hash.Compare) {
 		e.Hash(id)
 		e.Hash(x.known[id])
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -72,7 +73,7 @@ func (g *Grouper) Summarize(group *Group) Summary {
 		Size:        size,
 		Latency:     bins(&w.Latency),
 	}
-	slices.SortStableFunc(s.Edges, func(a, b EdgeShare) int {
+	sorting.SliceStable(s.Edges, func(a, b EdgeShare) int {
 		return cmp.Or(trace.CompareBools(a.Edge == 0, b.Edge == 0), cmp.Compare(b.ShareMean, a.ShareMean),
 			cmp.Compare(a.Edge, b.Edge))
 	})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -108,7 +109,7 @@ func (a *addresses) merge(counted *answers) {
 		a.open[x] += *calls
 	}
 	if len(a.open) > maxOpenAddresses {
-		for _, x := range slices.SortedFunc(maps.Keys(a.open), answer.compare)[maxOpenAddresses:] {
+		for _, x := range sorting.Sorted(maps.Keys(a.open), answer.compare)[maxOpenAddresses:] {
 			delete(a.open, x)
 		}
 	}
@@ -122,7 +123,7 @@ func (a *addresses) learn(now Slice) {
 	if a.known == nil {
 		a.known = make(map[trace.Address]resident)
 	}
-	sorted := slices.SortedFunc(maps.Keys(a.open), answer.compare)
+	sorted := sorting.Sorted(maps.Keys(a.open), answer.compare)
 	for len(sorted) > 0 {
 		n := 1
 		for n < len(sorted) && sorted[n].address == sorted[0].address {
@@ -171,7 +172,7 @@ func (a *addresses) settle(answers []answer, now Slice) {
 
 // forget deletes the addresses that have not been seen for longest, to make room for some new ones.
 func (a *addresses) forget() {
-	all := slices.SortedFunc(maps.Keys(a.known), func(x, y trace.Address) int {
+	all := sorting.Sorted(maps.Keys(a.known), func(x, y trace.Address) int {
 		return cmp.Or(cmp.Compare(a.known[x].seen, a.known[y].seen), cmp.Compare(x, y))
 	})
 	for _, x := range all[:len(all)-maxAddresses+spareAddresses] {
@@ -188,7 +189,7 @@ func (a *addresses) appendTo(b []byte) []byte {
 		b = codec.AppendBools(b, r.behind)
 	}
 	b = codec.AppendUvarints(b, uint64(len(a.open)))
-	for _, x := range slices.SortedFunc(maps.Keys(a.open), answer.compare) {
+	for _, x := range sorting.Sorted(maps.Keys(a.open), answer.compare) {
 		b = codec.AppendWords(b, uint64(x.service))
 		b = codec.AppendUvarints(b, uint64(x.address), a.open[x])
 		b = codec.AppendBools(b, x.behind)

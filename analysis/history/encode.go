@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -19,7 +20,7 @@ func (h *Sites) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(h.hour))
 	b = h.Skipped.appendTo(h.Requests.appendTo(b))
 	b = codec.AppendUvarints(b, uint64(len(h.numbers)))
-	for _, key := range slices.SortedFunc(maps.Keys(h.numbers), SiteKey.Compare) {
+	for _, key := range sorting.Sorted(maps.Keys(h.numbers), SiteKey.Compare) {
 		b = h.appendSite(b, h.numbers[key])
 	}
 	return h.Messages.appendTo(h.addresses.appendTo(h.Instances.appendTo(b)))

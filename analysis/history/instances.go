@@ -3,9 +3,9 @@ package history
 import (
 	"cmp"
 	"maps"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -79,7 +79,7 @@ func (h *Instances) merge(t *Tally, folded Slice, long func(entryKey) bool) {
 			}
 		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(of), InstanceKey.compare) {
+	for _, k := range sorting.Sorted(maps.Keys(of), InstanceKey.compare) {
 		of[k] = h.admit(k)
 	}
 	for at, s := range t.slices {
@@ -210,7 +210,7 @@ func (h *Instances) sorted(selects func(InstanceKey) bool) (all []Instance) {
 			all = append(all, Instance{k, s})
 		}
 	}
-	slices.SortFunc(all, func(a, b Instance) int { return a.compare(b.InstanceKey) })
+	sorting.Slice(all, func(a, b Instance) int { return a.compare(b.InstanceKey) })
 	return all
 }
 
@@ -249,7 +249,7 @@ func (h *Instances) Uses(service trace.Symbol, now Interval, since trace.Nanos) 
 
 func (h *Instances) appendTo(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(len(h.series)))
-	for _, k := range slices.SortedFunc(maps.Keys(h.series), InstanceKey.compare) {
+	for _, k := range sorting.Sorted(maps.Keys(h.series), InstanceKey.compare) {
 		s := h.series[k]
 		b = codec.AppendWords(b, uint64(k.Service), uint64(k.Key), uint64(k.Value))
 		b = s.Errors.appendTo(s.Counts.appendTo(b, timed), 0)

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"math"
 	"math/bits"
-	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 const (
@@ -67,7 +68,7 @@ func LongFrom(kinds []Logs) float64 {
 	for _, k := range kinds {
 		all += k.Calls
 	}
-	slices.SortFunc(kinds, func(a, b Logs) int { return cmp.Compare(a.Octaves(), b.Octaves()) })
+	sorting.Slice(kinds, func(a, b Logs) int { return cmp.Compare(a.Octaves(), b.Octaves()) })
 	for _, k := range kinds {
 		if passed += k.Calls; 2*passed >= all {
 			return k.Octaves() + longOctaves

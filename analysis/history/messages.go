@@ -9,6 +9,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -155,7 +156,7 @@ func (t *Tally) take(p *critpath.Path, into Slice) {
 // and forgets old messages.
 func (m *Messages) join(now trace.Nanos) *Tally {
 	waits := NewTally()
-	slices.SortFunc(m.taken, taking.compare) // the tally numbers its sites in this order
+	sorting.Slice(m.taken, taking.compare) // the tally numbers its sites in this order
 	m.taken = slices.DeleteFunc(m.taken, func(x taking) bool {
 		sent, known := m.sent[x.message]
 		if known {
@@ -188,7 +189,7 @@ func (m *Messages) appendTo(b []byte) []byte {
 		b = codec.AppendUvarints(b, uint64(x.at))
 	}
 	b = codec.AppendUvarints(b, uint64(len(m.taken)))
-	for _, x := range slices.SortedFunc(slices.Values(m.taken), taking.compare) {
+	for _, x := range sorting.Sorted(slices.Values(m.taken), taking.compare) {
 		b = codec.AppendWords(b, uint64(x.message), uint64(x.own), uint64(x.service))
 		b = codec.AppendUvarints(b, uint64(x.at), uint64(x.slice), uint64(x.within))
 	}

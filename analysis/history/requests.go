@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -218,7 +219,7 @@ func (q *Requests) oldest(skipped Ranges) Slice {
 
 func (q *Requests) appendTo(b []byte) []byte {
 	b = codec.AppendUvarints(codec.AppendFloats(b, q.longFrom), uint64(len(q.entries)))
-	for _, key := range slices.SortedFunc(maps.Keys(q.entries), entryKey.compare) {
+	for _, key := range sorting.Sorted(maps.Keys(q.entries), entryKey.compare) {
 		e := q.entries[key]
 		b = codec.AppendWords(b, uint64(key.root), uint64(key.first))
 		b = codec.AppendBools(b, e.long)

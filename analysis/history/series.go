@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Series is the history of a site.
@@ -53,7 +54,7 @@ func (s *Series) merge(at Slice, c *tallyCell, shapes *int) {
 	s.addTimes(Cell{at, uint32(c.calls), c.nanos, c.beside, c.logs},
 		Cell{Nanos: c.inner, Beside: c.innerBeside, logs: c.innerLogs})
 	s.within.Calls, s.within.sum = s.within.Calls+c.calls, s.within.sum+c.within
-	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return a.Shape.compare(b.Shape) })
+	sorting.Slice(c.shapes, func(a, b shapeCount) int { return a.Shape.compare(b.Shape) })
 	for _, x := range c.shapes {
 		s.shape(x.Shape, shapes).add(Cell{Slice: at, Calls: uint32(x.calls)})
 	}
@@ -149,7 +150,7 @@ func (s *Series) appendTo(b []byte) []byte {
 		b = s.Local.appendTo(b, timed|beside|logged)
 	}
 	b = codec.AppendUvarints(b, uint64(len(s.Shapes)))
-	for _, x := range slices.SortedFunc(slices.Values(s.Shapes),
+	for _, x := range sorting.Sorted(slices.Values(s.Shapes),
 		func(a, b ShapeSeries) int { return a.Shape.compare(b.Shape) }) {
 		b = codec.AppendWords(b, x.Hash)
 		b = codec.AppendBools(b, x.Failed, x.answered)

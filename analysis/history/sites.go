@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -184,7 +185,7 @@ func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 		}
 		numbers[i] = number
 	}
-	slices.SortFunc(added, func(a, b int32) int { return sites[a].Compare(sites[b].SiteKey) })
+	sorting.Slice(added, func(a, b int32) int { return sites[a].Compare(sites[b].SiteKey) })
 	for _, i := range added {
 		numbers[i] = h.admit(&sites[i])
 	}

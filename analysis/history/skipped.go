@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -86,7 +87,7 @@ func (k *Skipped) ranges(selects func(*skip) bool) Ranges {
 
 // union sorts ranges and joins those that overlap, in place.
 func (r Ranges) union() Ranges {
-	slices.SortFunc(r, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
+	sorting.Slice(r, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
 	joined := r[:0]
 	for _, x := range r {
 		if n := len(joined); n > 0 && x.From <= joined[n-1].To {

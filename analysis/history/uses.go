@@ -2,9 +2,9 @@ package history
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -301,7 +301,7 @@ func (r *useReader) uses() Uses {
 	}
 	for number, s := range r.services {
 		s.Known = lengths[number]
-		slices.SortStableFunc(s.Operations, func(a, b OperationUse) int {
+		sorting.SliceStable(s.Operations, func(a, b OperationUse) int {
 			return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), cmp.Compare(a.Op, b.Op))
 		})
 		u.Services = append(u.Services, *s)
@@ -310,8 +310,8 @@ func (r *useReader) uses() Uses {
 		c.Known = lengths[pair.caller]
 		u.Calls = append(u.Calls, *c)
 	}
-	slices.SortStableFunc(u.Services, func(a, b ServiceUse) int { return cmp.Compare(a.Service, b.Service) })
-	slices.SortStableFunc(u.Calls, func(a, b CallUse) int {
+	sorting.SliceStable(u.Services, func(a, b ServiceUse) int { return cmp.Compare(a.Service, b.Service) })
+	sorting.SliceStable(u.Calls, func(a, b CallUse) int {
 		return cmp.Or(cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Callee, b.Callee))
 	})
 	return u

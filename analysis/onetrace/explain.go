@@ -9,6 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -276,14 +277,14 @@ func (x *explaining) attributeWires() {
 	if len(x.raised) == 0 {
 		return
 	}
-	slices.SortStableFunc(x.raised, func(a, b raisedWire) int { return cmp.Compare(b.beyond, a.beyond) })
+	sorting.SliceStable(x.raised, func(a, b raisedWire) int { return cmp.Compare(b.beyond, a.beyond) })
 	taking := make(map[int32]bool)
 	for i := 0; i < len(x.raised) && len(taking)+2 <= maxWireServices; i++ {
 		taking[x.raised[i].From], taking[x.raised[i].To] = true, true
 	}
 	services, index := make([]compare.Service, 1, len(taking)+1), make(map[int32]int, len(taking))
 	services[0].Processed = true
-	for _, number := range slices.SortedFunc(maps.Keys(taking), func(a, b int32) int {
+	for _, number := range sorting.Sorted(maps.Keys(taking), func(a, b int32) int {
 		return compare.ByName(x.rec.Table, x.rec.Names[a], x.rec.Names[b])
 	}) {
 		index[number] = len(services)
@@ -347,7 +348,7 @@ func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 	for _, s := range x.suspects {
 		all = append(all, *s)
 	}
-	slices.SortStableFunc(all, x.compare)
+	sorting.SliceStable(all, x.compare)
 	first := make(map[trace.Symbol]bool)
 	for i := range all {
 		if s := &all[i]; !first[s.Service] {
@@ -355,7 +356,7 @@ func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 			s.Score = max(s.Score, x.evidence[x.rec.ServiceNumbers[s.Service]])
 		}
 	}
-	slices.SortStableFunc(all, x.compare)
+	sorting.SliceStable(all, x.compare)
 	return slices.DeleteFunc(all, func(s CallSuspect) bool {
 		if s.Reason == Slow {
 			return max(s.Excess, s.Score) < leastExcess

@@ -15,6 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -303,7 +304,7 @@ func (f *Profile) linkCalls() {
 	}
 	for i := range f.below {
 		b := &f.below[i]
-		slices.SortFunc(b.calls,
+		sorting.Slice(b.calls,
 			func(k, l int32) int { return cmp.Or(cmp.Compare(calls[k].Site, calls[l].Site), cmp.Compare(k, l)) })
 		for n, k := range b.calls {
 			if n == 0 || calls[k].Site != b.sites[len(b.sites)-1] {
@@ -432,7 +433,7 @@ func (f *Profile) answeredSites(site int32) []int32 {
 		Parent: at.Parent,
 		Op:     at.Base,
 	}]), func(i int32) bool { return f.known(i) == nil })
-	slices.SortFunc(all, func(a, b int32) int {
+	sorting.Slice(all, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(f.sites[b].calls, f.sites[a].calls), f.rec.Sites[a].Compare(f.rec.Sites[b].SiteKey))
 	})
 	return all

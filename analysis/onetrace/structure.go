@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -260,7 +261,7 @@ func (x *explaining) expected(c *continuation) []int32 {
 			sites = append(sites, site)
 		}
 	}
-	slices.SortFunc(sites, func(a, b int32) int {
+	sorting.Slice(sites, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(c.next[b], c.next[a]), x.rec.Sites[a].Compare(x.rec.Sites[b].SiteKey))
 	})
 	return sites

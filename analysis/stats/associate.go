@@ -9,6 +9,8 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // A column is skipped if earlier columns explain its variance except for at most the fraction collinear.
@@ -117,7 +119,7 @@ func singularValues(columns [][]float64) []float64 {
 	for i, c := range columns {
 		values[i] = floats.Norm(c, 2)
 	}
-	slices.SortFunc(values, func(a, b float64) int { return cmp.Compare(b, a) })
+	sorting.Slice(values, func(a, b float64) int { return cmp.Compare(b, a) })
 	return values
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -91,7 +92,7 @@ func EBH(evalues []float64, alpha float64) []int {
 			order = append(order, i)
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(evalues[b], evalues[a]), cmp.Compare(a, b)) })
+	sorting.Slice(order, func(a, b int) int { return cmp.Or(cmp.Compare(evalues[b], evalues[a]), cmp.Compare(a, b)) })
 	rejected := 0
 	for k, i := range order {
 		if evalues[i]*alpha*float64(k+1) >= float64(len(evalues)) {

@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Confidence is the nominal coverage of every interval of this package.
@@ -116,7 +118,7 @@ func newJackknife(total []float64) *jackknife {
 		j.order[i] = int32(i)
 	}
 	// Equal totals are ordered by position, so that the result is deterministic.
-	slices.SortFunc(j.order, func(a, b int32) int { return cmp.Or(cmp.Compare(total[b], total[a]), cmp.Compare(a, b)) })
+	sorting.Slice(j.order, func(a, b int32) int { return cmp.Or(cmp.Compare(total[b], total[a]), cmp.Compare(a, b)) })
 	return j
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Item is a value of a sample with its key.
@@ -280,7 +281,7 @@ func (s *Stratified[V]) Typical(match func(key uint64, v V) bool) []Item[V] {
 		}
 		low, high = low-1, high+1
 	}
-	slices.SortFunc(near, byFast)
+	sorting.Slice(near, byFast)
 	return items(near)
 }
 
@@ -290,7 +291,7 @@ func (s *Stratified[V]) sorted() []ranked[V] {
 	for _, r := range s.uniform.All() {
 		all = append(all, r)
 	}
-	slices.SortFunc(all, byFast)
+	sorting.Slice(all, byFast)
 	return all
 }
 

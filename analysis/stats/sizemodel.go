@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // SizeClass classifies a transfer by its latency relative to the size model.
@@ -186,7 +188,7 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 		s, loss := small.concentrate(s, 2)
 		starts = append(starts, start{s, loss})
 	}
-	slices.SortStableFunc(starts, func(a, b start) int { return cmp.Compare(a.loss, b.loss) })
+	sorting.SliceStable(starts, func(a, b start) int { return cmp.Compare(a.loss, b.loss) })
 	best, least := m, math.Inf(1)
 	for _, s := range starts[:fitKeep] {
 		if s, loss := t.concentrate(s.model, fitMaxStep); loss < least {
@@ -342,7 +344,7 @@ func (t transfers) withNoise(m SizeModel) SizeModel {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
+	sorting.SliceStable(order, func(a, b int) int {
 		return cmp.Compare(m.Expected(t.sizes[a]), m.Expected(t.sizes[b]))
 	})
 	count := max(1, min(noiseBins, len(order)/minTransfers))

@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -193,7 +194,7 @@ func (a *Cases) GetIncident(
 		framesOfAll(d.Located, share)
 	}
 	d.Timeline = append(append(d.Timeline, noted(&d.Incident.Notes)...), commented(d.Comments)...)
-	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
+	sorting.SliceStable(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
 	samples, err := SampleTraces(a.store, id, types, onset, closed)
 	d.Exemplars = exemplarsOf(samples)
 	return d, err
@@ -335,7 +336,7 @@ func SampleTraces(
 		}
 		add(slices.Concat(present.Slow, kept.Slow), false)
 	}
-	slices.SortStableFunc(found, func(a, b SampleTrace) int {
+	sorting.SliceStable(found, func(a, b SampleTrace) int {
 		switch {
 		case a.Failed && b.Failed:
 			return cmp.Compare(b.Start, a.Start)
@@ -356,7 +357,7 @@ func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 	for failed < len(first) && first[failed].Failed {
 		failed++
 	}
-	slices.SortStableFunc(first[failed:], func(a, b SampleTrace) int { return cmp.Compare(b.Duration, a.Duration) })
+	sorting.SliceStable(first[failed:], func(a, b SampleTrace) int { return cmp.Compare(b.Duration, a.Duration) })
 	all := []contract.Exemplar{}
 	for i := range first {
 		x, stratum := &first[i], contract.ExemplarStratumSlow
@@ -405,7 +406,7 @@ func earlier(
 		}
 		all = append(all, e)
 	}
-	slices.SortStableFunc(all, func(a, b contract.EarlierIncident) int { return trace.CompareBools(b.Alike, a.Alike) })
+	sorting.SliceStable(all, func(a, b contract.EarlierIncident) int { return trace.CompareBools(b.Alike, a.Alike) })
 	return all[:min(len(all), maxEarlier)]
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/api/internal/sent"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -157,7 +158,7 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order,
+	sorting.SliceStable(order,
 		func(a, b int) int { return cmp.Compare(len(frames[b].Context), len(frames[a].Context)) })
 	own := make([]float64, len(frames))
 	for i := range frames {
@@ -257,7 +258,7 @@ func (a *Cases) tracesAt(of search.Subject, x *storedPlace) ([]contract.LocatedT
 		}
 		return nil
 	})
-	slices.SortStableFunc(found, func(a, b contract.LocatedTrace) int { return cmp.Compare(b.SpanNs, a.SpanNs) })
+	sorting.SliceStable(found, func(a, b contract.LocatedTrace) int { return cmp.Compare(b.SpanNs, a.SpanNs) })
 	return found[:min(len(found), locatedTraces)], err
 }
 

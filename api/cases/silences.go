@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -254,7 +255,7 @@ func (a *Cases) PreviewSilence(
 			found = append(found, x)
 		}
 	}
-	slices.SortFunc(found, func(x, y *epoch.IncidentRow) int { return cmp.Compare(x.Key(), y.Key()) })
+	sorting.Slice(found, func(x, y *epoch.IncidentRow) int { return cmp.Compare(x.Key(), y.Key()) })
 	for _, x := range found {
 		if x.Closed == nil {
 			preview.Open++

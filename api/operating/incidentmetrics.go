@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/internal/metric"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // meteredIncidents limits the open incidents with their own metrics, because each adds a set of series. The most severe
@@ -32,7 +33,7 @@ func (m *metrics) incidents(e metric.Emitter, s *epoch.Snapshot) {
 	}
 	e.Gauge("incident_silenced", "Open incidents of which a silence stops the notifications.",
 		float64(len(m.handlers.options.Silenced(s))))
-	slices.SortStableFunc(rows, func(a, b *epoch.IncidentRow) int { return cmp.Compare(a.Key(), b.Key()) })
+	sorting.SliceStable(rows, func(a, b *epoch.IncidentRow) int { return cmp.Compare(a.Key(), b.Key()) })
 	directory := m.handlers.options.Directory()
 	for _, x := range rows[:min(len(rows), meteredIncidents)] {
 		id, service, owner := x.ID, label(x.Service), ""

@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/datafile"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Views stores the saved views of the UI in a file in the data directory. It is safe for concurrent use.
@@ -56,7 +57,7 @@ func (v *Views) Save(x contract.View) (contract.View, error) {
 		return x, refusal.New(refusal.Conflict, "there are too many saved views", "delete some")
 	}
 	next = append(next, x)
-	slices.SortStableFunc(next, func(a, b contract.View) int {
+	sorting.SliceStable(next, func(a, b contract.View) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)),
 			strings.Compare(a.Name, b.Name))
 	})

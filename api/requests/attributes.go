@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -145,7 +146,7 @@ func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests sides, 
 		}
 	}
 	byP := func(x, y contract.AttributeDifference) int { return cmp.Compare(x.PValue, y.PValue) }
-	slices.SortStableFunc(c.Items, byP)
+	sorting.SliceStable(c.Items, byP)
 	c.Items = c.Items[:min(len(c.Items), shownAttributes)]
 	return nil
 }

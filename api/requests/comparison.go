@@ -19,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -157,7 +158,7 @@ func slowest(g *group.Group, part float64) (slow, rest population) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(s.Total[j], s.Total[i]) })
+	sorting.SliceStable(order, func(i, j int) int { return cmp.Compare(s.Total[j], s.Total[i]) })
 	n := int(math.Ceil(part * float64(len(order))))
 	return s.population("the slowest "+units.Percent(part)+" of the sampled requests", order[:n]),
 		s.population(others, order[n:])
@@ -389,7 +390,7 @@ func (r renderer) compare(a, b *population) contract.Comparison {
 	for e := range edges {
 		all = append(all, difference{e, a.edges[e] - b.edges[e]})
 	}
-	slices.SortFunc(all, func(x, y difference) int {
+	sorting.Slice(all, func(x, y difference) int {
 		return cmp.Or(query.CompareKeys(-math.Abs(x.difference), -math.Abs(y.difference)), cmp.Compare(x.edge, y.edge))
 	})
 	for _, x := range all {

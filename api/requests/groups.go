@@ -3,7 +3,6 @@ package requests
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
@@ -13,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // ListGroups implements contract.StrictServerInterface.
@@ -202,7 +202,7 @@ func (a *Requests) ExplainGroup(
 				all = append(all, p.Explanations...)
 			}
 		}
-		slices.SortStableFunc(all, func(x, y detect.Explanation) int { return query.CompareKeys(-x.Effect, -y.Effect) })
+		sorting.SliceStable(all, func(x, y detect.Explanation) int { return query.CompareKeys(-x.Effect, -y.Effect) })
 		summary := c.Groups.Summarize(g)
 		d = contract.ExplainGroup200JSONResponse{
 			Items: names.Explained(all), Bins: names.bins(&summary), SizeModel: sizeModel(summary.Size),

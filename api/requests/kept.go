@@ -19,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -377,7 +378,7 @@ func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace,
 	if len(healthy) >= leastNormal {
 		all = healthy
 	}
-	slices.SortFunc(all, func(x, y *keptTrace) int {
+	sorting.Slice(all, func(x, y *keptTrace) int {
 		return cmp.Or(cmp.Compare(y.Start, x.Start), x.Trace.Compare(y.Trace))
 	})
 	return all[:min(len(all), mostNormal)]

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"net/http"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // profiledTypes limits the request types in a profile.
@@ -72,7 +72,7 @@ func busiest(s *epoch.Snapshot, wanted analysis.Hash) []analysis.Hash {
 			rows = append(rows, &s.Groups[i])
 		}
 	}
-	slices.SortFunc(rows, func(x, y *epoch.GroupRow) int {
+	sorting.Slice(rows, func(x, y *epoch.GroupRow) int {
 		return cmp.Or(cmp.Compare(y.Count, x.Count), x.ID.Compare(y.ID))
 	})
 	var ids []analysis.Hash

@@ -20,6 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -208,7 +209,7 @@ func readTrace(
 		spans[i].ExclusiveNs = own[spans[i].ID]
 		d.DurationNs = max(d.DurationNs, spans[i].StartNs+spans[i].DurationNs)
 	}
-	slices.SortStableFunc(spans, func(x, y contract.Span) int {
+	sorting.SliceStable(spans, func(x, y contract.Span) int {
 		return cmp.Or(cmp.Compare(x.StartNs, y.StartNs), cmp.Compare(y.DurationNs, x.DurationNs))
 	})
 	d.DroppedSpans = max(0, len(spans)-shownSpans)

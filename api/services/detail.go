@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -139,7 +140,7 @@ func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.
 		all = append(all, s)
 		total[s.Name] += latest.Sum()
 	}
-	slices.SortStableFunc(all, func(a, b contract.ServiceSpans) int {
+	sorting.SliceStable(all, func(a, b contract.ServiceSpans) int {
 		return cmp.Or(cmp.Compare(total[b.Name], total[a.Name]), strings.Compare(a.Name, b.Name),
 			strings.Compare(a.Kind, b.Kind))
 	})

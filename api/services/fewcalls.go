@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -103,7 +103,7 @@ func (t *serviceTable) fewCalls(names *trace.Table) *contract.FewCalls {
 			})
 		}
 	}
-	slices.SortStableFunc(f.Operations, func(a, b contract.FewCallsOperation) int {
+	sorting.SliceStable(f.Operations, func(a, b contract.FewCallsOperation) int {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Service, b.Service),
 			cmp.Compare(a.Operation, b.Operation))
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -188,7 +189,7 @@ func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) f
 
 // sortCalls sorts by number of calls, most calls first.
 func sortCalls(all []contract.ServiceCall) {
-	slices.SortStableFunc(all, func(a, b contract.ServiceCall) int {
+	sorting.SliceStable(all, func(a, b contract.ServiceCall) int {
 		return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), strings.Compare(a.Caller, b.Caller),
 			strings.Compare(a.Callee, b.Callee))
 	})
@@ -218,7 +219,7 @@ func (a *Services) GetServiceMap(
 		x.Trend, x.Owner = nil, render.Owner(directory, x.Service)
 		d.Services = append(d.Services, x)
 	}
-	slices.SortStableFunc(d.Services, func(x, y contract.Service) int {
+	sorting.SliceStable(d.Services, func(x, y contract.Service) int {
 		return cmp.Or(cmp.Compare(y.Now.Calls, x.Now.Calls), strings.Compare(x.Service, y.Service))
 	})
 	d.Services = d.Services[:min(len(d.Services), mappedServices)]

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify"
 	"github.com/sibyl-trace/sibyl/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -123,7 +124,7 @@ func writeClassification(w io.Writer, c *classify.Classification, classes bool) 
 	d := c.Deployment
 	fmt.Fprintf(w, "%s: %s\n", terminal.Printable(d.Name), begin(d))
 	packages := slices.Clone(c.Packages)
-	slices.SortStableFunc(packages, func(a, b classify.Package) int {
+	sorting.SliceStable(packages, func(a, b classify.Package) int {
 		if a.Own != b.Own {
 			return boolOrder(a.Own)
 		}

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -64,7 +65,7 @@ func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, 
 		r.Services[service] = append(r.Services[service], Operation{name, min(1, o.Default+more/requests)})
 	}
 	for name, list := range r.Services {
-		slices.SortFunc(list, func(a, b Operation) int {
+		sorting.Slice(list, func(a, b Operation) int {
 			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Share, a.Share))
 		})
 		sameName := func(a, b Operation) bool { return a.Name == b.Name } // they differ in kind

@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -244,7 +245,7 @@ func (p *Player) Finish() *Result {
 	for _, x := range p.incidents {
 		r.Incidents = append(r.Incidents, x)
 	}
-	slices.SortFunc(r.Incidents, byOpening)
+	sorting.Slice(r.Incidents, byOpening)
 	r.Types = p.core.AffectedTypes()
 	if p.scorer != nil {
 		r.Score = p.scorer.score(r)

@@ -3,11 +3,11 @@ package backtest
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -233,7 +233,7 @@ func (s *scorer) healthy(r *Result) (sum time.Duration) {
 		w := s.labels[i].Window
 		windows = append(windows, history.Interval{From: w.From, To: deadline(w)})
 	}
-	slices.SortFunc(windows, func(a, b history.Interval) int { return int(a.From - b.From) })
+	sorting.Slice(windows, func(a, b history.Interval) int { return int(a.From - b.From) })
 	at := r.Learned
 	for _, w := range windows {
 		sum += max(0, min(w.From, r.To).Sub(at))

@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -198,7 +199,7 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	}
 	size := k.retained.Load().Exemplars
 	slow := sinceOf(slices.Concat(before.Slow, present.Slow), x.since)
-	slices.SortStableFunc(slow, func(a, b store.Exemplar) int {
+	sorting.SliceStable(slow, func(a, b store.Exemplar) int {
 		return cmp.Or(cmp.Compare(b.Duration, a.Duration), slices.Compare(a.Trace[:], b.Trace[:]),
 			cmp.Compare(a.Root, b.Root))
 	})

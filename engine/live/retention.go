@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -133,7 +134,7 @@ func (k *exemplarStore) all() (all []keptExemplar, err error) {
 			}
 			return nil
 		}))
-	slices.SortFunc(all, func(a, b keptExemplar) int {
+	sorting.Slice(all, func(a, b keptExemplar) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), a.group.Compare(b.group), slices.Compare(a.Trace[:], b.Trace[:]),
 			a.of.Compare(b.of))
 	})

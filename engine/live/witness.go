@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -80,7 +81,7 @@ func (w *witnesses) add(key witnessKey, x witness) {
 		x.Records = slices.Clone(x.Records)
 		all = append(all, x)
 	}
-	slices.SortStableFunc(all, func(a, b witness) int { return cmp.Compare(b.at, a.at) })
+	sorting.SliceStable(all, func(a, b witness) int { return cmp.Compare(b.at, a.at) })
 	w.seen[key] = all[:min(len(all), keptPerPlace)]
 }
 

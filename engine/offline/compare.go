@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -18,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -367,7 +367,7 @@ func (c *comparer) typeChanges(ctx context.Context) ([]TypeChange, error) {
 			changes = append(changes, c.typeChange(id, r))
 		}
 	}
-	slices.SortFunc(changes, func(a, b TypeChange) int {
+	sorting.Slice(changes, func(a, b TypeChange) int {
 		return cmp.Or(cmp.Compare(b.added(), a.added()), cmp.Compare(b.Type.Count, a.Type.Count),
 			a.Type.ID.Compare(b.Type.ID))
 	})
@@ -430,7 +430,7 @@ const distinctOps = 3
 
 // durations returns the durations of requests in ns, ordered by start. It sorts requests in place.
 func durations(requests []timed) []int64 {
-	slices.SortFunc(requests, timed.compare)
+	sorting.Slice(requests, timed.compare)
 	all := make([]int64, len(requests))
 	for i, r := range requests {
 		all[i] = r.duration.Nanoseconds()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Spool is a sequence of packed observations. Its temporary file is unlinked at once, so it disappears even if the
@@ -142,7 +143,7 @@ func (s *Spool) InOrder(rank func(o *observation.Observation) int) iter.Seq2[int
 				order = append(order, place{rank(&o), i, at})
 			}
 		}
-		slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(a.rank, b.rank) })
+		sorting.SliceStable(order, func(a, b place) int { return cmp.Compare(a.rank, b.rank) })
 		for _, p := range order {
 			if s.unpack(s.chunks[p.chunk][p.at:], &o); !yield(p.rank, &o) {
 				return

@@ -25,7 +25,6 @@ import (
 	"iter"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,6 +35,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/jaeger"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/ingest/zipkin"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -393,7 +393,7 @@ func (r *pipeline) collect() error {
 // take counts and reports the broken parts of c and assembles its spans.
 func (r *pipeline) take(c *chunk) error {
 	r.input.Summary.Records += c.used
-	slices.SortStableFunc(c.broken, func(a, b InputError) int { return cmp.Compare(a.Offset, b.Offset) })
+	sorting.SliceStable(c.broken, func(a, b InputError) int { return cmp.Compare(a.Offset, b.Offset) })
 	for _, b := range c.broken {
 		if err := r.count(b); err != nil {
 			return err

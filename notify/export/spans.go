@@ -9,13 +9,13 @@ package export
 import (
 	"cmp"
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -59,7 +59,7 @@ func Of(p *critpath.Path, root int, problem string) Path {
 		c.Spans[k].Exclusive += sections[i].End.Sub(sections[i].Start)
 		c.Spans[k].Sections++
 	}
-	slices.SortStableFunc(c.Spans, func(a, b Span) int {
+	sorting.SliceStable(c.Spans, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(b.Exclusive, a.Exclusive), cmp.Compare(a.ID, b.ID))
 	})
 	c.Spans = c.Spans[:min(len(c.Spans), maxSpans)]

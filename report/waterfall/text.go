@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -160,7 +160,7 @@ func (d *drawing) rows(root int, c *canvas) []row {
 		stack = stack[:len(stack)-1]
 		rows = append(rows, top)
 		below := children[top.node]
-		slices.SortFunc(below, func(i, j int32) int {
+		sorting.Slice(below, func(i, j int32) int {
 			a, b := &d.path.Nodes[i], &d.path.Nodes[j]
 			return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(b.ID, a.ID)) // reversed, for the stack
 		})

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Rules are patterns from the configuration that override the model. Compile them with [Pattern], so that they match
@@ -104,7 +106,7 @@ func (p *Package) judge(m Model, features []Feature) {
 	for _, f := range features {
 		p.Evidence = append(p.Evidence, Evidence{f, m.Weights[f]})
 	}
-	slices.SortStableFunc(p.Evidence, func(a, b Evidence) int {
+	sorting.SliceStable(p.Evidence, func(a, b Evidence) int {
 		return cmp.Compare(math.Abs(b.LogOdds), math.Abs(a.LogOdds))
 	})
 }

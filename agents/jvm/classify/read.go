@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Limits on reading, far above real applications. Archives may be hostile, so nothing is unpacked to disk.
@@ -337,7 +339,7 @@ func (r *input) source(d *Deployment, t *tree, kind Kind, prefix string) error {
 		s.Classes = append(s.Classes, c)
 	}
 	if len(s.Classes) > 0 {
-		slices.SortFunc(s.Classes, func(a, b Class) int { return strings.Compare(a.Name, b.Name) })
+		sorting.Slice(s.Classes, func(a, b Class) int { return strings.Compare(a.Name, b.Name) })
 		d.Sources = append(d.Sources, s)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // maxEvents limits the single waits of a process, per second. Further waits are missing from the evidence.
@@ -100,7 +100,7 @@ func (s *steering) Outcomes() []protocol.Outcome {
 			list = append(list, s.outcome(id, service))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b protocol.Outcome) int { return cmp.Compare(a.ID, b.ID) })
+	sorting.SliceStable(list, func(a, b protocol.Outcome) int { return cmp.Compare(a.ID, b.ID) })
 	return list[:min(len(list), protocol.MaxOutcomes)]
 }
 

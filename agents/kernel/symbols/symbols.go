@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Limits on the cached names.
@@ -317,6 +318,6 @@ func parseMappings(text io.Reader) []mapping {
 		}
 		all = append(all, m)
 	}
-	slices.SortFunc(all, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
+	sorting.Slice(all, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
 	return all
 }

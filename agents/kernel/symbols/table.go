@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Limits on hostile files.
@@ -111,7 +112,7 @@ func (t *table) read(f *untrusted.ELF, kind elf.SectionType) {
 
 // sort sorts the functions and keeps one for each address: the shortest name has the fewest decorations.
 func (t *table) sort() {
-	slices.SortFunc(t.functions, func(a, b function) int {
+	sorting.Slice(t.functions, func(a, b function) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(len(a.name), len(b.name)), cmp.Compare(a.name, b.name))
 	})
 	t.functions = slices.CompactFunc(t.functions, func(a, b function) bool { return a.start == b.start })
@@ -182,7 +183,7 @@ func readPerfMap(folder string, pid uint32) *table {
 	}
 	// A compiler reuses memory, so the last of several names for an address counts.
 	slices.Reverse(t.functions)
-	slices.SortStableFunc(t.functions, func(a, b function) int { return cmp.Compare(a.start, b.start) })
+	sorting.SliceStable(t.functions, func(a, b function) int { return cmp.Compare(a.start, b.start) })
 	t.functions = slices.CompactFunc(t.functions, func(a, b function) bool { return a.start == b.start })
 	return t
 }

@@ -2,8 +2,9 @@ package waits
 
 import (
 	"cmp"
-	"slices"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // Total sums up intervals of one class.
@@ -259,19 +260,19 @@ func (c *Collector) Processes() []ProcessReport {
 	}
 	all := make([]ProcessReport, 0, len(byPID))
 	for _, p := range byPID {
-		slices.SortStableFunc(p.Threads, func(a, b ThreadReport) int {
+		sorting.SliceStable(p.Threads, func(a, b ThreadReport) int {
 			return cmp.Or(cmp.Compare(offCPU(&b.Totals), offCPU(&a.Totals)), cmp.Compare(a.TID, b.TID))
 		})
 		if p.Comm == "" {
 			p.Comm = p.Threads[0].Comm
 		}
-		slices.SortStableFunc(p.Calls, func(a, b Call) int {
+		sorting.SliceStable(p.Calls, func(a, b Call) int {
 			return cmp.Or(cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.Class, b.Class),
 				cmp.Compare(a.Syscall, b.Syscall))
 		})
 		all = append(all, *p)
 	}
-	slices.SortStableFunc(all, func(a, b ProcessReport) int {
+	sorting.SliceStable(all, func(a, b ProcessReport) int {
 		return cmp.Or(cmp.Compare(offCPU(&b.Totals), offCPU(&a.Totals)), cmp.Compare(a.PID, b.PID))
 	})
 	return all

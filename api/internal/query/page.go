@@ -13,6 +13,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
 // entry is an entry of a sorted list: ascending by key, NaN last, then by ID.
@@ -54,7 +55,7 @@ func CompareKeys(a, b float64) int {
 }
 
 // Sort sorts the list. It must be called once, after the last Add.
-func (l *List[ID]) Sort() { slices.SortFunc(l.entries, l.order) }
+func (l *List[ID]) Sort() { sorting.Slice(l.entries, l.order) }
 
 // NewList returns an empty list. The arguments compare, format and parse the IDs of its items.
 func NewList[ID any](compare func(a, b ID) int, text func(ID) string, parse func(string) (ID, error)) *List[ID] {

@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -288,7 +289,7 @@ func (r Renderer) InvestigationDetail(v *search.Investigation) *contract.Investi
 		})
 	}
 	evidence := slices.Clone(v.Evidence)
-	slices.SortStableFunc(evidence, func(a, b search.Evidence) int { return query.CompareKeys(-a.Share, -b.Share) })
+	sorting.SliceStable(evidence, func(a, b search.Evidence) int { return query.CompareKeys(-a.Share, -b.Share) })
 	for i := range evidence[:min(len(evidence), shownEvidence)] {
 		e := &evidence[i]
 		d.Evidence = append(d.Evidence, contract.Evidence{
