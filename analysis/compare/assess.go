@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 )
 
@@ -32,8 +31,10 @@ func (c *liveWindow) each(judge func(number int32)) {
 	for service := range c.h.Services.Names() {
 		c.skip(int32(service)) // finds its skipped times, which goroutines then only read
 	}
-	if c.judgesSilence() {
-		c.started = c.sumStarted()
+	silent, empty := silences{liveWindow: c}, func(int32) {} // judges a site without calls
+	if silent.due() {
+		silent.countStarted()
+		empty = silent.judge
 	}
 	reader := *c // charging changes c
 	for first := 1; first < len(c.sites)+siteBlock; first += siteBlock {
@@ -41,7 +42,7 @@ func (c *liveWindow) each(judge func(number int32)) {
 		next := scratch.Sized(c.assessed[1], max(0, min(len(c.sites)-first, siteBlock)))
 		c.of.Spread(1+(len(next)+sitePiece-1)/sitePiece, func(i int) {
 			if i == 0 {
-				c.chargeBlock(first-siteBlock, read, judge)
+				c.chargeBlock(first-siteBlock, read, judge, empty)
 				return
 			}
 			from := (i - 1) * sitePiece
@@ -50,12 +51,7 @@ func (c *liveWindow) each(judge func(number int32)) {
 		c.assessed = [2][]assessment{next, read}
 	}
 	c.assessed[0] = c.assessed[0][:0]
-	c.chargeAllSilent()
-}
-
-// judgesSilence reports whether sites without calls in the window are judged. Once a minute is often enough.
-func (c *liveWindow) judgesSilence() bool {
-	return c.lasting() && c.window.To%history.SlicesPerMinute == 0
+	silent.charge()
 }
 
 // readPiece sets `into` to the evidence of the sites from `first` on. It uses the memory of piece i.
@@ -66,15 +62,14 @@ func (c liveWindow) readPiece(i, first int, into []assessment) {
 	}
 }
 
-// chargeBlock charges a block, the evidence of the sites from `first` on.
-func (c *liveWindow) chargeBlock(first int, block []assessment, judge func(number int32)) {
+// chargeBlock charges a block, the evidence of the sites from `first` on. It calls judge for each site that has to be
+// judged in detail, and empty for each without calls in the window.
+func (c *liveWindow) chargeBlock(first int, block []assessment, judge, empty func(number int32)) {
 	for i := range block {
 		number, a := int32(first+i), &block[i]
 		if !a.called {
 			c.now[number] = 0
-			if c.judgesSilence() {
-				c.noteSilent(number)
-			}
+			empty(number)
 			continue
 		}
 		c.skip(c.sites[number].Service)
@@ -100,7 +95,8 @@ func (c *liveWindow) assess(number int32) (a assessment) {
 	if c.soft || c.byLocal(c.sites[number].Service) {
 		return a
 	}
-	if a.verdict, a.screened = c.screen(number); a.screened && a.calls > 0 {
+	a.verdict, a.screened = screener{c}.screen(number)
+	if a.screened && a.calls > 0 {
 		a.siteTime = c.siteTime(number, float64(a.calls), a.mean, a.onPath)
 	}
 	return a

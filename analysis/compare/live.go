@@ -22,9 +22,7 @@ type liveWindow struct {
 	skips   []serviceSkips // the same by number of the service
 	local   []bool         // by number of the service: whether it is judged by local times; nil if no service is
 	// wide holds, by number of the pool, histories pooled over sites that have too little history of their own.
-	wide    map[int32]*pooledSeries
-	started history.Cells // requests that start at the sites with calls in the window, to judge silence
-	silent  []silentSite
+	wide map[int32]*pooledSeries
 }
 
 // serviceSkips holds the skipped times of a service.

@@ -8,7 +8,7 @@ import (
 )
 
 // Most sites are healthy, or only somewhat slower than usual. A part of its history usually suffices to know that a
-// site is healthy: a value in the window is within the fence if one piece in twenty reaches it, see [Judge]. screen
+// site is healthy: a value in the window is within the fence if one piece in twenty reaches it, see [Judge]. a screener
 // looks for these pieces from the start of the history, and stops as soon as it has found them. Its result for a site
 // remains true until calls are added to the site, leave the window, or are deleted; see [verdict].
 
@@ -47,15 +47,18 @@ type wantedShape struct {
 // decreases with n.
 func (j Judge) enough(n uint64) int { return int(n) - int(j.rare*float64(n-1)) }
 
-// screening is the scratch memory of screen.
+// screening is the scratch memory of a screener.
 type screening struct {
 	now, past history.Cells
 	shapes    []wantedShape
 }
 
+// screener decides about the sites of a window whose history need not be read to its end.
+type screener struct{ *liveWindow }
+
 // screen returns the verdict on site `number`. ok is false if the site has to be judged in detail. A verdict without
 // calls means that the site has no calls in the window.
-func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
+func (c screener) screen(number int32) (v verdict, ok bool) {
 	s, known := c.h.Series(number), &c.of.verdicts[number]
 	if known.from <= c.window.From && c.window.From <= known.until &&
 		s.Last() < c.window.To && !c.h.Changes.Since(s, known.changes) {
@@ -101,7 +104,7 @@ func (c *liveWindow) screen(number int32) (v verdict, ok bool) {
 }
 
 // limit returns the limit of the mean of the calls in the window. c.screening.past must hold the pieces of the history.
-func (c *liveWindow) limit() float64 {
+func (c screener) limit() float64 {
 	past := c.screening.past
 	c.means = c.means[:0]
 	for _, p := range c.pieces {
@@ -113,7 +116,7 @@ func (c *liveWindow) limit() float64 {
 
 // wantShapes lists the shapes of the n calls in the window whose share the history must reach. It returns the last
 // start of a window with the same calls and the same result. It returns false if the history lacks any of the shapes.
-func (c *liveWindow) wantShapes(number int32, n, pieces uint64) (until history.Slice, ok bool) {
+func (c screener) wantShapes(number int32, n, pieces uint64) (until history.Slice, ok bool) {
 	s, x := c.h.Series(number), &c.screening
 	until = x.now[0].Slice
 	if c.sites[number].Border || len(s.Shapes) == 1 {
@@ -183,7 +186,7 @@ func allSkipped(encoded history.Encoded, skipped history.Ranges) bool {
 
 // reached reports whether enough pieces of the history reach the own time and the shares of the wanted shapes. before
 // is the number of calls in the history. If they don't, c.screening.past holds all cells at the end.
-func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded history.Encoded) bool {
+func (c screener) reached(time *wanted, before, pieces uint64, encoded history.Encoded) bool {
 	x, skipped := &c.screening, c.skipped
 	x.past = x.past[:0]
 	first, calls, nanos, done := 0, uint64(0), int64(0), uint64(0) // of the current piece, and the calls before it
@@ -212,7 +215,7 @@ func (c *liveWindow) reached(time *wanted, before, pieces uint64, encoded histor
 
 // reachedIn counts piece, which has the given calls and own time and ends at slice `to`. It reports whether nothing
 // else is wanted.
-func (c *liveWindow) reachedIn(time *wanted, piece history.Cells, calls uint64, nanos int64, to history.Slice) bool {
+func (c screener) reachedIn(time *wanted, piece history.Cells, calls uint64, nanos int64, to history.Slice) bool {
 	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may be lower
 		time.reach(piece.LowestMean(c.parts))
 	}

@@ -26,14 +26,24 @@ const (
 
 // silence is a time without calls at a site where requests start, after a time when they came steadily.
 type silence struct {
-	*liveWindow
+	*silences
 	number        int32         // of the site
 	steady, since history.Range // since ends before the calls of requests that may still be open
 }
 
-// noteSilent notes that the requests at site `number` stopped, if requests start there and came steadily. The window
-// must be without calls at the site.
-func (c *liveWindow) noteSilent(number int32) {
+// silences finds the sites of a window where requests stopped.
+type silences struct {
+	*liveWindow
+	started history.Cells // requests that start at the sites with calls in the window
+	found   []silentSite
+}
+
+// due reports whether sites without calls in the window are judged. Once a minute is often enough.
+func (c *silences) due() bool { return c.lasting() && c.window.To%history.SlicesPerMinute == 0 }
+
+// judge notes that the requests at site `number` stopped, if requests start there and came steadily. The window must be
+// without calls at the site.
+func (c *silences) judge(number int32) {
 	s := &c.sites[number]
 	if s.Parent != 0 || s.Border {
 		return
@@ -46,10 +56,10 @@ func (c *liveWindow) noteSilent(number int32) {
 	}
 	open := history.Slice(series.StillOpen() / history.SliceLength)
 	x := silence{
-		liveWindow: c,
-		number:     number,
-		steady:     history.Range{From: end - piece*max(leastPieces, (leastSteady+piece-1)/piece), To: end},
-		since:      history.Range{From: end, To: c.window.To - open},
+		silences: c,
+		number:   number,
+		steady:   history.Range{From: end - piece*max(leastPieces, (leastSteady+piece-1)/piece), To: end},
+		since:    history.Range{From: end, To: c.window.To - open},
 	}
 	if x.steady.From < series.First() || x.expected(series.Calls) < leastMissing { // before reading its calls
 		return
@@ -72,7 +82,7 @@ func (c *liveWindow) noteSilent(number int32) {
 	if expected < leastMissing || x.continued() >= expected/2 {
 		return
 	}
-	c.silent = append(c.silent, silentSite{number, rate * float64(c.window.Length()), usual})
+	c.found = append(c.found, silentSite{number, rate * float64(c.window.Length()), usual})
 }
 
 // silentSite is a site whose calls stopped.
@@ -82,14 +92,14 @@ type silentSite struct {
 	usual   float64 // calls per second
 }
 
-// chargeAllSilent charges the silent sites. It leaves out consumers if requests stopped, too: nobody sends them
+// charge charges the silent sites. It leaves out consumers if requests stopped, too: nobody sends them
 // messages then.
-func (c *liveWindow) chargeAllSilent() {
+func (c *silences) charge() {
 	consumes := func(x silentSite) bool { return c.table.Operation(c.sites[x.number].Base).Kind == trace.Consumer }
-	if stopped := slices.DeleteFunc(slices.Clone(c.silent), consumes); len(stopped) > 0 {
-		c.silent = stopped
+	if stopped := slices.DeleteFunc(slices.Clone(c.found), consumes); len(stopped) > 0 {
+		c.found = stopped
 	}
-	for _, x := range c.silent {
+	for _, x := range c.found {
 		s, part := &c.sites[x.number], x.missing/c.requests
 		c.evidence[s.Service].silent += part
 		c.ops[history.Callee{Service: s.Service, Op: s.Op}] += part
@@ -115,8 +125,8 @@ func (x *silence) traffic() float64 {
 	return min(1, float64(now)/float64(before)*float64(x.steady.Length())/float64(x.window.Length()))
 }
 
-// sumStarted returns the requests that start at the sites with calls in the window.
-func (c *liveWindow) sumStarted() history.Cells {
+// countStarted sets c.started.
+func (c *silences) countStarted() {
 	c.sum.restart(c.window.To + history.Ahead)
 	for i := 1; i < len(c.sites); i++ {
 		s, series := &c.sites[i], c.h.Series(int32(i))
@@ -127,7 +137,7 @@ func (c *liveWindow) sumStarted() history.Cells {
 			}
 		}
 	}
-	return c.sum.take()
+	c.started = c.sum.take()
 }
 
 // observed reports whether traces started in each part of the window. If not, Sibyl did not run, or all requests
