@@ -4,13 +4,11 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,16 +23,7 @@ const (
 )
 
 // Client queries one service. It is safe for concurrent use.
-type Client struct {
-	http   http.Client
-	server string // its URL, without a slash at the end
-	root   string // of the paths of requests, below the URL
-	token  string // may be empty
-	origin string // address of the client for which requests are forwarded, or empty
-}
-
-// timeout limits the duration of a request.
-const timeout = 30 * time.Second
+type Client struct{ connection }
 
 // New returns a client of the service at the URL server, whose path is the base path of the service. If token isn't
 // empty, the client sends it with each request.
@@ -44,7 +33,7 @@ func New(server, token string) (*Client, error) {
 		return nil, fmt.Errorf("--server %s: want a URL like %s", server, DefaultServer)
 	}
 	base := strings.TrimSuffix(u.String(), "/")
-	return &Client{http: http.Client{Timeout: timeout}, server: base, root: "/api/v1", token: token}, nil
+	return &Client{connection{http: http.Client{Timeout: timeout}, server: base, root: "/api/v1", token: token}}, nil
 }
 
 // Server returns the URL of the service, without a slash at the end.
@@ -83,16 +72,13 @@ func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, mo
 // longID matches the ID of a problem or of a trace.
 var longID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// minPrefix is the minimum length of a prefix of an ID. Shorter numbers are ranks.
-const minPrefix = 4
-
 // Problem returns an open problem, named by its rank, its ID, or a prefix of the ID, or a closed problem, named by its
 // ID or a prefix.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)
 	if !longID.MatchString(id) {
 		var err error
-		if id, err = c.find(ctx, id); err != nil {
+		if id, err = findProblem(ctx, c, id); err != nil {
 			return nil, err
 		}
 	}
@@ -179,64 +165,6 @@ func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace,
 	return traces, nil
 }
 
-// find returns the ID of the problem with the rank or the prefix in name. It only looks for a closed problem if no open
-// one matches.
-func (c *Client) find(ctx context.Context, name string) (string, error) {
-	list, err := c.Problems(ctx, contract.ListProblemsParams{Muted: new(contract.ListProblemsParamsMutedAll)}, 0)
-	if err != nil {
-		return "", err
-	}
-	if rank, err := strconv.Atoi(name); err == nil && len(name) < minPrefix {
-		for i := range list.Items {
-			if list.Items[i].Rank == rank {
-				return list.Items[i].ID, nil
-			}
-		}
-	}
-	found := withPrefix(list, name)
-	if len(found) == 0 && len(name) >= minPrefix {
-		closed, err := c.Problems(ctx,
-			contract.ListProblemsParams{Muted: new(contract.ListProblemsParamsMutedAll), Closed: new(true)}, 0)
-		if err != nil {
-			return "", err
-		}
-		found = withPrefix(closed, name)
-	}
-	switch len(found) {
-	case 0:
-		return "", c.noProblem(ctx, name, list)
-	case 1:
-		return found[0], nil
-	}
-	return "", fmt.Errorf("the IDs of %d problems begin with %s: give more digits", len(found), name)
-}
-
-// noProblem returns the error for a name that matches no problem. open lists all open problems.
-func (c *Client) noProblem(ctx context.Context, name string, open *contract.ProblemList) error {
-	if incident, err := c.findIncident(ctx, name); err == nil && len(name) >= minPrefix {
-		return fmt.Errorf("%s is an incident: sibyl incidents %s shows it", name, incident[:8])
-	}
-	if open.Learning && len(open.Items) == 0 {
-		return fmt.Errorf("there is no problem %q: Sibyl is learning normal behaviour; run sibyl problems to see "+
-			"how long is left",
-			name)
-	}
-	return fmt.Errorf(
-		"there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
-}
-
-// withPrefix returns the distinct IDs in list that start with prefix. It returns nil if prefix is shorter than
-// minPrefix.
-func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
-	for i := range list.Items {
-		id := list.Items[i].ID
-		if len(prefix) >= minPrefix && strings.HasPrefix(id, prefix) && !slices.Contains(found, id) {
-			found = append(found, id)
-		}
-	}
-	return found
-}
-
 // Tracepoints returns up to most tracepoints that match q, in its order. If most is 0, it returns all.
 func (c *Client) Tracepoints(
 	ctx context.Context, q contract.ListTracepointsParams, most int,
@@ -256,33 +184,11 @@ func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most i
 // tracepointID matches the ID of a tracepoint.
 var tracepointID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// tracepoint returns the ID of the tracepoint whose name or ID is name.
-func (c *Client) tracepoint(ctx context.Context, name string) (string, error) {
-	if tracepointID.MatchString(name) {
-		return name, nil
-	}
-	list, err := c.Tracepoints(ctx, contract.ListTracepointsParams{Q: &name}, 0)
-	if err != nil {
-		return "", err
-	}
-	var near []string
-	for i := range list.Items {
-		if list.Items[i].Name == name {
-			return list.Items[i].ID, nil
-		}
-		near = append(near, list.Items[i].Name)
-	}
-	if len(near) == 1 {
-		return "", fmt.Errorf("there is no tracepoint %q; did you mean %s?", name, near[0])
-	}
-	return "", fmt.Errorf("there is no tracepoint %q: sibyl tracepoints list shows them", name)
-}
-
 // Override enables, pins or forbids a tracepoint, given by name or ID, and returns its new state.
 func (c *Client) Override(
 	ctx context.Context, name string, override contract.OverrideRequest,
 ) (*contract.Tracepoint, error) {
-	id, err := c.tracepoint(ctx, name)
+	id, err := findTracepoint(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +197,7 @@ func (c *Client) Override(
 
 // Withdraw removes the override of a tracepoint, given by name or ID.
 func (c *Client) Withdraw(ctx context.Context, name string) error {
-	id, err := c.tracepoint(ctx, name)
+	id, err := findTracepoint(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -301,7 +207,7 @@ func (c *Client) Withdraw(ctx context.Context, name string) error {
 // Steer starts or ends the search for the cause of a problem or an incident, named as for [Client.Problem] or
 // [Client.Incident].
 func (c *Client) Steer(ctx context.Context, name string, r contract.SteeringRequest) (*contract.Steering, error) {
-	id, err := c.findSubject(ctx, name)
+	id, err := findSubject(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
@@ -310,75 +216,9 @@ func (c *Client) Steer(ctx context.Context, name string, r contract.SteeringRequ
 
 // WithdrawSteering lets the service decide again about a search, named as for [Client.Steer].
 func (c *Client) WithdrawSteering(ctx context.Context, name string) error {
-	id, err := c.findSubject(ctx, name)
+	id, err := findSubject(ctx, c, name)
 	if err != nil {
 		return err
 	}
 	return c.tell(ctx, http.MethodDelete, nil, "investigations", id)
-}
-
-// findSubject returns the ID of the incident or the problem with a name.
-func (c *Client) findSubject(ctx context.Context, name string) (string, error) {
-	id, err := c.findIncident(ctx, name)
-	if err == nil {
-		return id, nil
-	}
-	if _, refused := errors.AsType[*RefusedError](err); refused {
-		return "", err
-	}
-	if id, err = c.find(ctx, name); err != nil {
-		return "", fmt.Errorf(
-			"there is no open incident or problem %q: sibyl incidents and sibyl problems list them", name)
-	}
-	return id, nil
-}
-
-// DeadLetters returns up to most dead letters, oldest first. If most is 0, it returns all.
-func (c *Client) DeadLetters(ctx context.Context, most int) (*contract.DeadLetterList, error) {
-	return getPages(ctx, c, nil, most, func(l *contract.DeadLetterList) (*[]contract.DeadLetter, *string) {
-		return &l.Items, l.NextCursor
-	}, "webhooks", "dead")
-}
-
-// DeadLetter returns the dead letter with the given number.
-func (c *Client) DeadLetter(ctx context.Context, number string) (*contract.DeadLetterDetail, error) {
-	return Get[contract.DeadLetterDetail](ctx, c, nil, "webhooks", "dead", number)
-}
-
-// BackUp makes the service replace its backup, and returns the backup's directory on the machine of the service.
-func (c *Client) BackUp(ctx context.Context) (directory string, err error) {
-	made, err := send[contract.Backup](ctx, c, http.MethodPost, nil, "backup")
-	if err != nil {
-		return "", err
-	}
-	return made.Directory, nil
-}
-
-// Tenants returns the tenants of the process, the default one first.
-func (c *Client) Tenants(ctx context.Context) ([]contract.Tenant, error) {
-	list, err := Get[contract.TenantList](ctx, c, nil, "tenants")
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
-}
-
-// CreateTenant creates a tenant, and opens it.
-func (c *Client) CreateTenant(ctx context.Context, t contract.TenantRequest) error {
-	return c.tell(ctx, http.MethodPost, t, "tenants")
-}
-
-// DeleteTenant deletes a tenant with all its data.
-func (c *Client) DeleteTenant(ctx context.Context, name string) error {
-	return c.tell(ctx, http.MethodDelete, nil, "tenants", name)
-}
-
-// Resend queues the dead letter with the given number again.
-func (c *Client) Resend(ctx context.Context, number string) error {
-	return c.tell(ctx, http.MethodPost, nil, "webhooks", "dead", number, "resend")
-}
-
-// Drop deletes the dead letter with the given number.
-func (c *Client) Drop(ctx context.Context, number string) error {
-	return c.tell(ctx, http.MethodDelete, nil, "webhooks", "dead", number)
 }

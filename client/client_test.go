@@ -186,11 +186,11 @@ func TestShow(t *testing.T) {
 			return errors.Join(err, ShowAgents(w, list, style, now))
 		},
 		"deadletters.txt": func(w io.Writer) error {
-			list, err := c.DeadLetters(t.Context(), 0)
+			list, err := Admin{c}.DeadLetters(t.Context(), 0)
 			return errors.Join(err, ShowDeadLetters(w, list, style, now))
 		},
 		"deadletter.txt": func(w io.Writer) error {
-			d, err := c.DeadLetter(t.Context(), "1")
+			d, err := Admin{c}.DeadLetter(t.Context(), "1")
 			return errors.Join(err, ShowDeadLetter(w, d, style, now))
 		},
 		"attention.txt": func(w io.Writer) error {
@@ -243,7 +243,7 @@ func TestNoProblem(t *testing.T) {
 			t.Errorf("%s: %v, want: %s", name, err, want)
 		}
 	}
-	err := c.noProblem(t.Context(), "1", &contract.ProblemList{Learning: true})
+	err := noProblem(t.Context(), c, "1", &contract.ProblemList{Learning: true})
 	if !strings.Contains(err.Error(), "is learning") {
 		t.Errorf("while learning: %v", err)
 	}
@@ -306,7 +306,8 @@ func TestNames(t *testing.T) {
 	if err := c.Withdraw(t.Context(), x.ID); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(c.Resend(t.Context(), "1"), c.Drop(t.Context(), "1")); err != nil {
+	admin := Admin{c}
+	if err := errors.Join(admin.Resend(t.Context(), "1"), admin.Drop(t.Context(), "1")); err != nil {
 		t.Error(err)
 	}
 	want := []string{

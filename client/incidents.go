@@ -3,12 +3,10 @@ package client
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +31,7 @@ var incidentID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 // Incident returns an incident, named by its place in the list, its ID, or a prefix of the ID.
 func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentDetail, error) {
-	id, err := c.findIncident(ctx, name)
+	id, err := findIncident(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +42,7 @@ func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentD
 func (c *Client) IncidentReport(
 	ctx context.Context, name string, format contract.GetIncidentReportParamsFormat,
 ) ([]byte, error) {
-	id, err := c.findIncident(ctx, name)
+	id, err := findIncident(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +53,7 @@ func (c *Client) IncidentReport(
 
 // CommentOnIncident comments on an incident, named as for [Client.Incident].
 func (c *Client) CommentOnIncident(ctx context.Context, name string, comment contract.CommentRequest) error {
-	id, err := c.findIncident(ctx, name)
+	id, err := findIncident(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -64,7 +62,7 @@ func (c *Client) CommentOnIncident(ctx context.Context, name string, comment con
 
 // AcknowledgeIncident acknowledges an incident, named as for [Client.Incident]. The text may be empty.
 func (c *Client) AcknowledgeIncident(ctx context.Context, name, text string) error {
-	id, err := c.findIncident(ctx, name)
+	id, err := findIncident(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -73,7 +71,7 @@ func (c *Client) AcknowledgeIncident(ctx context.Context, name, text string) err
 
 // MuteIncident mutes an incident, named as for [Client.Incident]. The text may be empty.
 func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
-	id, err := c.findIncident(ctx, name)
+	id, err := findIncident(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -83,58 +81,11 @@ func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
 // AcceptIncident accepts the behaviour of an open incident since its onset as normal. The incident is named as for
 // [Client.Incident], and the text may be empty.
 func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
-	id, err := c.findIncident(ctx, name)
+	id, err := findIncident(ctx, c, name)
 	if err != nil {
 		return err
 	}
 	return c.tell(ctx, http.MethodPost, contract.AcceptRequest{Text: &text}, "incidents", id, "accept")
-}
-
-// findIncident returns the ID of the incident named by its place in the list, its ID, or a prefix of the ID.
-func (c *Client) findIncident(ctx context.Context, name string) (string, error) {
-	prefix := strings.ToLower(name)
-	if incidentID.MatchString(prefix) {
-		return prefix, nil
-	}
-	if rank, err := strconv.Atoi(name); err == nil && rank > 0 && len(name) < minPrefix {
-		return c.incidentAt(ctx, rank)
-	}
-	list, err := c.Incidents(ctx, contract.ListIncidentsParams{Muted: new(contract.ListIncidentsParamsMutedAll)}, 0)
-	if err != nil {
-		return "", err
-	}
-	var found []string
-	for i := range list.Items {
-		if len(prefix) >= minPrefix && strings.HasPrefix(list.Items[i].ID, prefix) {
-			found = append(found, list.Items[i].ID)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return "", fmt.Errorf("there is no incident %q: sibyl incidents lists them; name one by its ID or at least "+
-			"the first %d digits of it", name, minPrefix)
-	case 1:
-		return found[0], nil
-	}
-	return "", fmt.Errorf("the IDs of %d incidents begin with %s: give more digits", len(found), name)
-}
-
-// incidentAt returns the ID of the incident at the given place in the list, which omits muted incidents. The first
-// place is 1.
-func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
-	list, err := c.Incidents(ctx, contract.ListIncidentsParams{}, place)
-	switch {
-	case err != nil:
-		return "", err
-	case len(list.Items) == 0 && list.Learning:
-		return "", fmt.Errorf(
-			"there is no incident %d: Sibyl is learning normal behaviour; run sibyl incidents to see how long is "+
-				"left", place)
-	case len(list.Items) < place:
-		return "", fmt.Errorf("there is no incident %d: sibyl incidents lists %s",
-			place, units.Plural(len(list.Items), "incident"))
-	}
-	return list.Items[place-1].ID, nil
 }
 
 // Widths of columns of the table of incidents.

@@ -13,9 +13,22 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
+
+// connection sends requests to one service.
+type connection struct {
+	http   http.Client
+	server string // its URL, without a slash at the end
+	root   string // of the paths of requests, below the URL
+	token  string // may be empty
+	origin string // address of the client for which requests are forwarded, or empty
+}
+
+// timeout limits the duration of a request.
+const timeout = 30 * time.Second
 
 // Get sends a GET request for a path below /api/v1, given by its unescaped elements, and returns the answer. query is
 // nil or one of the contract's structs of parameters. The error is a [RefusedError] if the service refuses the request.
@@ -41,7 +54,7 @@ func send[T any](ctx context.Context, c *Client, method string, body any, path .
 }
 
 // tell is like send, but ignores the content of the answer.
-func (c *Client) tell(ctx context.Context, method string, body any, path ...string) error {
+func (c *connection) tell(ctx context.Context, method string, body any, path ...string) error {
 	_, err := c.do(ctx, method, nil, body, path)
 	return err
 }
@@ -63,7 +76,7 @@ func decode[T any](c *Client, a answer) (*T, error) {
 }
 
 // do sends a request and returns the answer, or the service's refusal as a [RefusedError].
-func (c *Client) do(ctx context.Context, method string, query url.Values, body any, path []string) (answer, error) {
+func (c *connection) do(ctx context.Context, method string, query url.Values, body any, path []string) (answer, error) {
 	r, err := c.request(ctx, method, query, body, path)
 	if err != nil {
 		return answer{}, err
@@ -84,7 +97,7 @@ func (c *Client) do(ctx context.Context, method string, query url.Values, body a
 }
 
 // request returns a request to the service, with the token if there is one.
-func (c *Client) request(
+func (c *connection) request(
 	ctx context.Context, method string, query url.Values, body any, path []string,
 ) (*http.Request, error) {
 	to := c.server + c.root
@@ -156,7 +169,7 @@ func (e *RefusedError) Error() string { return e.text }
 
 // refused returns the error for an answer that isn't successful: a [RefusedError], or another error if the answer isn't
 // from Sibyl.
-func (c *Client) refused(status int, body []byte) error {
+func (c *connection) refused(status int, body []byte) error {
 	var e contract.Error
 	if json.Unmarshal(body, &e) != nil || e.Detail == "" {
 		return fmt.Errorf("%s answers %d and is not Sibyl: name the service with --server", c.server, status)
@@ -183,7 +196,7 @@ func (c *Client) refused(status int, body []byte) error {
 }
 
 // withHint returns err, the error of a request without a valid response, with a hint.
-func (c *Client) withHint(err error) error {
+func (c *connection) withHint(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return fmt.Errorf("no service at %s: start one with sibyl serve, or name another with --server", c.server)
 	}

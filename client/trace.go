@@ -26,7 +26,7 @@ func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error
 	id := strings.ToLower(name)
 	if !longID.MatchString(id) {
 		var err error
-		if id, err = c.findTrace(ctx, id); err != nil {
+		if id, err = findTrace(ctx, c, id); err != nil {
 			return nil, err
 		}
 	}
@@ -35,26 +35,6 @@ func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error
 
 // tracePrefix matches the ID of a trace, or a prefix of one.
 var tracePrefix = regexp.MustCompile("^[0-9a-f]{1,32}$")
-
-// findTrace returns the ID of the only kept trace whose ID starts with prefix, which must have at least minPrefix
-// digits.
-func (c *Client) findTrace(ctx context.Context, prefix string) (string, error) {
-	if len(prefix) < minPrefix || !tracePrefix.MatchString(prefix) {
-		return "", fmt.Errorf("there is no trace %q: sibyl traces lists the kept ones; name one by its ID or at "+
-			"least the first %d digits of it", prefix, minPrefix)
-	}
-	list, err := c.Traces(ctx, contract.ListTracesParams{Trace: &prefix}, 2)
-	switch {
-	case err != nil:
-		return "", err
-	case len(list.Items) == 0:
-		return "", fmt.Errorf(
-			"no kept trace begins with %s: sibyl traces lists the kept ones; your tracing backend may have it", prefix)
-	case len(list.Items) > 1:
-		return "", fmt.Errorf("the IDs of several traces begin with %s: give more digits", prefix)
-	}
-	return list.Items[0].ID, nil
-}
 
 // ShowTraces writes a list of kept traces, in its order.
 func ShowTraces(w io.Writer, list *contract.TraceList, style terminal.Style, _ time.Time) error {

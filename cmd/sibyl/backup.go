@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/internal/cli"
 )
 
@@ -27,7 +28,7 @@ replace the contents of its data directory by those of the copy, and start it.`,
 		if err != nil {
 			return err
 		}
-		dir, err := api.BackUp(c.Context())
+		dir, err := client.Admin{Client: api}.BackUp(c.Context())
 		if err != nil {
 			return err
 		}

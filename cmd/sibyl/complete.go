@@ -89,7 +89,7 @@ func tracepointNames(ctx context.Context, api *client.Client) (found []cobra.Com
 }
 
 func deadLetterNames(ctx context.Context, api *client.Client) (found []cobra.Completion, err error) {
-	list, err := api.DeadLetters(ctx, mostCompletions)
+	list, err := client.Admin{Client: api}.DeadLetters(ctx, mostCompletions)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func tenantCreateCommand(p *process) *cobra.Command {
 		if service.server != "" {
 			request := contract.TenantRequest{Name: t.Name, MemoryPercent: t.Memory, SpansPerSecond: t.Spans}
 			return service.change(c, p, "created "+t.Name, func(api *client.Client) error {
-				return api.CreateTenant(c.Context(), request)
+				return client.Admin{Client: api}.CreateTenant(c.Context(), request)
 			})
 		}
 		if err := checkDataDir(*dir); err != nil {
@@ -153,7 +153,7 @@ func tenantDeleteCommand(p *process) *cobra.Command {
 		}
 		if service.server != "" {
 			return service.change(c, p, "deleted "+name+" and its tokens", func(api *client.Client) error {
-				return api.DeleteTenant(c.Context(), name)
+				return client.Admin{Client: api}.DeleteTenant(c.Context(), name)
 			})
 		}
 		e := audit.Entry{Operation: "deleteTenant", On: name}
@@ -202,7 +202,7 @@ func (f *serverFlags) tenants(c *cobra.Command, p *process) (all []server.Tenant
 	if err != nil {
 		return nil, err
 	}
-	list, err := api.Tenants(c.Context())
+	list, err := client.Admin{Client: api}.Tenants(c.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -103,30 +103,30 @@ a NUMBER, show that event and the body sent.`,
 	c.RunE = func(c *cobra.Command, numbers []string) error {
 		if len(numbers) == 1 {
 			return showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterDetail, error) {
-				return api.DeadLetter(ctx, numbers[0])
+				return client.Admin{Client: api}.DeadLetter(ctx, numbers[0])
 			}, client.ShowDeadLetter)(c, nil)
 		}
 		return showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterList, error) {
-			return api.DeadLetters(ctx, f.limit)
+			return client.Admin{Client: api}.DeadLetters(ctx, f.limit)
 		}, client.ShowDeadLetters)(c, nil)
 	}
 	return c
 }
 
 func webhookResendCommand(p *process) *cobra.Command {
-	c := deadLettersCommand(p, "resend", "Send dead letters again", (*client.Client).Resend, "sent again")
+	c := deadLettersCommand(p, "resend", "Send dead letters again", client.Admin.Resend, "sent again")
 	c.Long = "Queue dead letters again, in the given order, behind the events waiting for the same webhook. " +
 		"Each is retried for another day."
 	return c
 }
 
 func webhookDropCommand(p *process) *cobra.Command {
-	return deadLettersCommand(p, "drop", "Delete dead letters", (*client.Client).Drop, "dropped")
+	return deadLettersCommand(p, "drop", "Delete dead letters", client.Admin.Drop, "dropped")
 }
 
 // deadLettersCommand returns the command name, which applies do to the selected dead letters and then prints done.
 func deadLettersCommand(
-	p *process, name, short string, do func(*client.Client, context.Context, string) error, done string,
+	p *process, name, short string, do func(client.Admin, context.Context, string) error, done string,
 ) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
@@ -148,8 +148,9 @@ func deadLettersCommand(
 		if err != nil {
 			return err
 		}
+		admin := client.Admin{Client: api}
 		if all {
-			list, err := api.DeadLetters(c.Context(), 0)
+			list, err := admin.DeadLetters(c.Context(), 0)
 			if err != nil {
 				return err
 			}
@@ -158,7 +159,7 @@ func deadLettersCommand(
 			}
 		}
 		for i, number := range numbers {
-			if err := do(api, c.Context(), number); err != nil {
+			if err := do(admin, c.Context(), number); err != nil {
 				if i > 0 {
 					return fmt.Errorf("dead letter %s, after %d %s: %w", number, i, done, err)
 				}
