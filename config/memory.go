@@ -75,23 +75,26 @@ type IntakeLimits struct {
 	InFlight, Heap      int64 // bytes
 	Blameless           int64 // bytes
 	Names, DecoderNames int   // of each kind
+	Decoders            int   // requests that are decoded at a time
 	Charted             int   // groups and request types
 	Whole               int   // bytes
 }
 
-// IntakeLimits returns the limits of package live.
+// IntakeLimits returns the limits of package live. A tenant leaves one processor to the others.
 func (c *Config) IntakeLimits() IntakeLimits {
-	decoders := int64(runtime.GOMAXPROCS(0))
+	decoders := runtime.GOMAXPROCS(0)
 	blameless := int64(0)
 	if c.ProcessMemory > 0 {
 		blameless = c.share(openShare+inFlightShare) / 4
+		decoders = max(1, decoders-1)
 	}
 	return IntakeLimits{
 		InFlight:     c.share(inFlightShare),
 		Heap:         max(c.Memory, c.ProcessMemory) / 8 * 5,
 		Blameless:    blameless,
 		Names:        int(min(mostNames, c.share(namesShare)/nameBytes)),
-		DecoderNames: int(min(mostDecoderNames, c.share(decodersShare)/decoderNameBytes/decoders)),
+		DecoderNames: int(min(mostDecoderNames, c.share(decodersShare)/decoderNameBytes/int64(decoders))),
+		Decoders:     decoders,
 		Charted:      int(min(mostCharted, c.share(chartsShare)/chartedBytes)),
 		Whole:        int(min(mostWhole, c.share(wholeShare))),
 	}

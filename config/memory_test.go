@@ -31,7 +31,7 @@ func TestSharesAddUp(t *testing.T) {
 			{"open traces", open.Memory, 1},
 			{"closed traces", open.Memory / 4, 1},
 			{"names", int64(intake.Names), nameBytes},
-			{"names of decoders", int64(intake.DecoderNames * runtime.GOMAXPROCS(0)), decoderNameBytes},
+			{"names of decoders", int64(intake.DecoderNames * intake.Decoders), decoderNameBytes},
 			{"requests in flight", intake.InFlight, 1},
 			{"requests for the core", intake.InFlight, 1},
 			{"learning, or contexts", max(int64(o.EarlyBytes), int64(o.Contexts)*(contextBytes+nodeBytes)), 1},
@@ -50,6 +50,15 @@ func TestSharesAddUp(t *testing.T) {
 		if sum > memory-ownBytes {
 			t.Errorf("memory %d MiB: the parts may take %d MiB", memory/mib, sum/mib)
 		}
+	}
+}
+
+// However many requests a tenant gets, it leaves a processor to the others.
+func TestTenantsLeaveAProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	c := Config{Memory: 256 * mib}
+	if alone, beside := c.IntakeLimits().Decoders, c.Part(0.5).IntakeLimits().Decoders; alone != 4 || beside != 3 {
+		t.Errorf("%d decoders alone, %d beside others; want 4 and 3", alone, beside)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -158,6 +159,54 @@ func (x *flood) send(ctx context.Context, address, token string, senders int) (a
 	}
 	all.Wait()
 	return a.Load(), r.Load()
+}
+
+// floodAddress, floodToken and floodLength are the environment variables that make TestFloodFromElsewhere a sender.
+const (
+	floodAddress = "SIBYL_TEST_FLOOD_ADDRESS"
+	floodToken   = "SIBYL_TEST_FLOOD_TOKEN"
+	floodLength  = "SIBYL_TEST_FLOOD_LENGTH"
+)
+
+// TestFloodFromElsewhere is the process of floodFromElsewhere.
+func TestFloodFromElsewhere(t *testing.T) {
+	address := os.Getenv(floodAddress)
+	if address == "" {
+		t.Skip("another test runs it in a process of its own")
+	}
+	length, err := time.ParseDuration(os.Getenv(floodLength))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), length)
+	defer stop()
+	var all sync.WaitGroup
+	for i := range floods {
+		all.Go(func() {
+			acked, refused := floods[i].send(ctx, address, os.Getenv(floodToken), 2)
+			t.Logf("%s: %d requests acknowledged, %d refused", floods[i].name, acked, refused)
+		})
+	}
+	all.Wait()
+}
+
+// floodFromElsewhere sends all floods from a process of the lowest priority. It takes the processors only while the
+// server doesn't need them, as if it ran on another machine.
+func (v *process) floodFromElsewhere(token string, length time.Duration) {
+	v.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	sender := exec.CommandContext(v.t.Context(), "nice", "-n", "19",
+		self, "-test.run", "^TestFloodFromElsewhere$", "-test.v")
+	sender.Env = append(os.Environ(),
+		floodAddress+"="+v.http, floodToken+"="+token, floodLength+"="+length.String())
+	out, err := sender.CombinedOutput()
+	if err != nil {
+		v.t.Errorf("the flood: %v", err)
+	}
+	v.t.Logf("%s", out)
 }
 
 func post(ctx context.Context, url, token string, body []byte) (*http.Response, error) {

@@ -159,6 +159,7 @@ func (s *Server) destination(options receiver.Options, t *tenant) receiver.Optio
 	options.MaxRequestBytes = t.config.OTLP.MaxRequest
 	options.MaxInFlightBytes = t.config.MaxInFlight()
 	options.MaxRequests = receiver.DefaultRequests / int64(len(s.all()))
+	options.Decoders = t.config.IntakeLimits().Decoders
 	options.Refuse = t.live.Refuse
 	options.Log = t.log
 	return options

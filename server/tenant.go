@@ -161,7 +161,7 @@ func (t *tenant) openEngine() (*live.Service, error) {
 	limits := c.IntakeLimits()
 	o.InFlight, o.Heap, o.Charted, o.Whole = limits.InFlight, limits.Heap, limits.Charted, limits.Whole
 	o.Blameless, o.SpansPerSecond = limits.Blameless, float64(t.Spans)
-	o.Names, o.DecoderNames = limits.Names, limits.DecoderNames
+	o.Names, o.DecoderNames, o.Decoders = limits.Names, limits.DecoderNames, limits.Decoders
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Fits, o.Log = t.journal, t.store, t.disk.Full, t.disk.Fits, t.log
 	o.Epoch = t.epoch

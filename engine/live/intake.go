@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,7 +54,7 @@ func newIntake(o *Options, counts *Counts) *intake {
 		limit:    o.InFlight,
 		heap:     heapWatch{limit: uint64(o.Heap)},
 		quota:    quota{rate: o.SpansPerSecond},
-		decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
+		decoders: make(chan *decoder, o.Decoders),
 		counts:   counts,
 	}
 	if o.Blameless > 0 {

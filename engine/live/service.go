@@ -42,6 +42,7 @@ type Options struct {
 	Assembly assemble.OnlineOptions // Memory is for all shards together
 	Keys     *ingest.Keys           // attributes to decode; nil: only those used by the protocol
 	Shards   int                    // 0: one per core
+	Decoders int                    // requests that are decoded at a time; 0: one per core
 	InFlight int64                  // bytes of accepted requests not yet assembled, and of those waiting for the core
 	// Heap is the limit in bytes on the live heap of the process after a garbage collection. Beyond it, requests are
 	// refused. 0 means unlimited.
@@ -52,7 +53,7 @@ type Options struct {
 	Blameless      int64
 	SpansPerSecond float64       // accepted spans beyond which requests are refused; 0: unlimited
 	Names          int           // names of each kind in the core's dictionary; 0: [trace.DefaultLimit]
-	DecoderNames   int           // the same for the dictionary of a decoder, of which there is one per core
+	DecoderNames   int           // the same for the dictionary of a decoder
 	Whole          int           // bytes of whole traces; the default is enough for about 10,000 of 20 spans
 	Charted        int           // groups and request types whose requests are kept by tick
 	Checkpoint     time.Duration // minimum time between checkpoints, which are taken at the ends of epochs
@@ -171,6 +172,9 @@ func Open(o Options) (*Service, error) {
 	}
 	if o.Shards <= 0 {
 		o.Shards = runtime.GOMAXPROCS(0)
+	}
+	if o.Decoders <= 0 {
+		o.Decoders = runtime.GOMAXPROCS(0)
 	}
 	s := &Service{
 		options:  &o,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -44,8 +43,8 @@ type bodies struct {
 	decoders chan *decoder
 }
 
-func newBodies(b *budget, limit int64) *bodies {
-	n := max(1, min(int64(runtime.GOMAXPROCS(0)), b.maxBytes/(4*maxWindow)))
+func newBodies(b *budget, limit int64, decoders int) *bodies {
+	n := max(1, min(int64(decoders), b.maxBytes/(4*maxWindow)))
 	s := &bodies{budget: b, limit: limit, decoders: make(chan *decoder, n)}
 	for range n {
 		s.decoders <- new(decoder)

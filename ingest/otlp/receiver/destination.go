@@ -38,7 +38,7 @@ func NewDestination(intake Intake, opts Options) (*Destination, error) {
 		opts: opts, intake: intake,
 		budget: &budget{maxRequests: opts.MaxRequests, maxBytes: opts.MaxInFlightBytes, slow: slowAfter},
 	}
-	d.bodies = newBodies(d.budget, opts.MaxRequestBytes)
+	d.bodies = newBodies(d.budget, opts.MaxRequestBytes, opts.Decoders)
 	return d, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
@@ -75,6 +76,7 @@ type Options struct {
 	MaxInFlightBytes int64         // memory for all requests being read, uncompressed or taken; default 160 MiB
 	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default [DefaultRequests]
 	MaxConnections   int           // open connections of each address; default 1024
+	Decoders         int           // bodies that are uncompressed at a time; default one per core
 	ReadTimeout      time.Duration // from the header of a request to the last byte of its body; default 30 s
 	IdleTimeout      time.Duration // time until a connection without requests is closed; default 5 min
 
@@ -108,6 +110,7 @@ func (o Options) withDefaults() Options {
 	o.MaxInFlightBytes = or(o.MaxInFlightBytes, defaultInFlightBytes)
 	o.MaxRequests = or(o.MaxRequests, DefaultRequests)
 	o.MaxConnections = or(o.MaxConnections, defaultConnections)
+	o.Decoders = or(o.Decoders, runtime.GOMAXPROCS(0))
 	o.ReadTimeout = or(o.ReadTimeout, defaultReadTimeout)
 	o.IdleTimeout = or(o.IdleTimeout, defaultIdleTimeout)
 	if o.Refuse == nil {
