@@ -24,20 +24,6 @@ const (
 	AgentStateLost    AgentState = "lost"
 )
 
-// Valid indicates whether the value is a known member of the AgentState enum.
-func (e AgentState) Valid() bool {
-	switch e {
-	case AgentStateBehind:
-		return true
-	case AgentStateCurrent:
-		return true
-	case AgentStateLost:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for AnnotationSource.
 const (
 	AnnotationSourceAPI      AnnotationSource = "api"
@@ -45,22 +31,6 @@ const (
 	AnnotationSourceDetected AnnotationSource = "detected"
 	AnnotationSourceGithub   AnnotationSource = "github"
 )
-
-// Valid indicates whether the value is a known member of the AnnotationSource enum.
-func (e AnnotationSource) Valid() bool {
-	switch e {
-	case AnnotationSourceAPI:
-		return true
-	case AnnotationSourceArgocd:
-		return true
-	case AnnotationSourceDetected:
-		return true
-	case AnnotationSourceGithub:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for AnnotationKind.
 const (
@@ -70,42 +40,12 @@ const (
 	AnnotationKindOther  AnnotationKind = "other"
 )
 
-// Valid indicates whether the value is a known member of the AnnotationKind enum.
-func (e AnnotationKind) Valid() bool {
-	switch e {
-	case AnnotationKindChange:
-		return true
-	case AnnotationKindDeploy:
-		return true
-	case AnnotationKindFlag:
-		return true
-	case AnnotationKindOther:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for CallerRole.
 const (
 	CallerRoleAdmin    CallerRole = "admin"
 	CallerRoleOperator CallerRole = "operator"
 	CallerRoleViewer   CallerRole = "viewer"
 )
-
-// Valid indicates whether the value is a known member of the CallerRole enum.
-func (e CallerRole) Valid() bool {
-	switch e {
-	case CallerRoleAdmin:
-		return true
-	case CallerRoleOperator:
-		return true
-	case CallerRoleViewer:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for CallerVia.
 const (
@@ -114,22 +54,6 @@ const (
 	CallerViaLogin CallerVia = "login"
 	CallerViaToken CallerVia = "token"
 )
-
-// Valid indicates whether the value is a known member of the CallerVia enum.
-func (e CallerVia) Valid() bool {
-	switch e {
-	case CallerViaJwt:
-		return true
-	case CallerViaLocal:
-		return true
-	case CallerViaLogin:
-		return true
-	case CallerViaToken:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for EvidenceKind.
 const (
@@ -142,28 +66,6 @@ const (
 	EvidenceKindVariable EvidenceKind = "variable"
 )
 
-// Valid indicates whether the value is a known member of the EvidenceKind enum.
-func (e EvidenceKind) Valid() bool {
-	switch e {
-	case EvidenceKindBaseline:
-		return true
-	case EvidenceKindCallFlow:
-		return true
-	case EvidenceKindEdge:
-		return true
-	case EvidenceKindLatency:
-		return true
-	case EvidenceKindLocation:
-		return true
-	case EvidenceKindSize:
-		return true
-	case EvidenceKindVariable:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ExemplarStratum.
 const (
 	ExemplarStratumFailed  ExemplarStratum = "failed"
@@ -173,41 +75,11 @@ const (
 	ExemplarStratumTypical ExemplarStratum = "typical"
 )
 
-// Valid indicates whether the value is a known member of the ExemplarStratum enum.
-func (e ExemplarStratum) Valid() bool {
-	switch e {
-	case ExemplarStratumFailed:
-		return true
-	case ExemplarStratumFast:
-		return true
-	case ExemplarStratumLocated:
-		return true
-	case ExemplarStratumSlow:
-		return true
-	case ExemplarStratumTypical:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for IncidentState.
 const (
 	IncidentStateClosed IncidentState = "closed"
 	IncidentStateOpen   IncidentState = "open"
 )
-
-// Valid indicates whether the value is a known member of the IncidentState enum.
-func (e IncidentState) Valid() bool {
-	switch e {
-	case IncidentStateClosed:
-		return true
-	case IncidentStateOpen:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for IncidentEndReason.
 const (
@@ -220,28 +92,6 @@ const (
 	IncidentEndReasonStopped   IncidentEndReason = "stopped"
 )
 
-// Valid indicates whether the value is a known member of the IncidentEndReason enum.
-func (e IncidentEndReason) Valid() bool {
-	switch e {
-	case IncidentEndReasonAccepted:
-		return true
-	case IncidentEndReasonMerged:
-		return true
-	case IncidentEndReasonMoved:
-		return true
-	case IncidentEndReasonNoTraces:
-		return true
-	case IncidentEndReasonRecovered:
-		return true
-	case IncidentEndReasonReplaced:
-		return true
-	case IncidentEndReasonStopped:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for IncidentKind.
 const (
 	IncidentKindCrept     IncidentKind = "crept"
@@ -251,24 +101,6 @@ const (
 	IncidentKindSlow      IncidentKind = "slow"
 )
 
-// Valid indicates whether the value is a known member of the IncidentKind enum.
-func (e IncidentKind) Valid() bool {
-	switch e {
-	case IncidentKindCrept:
-		return true
-	case IncidentKindFailing:
-		return true
-	case IncidentKindObjective:
-		return true
-	case IncidentKindSilent:
-		return true
-	case IncidentKindSlow:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for Kind.
 const (
 	KindShifted  Kind = "shifted"
@@ -276,37 +108,11 @@ const (
 	KindVariable Kind = "variable"
 )
 
-// Valid indicates whether the value is a known member of the Kind enum.
-func (e Kind) Valid() bool {
-	switch e {
-	case KindShifted:
-		return true
-	case KindSlow:
-		return true
-	case KindVariable:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for Level.
 const (
 	LevelGroup       Level = "group"
 	LevelRequestType Level = "request_type"
 )
-
-// Valid indicates whether the value is a known member of the Level enum.
-func (e Level) Valid() bool {
-	switch e {
-	case LevelGroup:
-		return true
-	case LevelRequestType:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for LocatedPlaceOf.
 const (
@@ -316,57 +122,17 @@ const (
 	LocatedPlaceOfVariance     LocatedPlaceOf = "variance"
 )
 
-// Valid indicates whether the value is a known member of the LocatedPlaceOf enum.
-func (e LocatedPlaceOf) Valid() bool {
-	switch e {
-	case LocatedPlaceOfAddedLatency:
-		return true
-	case LocatedPlaceOfMean:
-		return true
-	case LocatedPlaceOfSlowdown:
-		return true
-	case LocatedPlaceOfVariance:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ObjectiveKind.
 const (
 	ObjectiveKindErrors  ObjectiveKind = "errors"
 	ObjectiveKindLatency ObjectiveKind = "latency"
 )
 
-// Valid indicates whether the value is a known member of the ObjectiveKind enum.
-func (e ObjectiveKind) Valid() bool {
-	switch e {
-	case ObjectiveKindErrors:
-		return true
-	case ObjectiveKindLatency:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for Onset.
 const (
 	OnsetChanged Onset = "changed"
 	OnsetChronic Onset = "chronic"
 )
-
-// Valid indicates whether the value is a known member of the Onset enum.
-func (e Onset) Valid() bool {
-	switch e {
-	case OnsetChanged:
-		return true
-	case OnsetChronic:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for OverrideKind.
 const (
@@ -375,40 +141,12 @@ const (
 	OverrideKindPin    OverrideKind = "pin"
 )
 
-// Valid indicates whether the value is a known member of the OverrideKind enum.
-func (e OverrideKind) Valid() bool {
-	switch e {
-	case OverrideKindEnable:
-		return true
-	case OverrideKindForbid:
-		return true
-	case OverrideKindPin:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for OverrideRequestKind.
 const (
 	OverrideRequestKindEnable OverrideRequestKind = "enable"
 	OverrideRequestKindForbid OverrideRequestKind = "forbid"
 	OverrideRequestKindPin    OverrideRequestKind = "pin"
 )
-
-// Valid indicates whether the value is a known member of the OverrideRequestKind enum.
-func (e OverrideRequestKind) Valid() bool {
-	switch e {
-	case OverrideRequestKindEnable:
-		return true
-	case OverrideRequestKindForbid:
-		return true
-	case OverrideRequestKindPin:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for PhraseKind.
 const (
@@ -419,44 +157,12 @@ const (
 	PhraseKindWords    PhraseKind = "words"
 )
 
-// Valid indicates whether the value is a known member of the PhraseKind enum.
-func (e PhraseKind) Valid() bool {
-	switch e {
-	case PhraseKindIncident:
-		return true
-	case PhraseKindName:
-		return true
-	case PhraseKindNumber:
-		return true
-	case PhraseKindTime:
-		return true
-	case PhraseKindWords:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ProblemShareOf.
 const (
 	ProblemShareOfMean     ProblemShareOf = "mean"
 	ProblemShareOfSlowdown ProblemShareOf = "slowdown"
 	ProblemShareOfVariance ProblemShareOf = "variance"
 )
-
-// Valid indicates whether the value is a known member of the ProblemShareOf enum.
-func (e ProblemShareOf) Valid() bool {
-	switch e {
-	case ProblemShareOfMean:
-		return true
-	case ProblemShareOfSlowdown:
-		return true
-	case ProblemShareOfVariance:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ServiceFigure.
 const (
@@ -465,22 +171,6 @@ const (
 	ServiceFigureP50Ns  ServiceFigure = "p50_ns"
 	ServiceFigureP99Ns  ServiceFigure = "p99_ns"
 )
-
-// Valid indicates whether the value is a known member of the ServiceFigure enum.
-func (e ServiceFigure) Valid() bool {
-	switch e {
-	case ServiceFigureFailed:
-		return true
-	case ServiceFigureOwnNs:
-		return true
-	case ServiceFigureP50Ns:
-		return true
-	case ServiceFigureP99Ns:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ServiceState.
 const (
@@ -493,28 +183,6 @@ const (
 	ServiceStateWell     ServiceState = "well"
 )
 
-// Valid indicates whether the value is a known member of the ServiceState enum.
-func (e ServiceState) Valid() bool {
-	switch e {
-	case ServiceStateFailing:
-		return true
-	case ServiceStateIdle:
-		return true
-	case ServiceStateIncident:
-		return true
-	case ServiceStateNew:
-		return true
-	case ServiceStateSilent:
-		return true
-	case ServiceStateSlower:
-		return true
-	case ServiceStateWell:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for Severity.
 const (
 	SeverityCritical Severity = "critical"
@@ -522,40 +190,12 @@ const (
 	SeverityMinor    Severity = "minor"
 )
 
-// Valid indicates whether the value is a known member of the Severity enum.
-func (e Severity) Valid() bool {
-	switch e {
-	case SeverityCritical:
-		return true
-	case SeverityMajor:
-		return true
-	case SeverityMinor:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SilenceState.
 const (
 	SilenceStateEnded     SilenceState = "ended"
 	SilenceStateInForce   SilenceState = "in_force"
 	SilenceStateScheduled SilenceState = "scheduled"
 )
-
-// Valid indicates whether the value is a known member of the SilenceState enum.
-func (e SilenceState) Valid() bool {
-	switch e {
-	case SilenceStateEnded:
-		return true
-	case SilenceStateInForce:
-		return true
-	case SilenceStateScheduled:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for State.
 const (
@@ -568,28 +208,6 @@ const (
 	StateOpened        State = "opened"
 )
 
-// Valid indicates whether the value is a known member of the State enum.
-func (e State) Valid() bool {
-	switch e {
-	case StateExhausted:
-		return true
-	case StateExplained:
-		return true
-	case StateGone:
-		return true
-	case StateInvestigating:
-		return true
-	case StateLocated:
-		return true
-	case StateNone:
-		return true
-	case StateOpened:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for StatusSpace.
 const (
 	StatusSpaceEnough StatusSpace = "enough"
@@ -597,55 +215,17 @@ const (
 	StatusSpaceNone   StatusSpace = "none"
 )
 
-// Valid indicates whether the value is a known member of the StatusSpace enum.
-func (e StatusSpace) Valid() bool {
-	switch e {
-	case StatusSpaceEnough:
-		return true
-	case StatusSpaceLow:
-		return true
-	case StatusSpaceNone:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SteeringKind.
 const (
 	SteeringKindEnd   SteeringKind = "end"
 	SteeringKindStart SteeringKind = "start"
 )
 
-// Valid indicates whether the value is a known member of the SteeringKind enum.
-func (e SteeringKind) Valid() bool {
-	switch e {
-	case SteeringKindEnd:
-		return true
-	case SteeringKindStart:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SteeringRequestKind.
 const (
 	SteeringRequestKindEnd   SteeringRequestKind = "end"
 	SteeringRequestKindStart SteeringRequestKind = "start"
 )
-
-// Valid indicates whether the value is a known member of the SteeringRequestKind enum.
-func (e SteeringRequestKind) Valid() bool {
-	switch e {
-	case SteeringRequestKindEnd:
-		return true
-	case SteeringRequestKindStart:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for TimelineEntryKind.
 const (
@@ -661,34 +241,6 @@ const (
 	TimelineEntryKindSteady       TimelineEntryKind = "steady"
 )
 
-// Valid indicates whether the value is a known member of the TimelineEntryKind enum.
-func (e TimelineEntryKind) Valid() bool {
-	switch e {
-	case TimelineEntryKindAcknowledged:
-		return true
-	case TimelineEntryKindAnnotation:
-		return true
-	case TimelineEntryKindClosed:
-		return true
-	case TimelineEntryKindCommented:
-		return true
-	case TimelineEntryKindLocated:
-		return true
-	case TimelineEntryKindMuted:
-		return true
-	case TimelineEntryKindOnset:
-		return true
-	case TimelineEntryKindOpened:
-		return true
-	case TimelineEntryKindProblem:
-		return true
-	case TimelineEntryKindSteady:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TraceFindingReason.
 const (
 	TraceFindingReasonFailed  TraceFindingReason = "failed"
@@ -697,22 +249,6 @@ const (
 	TraceFindingReasonSlow    TraceFindingReason = "slow"
 )
 
-// Valid indicates whether the value is a known member of the TraceFindingReason enum.
-func (e TraceFindingReason) Valid() bool {
-	switch e {
-	case TraceFindingReasonFailed:
-		return true
-	case TraceFindingReasonMissing:
-		return true
-	case TraceFindingReasonNew:
-		return true
-	case TraceFindingReasonSlow:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TracepointKind.
 const (
 	TracepointKindProbe    TracepointKind = "probe"
@@ -720,40 +256,12 @@ const (
 	TracepointKindVariable TracepointKind = "variable"
 )
 
-// Valid indicates whether the value is a known member of the TracepointKind enum.
-func (e TracepointKind) Valid() bool {
-	switch e {
-	case TracepointKindProbe:
-		return true
-	case TracepointKindSpan:
-		return true
-	case TracepointKindVariable:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TracepointLayer.
 const (
 	TracepointLayerApp     TracepointLayer = "app"
 	TracepointLayerKernel  TracepointLayer = "kernel"
 	TracepointLayerRuntime TracepointLayer = "runtime"
 )
-
-// Valid indicates whether the value is a known member of the TracepointLayer enum.
-func (e TracepointLayer) Valid() bool {
-	switch e {
-	case TracepointLayerApp:
-		return true
-	case TracepointLayerKernel:
-		return true
-	case TracepointLayerRuntime:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for TracepointState.
 const (
@@ -764,24 +272,6 @@ const (
 	TracepointStatePending   TracepointState = "pending"
 )
 
-// Valid indicates whether the value is a known member of the TracepointState enum.
-func (e TracepointState) Valid() bool {
-	switch e {
-	case TracepointStateBaseline:
-		return true
-	case TracepointStateForbidden:
-		return true
-	case TracepointStateOff:
-		return true
-	case TracepointStateOn:
-		return true
-	case TracepointStatePending:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TreeNodeKind.
 const (
 	TreeNodeKindProbe    TreeNodeKind = "probe"
@@ -789,40 +279,12 @@ const (
 	TreeNodeKindVariable TreeNodeKind = "variable"
 )
 
-// Valid indicates whether the value is a known member of the TreeNodeKind enum.
-func (e TreeNodeKind) Valid() bool {
-	switch e {
-	case TreeNodeKindProbe:
-		return true
-	case TreeNodeKindSpan:
-		return true
-	case TreeNodeKindVariable:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TreeNodeLayer.
 const (
 	TreeNodeLayerApp     TreeNodeLayer = "app"
 	TreeNodeLayerKernel  TreeNodeLayer = "kernel"
 	TreeNodeLayerRuntime TreeNodeLayer = "runtime"
 )
-
-// Valid indicates whether the value is a known member of the TreeNodeLayer enum.
-func (e TreeNodeLayer) Valid() bool {
-	switch e {
-	case TreeNodeLayerApp:
-		return true
-	case TreeNodeLayerKernel:
-		return true
-	case TreeNodeLayerRuntime:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for Weekday.
 const (
@@ -835,28 +297,6 @@ const (
 	WeekdayWednesday Weekday = "wednesday"
 )
 
-// Valid indicates whether the value is a known member of the Weekday enum.
-func (e Weekday) Valid() bool {
-	switch e {
-	case WeekdayFriday:
-		return true
-	case WeekdayMonday:
-		return true
-	case WeekdaySaturday:
-		return true
-	case WeekdaySunday:
-		return true
-	case WeekdayThursday:
-		return true
-	case WeekdayTuesday:
-		return true
-	case WeekdayWednesday:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListExemplarsParamsStratum.
 const (
 	ListExemplarsParamsStratumFailed  ListExemplarsParamsStratum = "failed"
@@ -865,24 +305,6 @@ const (
 	ListExemplarsParamsStratumSlow    ListExemplarsParamsStratum = "slow"
 	ListExemplarsParamsStratumTypical ListExemplarsParamsStratum = "typical"
 )
-
-// Valid indicates whether the value is a known member of the ListExemplarsParamsStratum enum.
-func (e ListExemplarsParamsStratum) Valid() bool {
-	switch e {
-	case ListExemplarsParamsStratumFailed:
-		return true
-	case ListExemplarsParamsStratumFast:
-		return true
-	case ListExemplarsParamsStratumLocated:
-		return true
-	case ListExemplarsParamsStratumSlow:
-		return true
-	case ListExemplarsParamsStratumTypical:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListGroupsParamsSort.
 const (
@@ -893,41 +315,11 @@ const (
 	ListGroupsParamsSortRate  ListGroupsParamsSort = "rate"
 )
 
-// Valid indicates whether the value is a known member of the ListGroupsParamsSort enum.
-func (e ListGroupsParamsSort) Valid() bool {
-	switch e {
-	case ListGroupsParamsSortCount:
-		return true
-	case ListGroupsParamsSortCov:
-		return true
-	case ListGroupsParamsSortID:
-		return true
-	case ListGroupsParamsSortMean:
-		return true
-	case ListGroupsParamsSortRate:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for GetGroupHistoryParamsResolution.
 const (
 	GetGroupHistoryParamsResolutionLong  GetGroupHistoryParamsResolution = "long"
 	GetGroupHistoryParamsResolutionShort GetGroupHistoryParamsResolution = "short"
 )
-
-// Valid indicates whether the value is a known member of the GetGroupHistoryParamsResolution enum.
-func (e GetGroupHistoryParamsResolution) Valid() bool {
-	switch e {
-	case GetGroupHistoryParamsResolutionLong:
-		return true
-	case GetGroupHistoryParamsResolutionShort:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for GetGroupHistoryParamsCompare.
 const (
@@ -936,40 +328,12 @@ const (
 	GetGroupHistoryParamsCompareYesterday GetGroupHistoryParamsCompare = "yesterday"
 )
 
-// Valid indicates whether the value is a known member of the GetGroupHistoryParamsCompare enum.
-func (e GetGroupHistoryParamsCompare) Valid() bool {
-	switch e {
-	case GetGroupHistoryParamsCompareLastWeek:
-		return true
-	case GetGroupHistoryParamsCompareNone:
-		return true
-	case GetGroupHistoryParamsCompareYesterday:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListIncidentsParamsState.
 const (
 	ListIncidentsParamsStateAll    ListIncidentsParamsState = "all"
 	ListIncidentsParamsStateClosed ListIncidentsParamsState = "closed"
 	ListIncidentsParamsStateOpen   ListIncidentsParamsState = "open"
 )
-
-// Valid indicates whether the value is a known member of the ListIncidentsParamsState enum.
-func (e ListIncidentsParamsState) Valid() bool {
-	switch e {
-	case ListIncidentsParamsStateAll:
-		return true
-	case ListIncidentsParamsStateClosed:
-		return true
-	case ListIncidentsParamsStateOpen:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListIncidentsParamsMuted.
 const (
@@ -978,37 +342,11 @@ const (
 	ListIncidentsParamsMutedTrue  ListIncidentsParamsMuted = "true"
 )
 
-// Valid indicates whether the value is a known member of the ListIncidentsParamsMuted enum.
-func (e ListIncidentsParamsMuted) Valid() bool {
-	switch e {
-	case ListIncidentsParamsMutedAll:
-		return true
-	case ListIncidentsParamsMutedFalse:
-		return true
-	case ListIncidentsParamsMutedTrue:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for GetIncidentReportParamsFormat.
 const (
 	GetIncidentReportParamsFormatHTML     GetIncidentReportParamsFormat = "html"
 	GetIncidentReportParamsFormatMarkdown GetIncidentReportParamsFormat = "markdown"
 )
-
-// Valid indicates whether the value is a known member of the GetIncidentReportParamsFormat enum.
-func (e GetIncidentReportParamsFormat) Valid() bool {
-	switch e {
-	case GetIncidentReportParamsFormatHTML:
-		return true
-	case GetIncidentReportParamsFormatMarkdown:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListProblemsParamsMuted.
 const (
@@ -1016,20 +354,6 @@ const (
 	ListProblemsParamsMutedFalse ListProblemsParamsMuted = "false"
 	ListProblemsParamsMutedTrue  ListProblemsParamsMuted = "true"
 )
-
-// Valid indicates whether the value is a known member of the ListProblemsParamsMuted enum.
-func (e ListProblemsParamsMuted) Valid() bool {
-	switch e {
-	case ListProblemsParamsMutedAll:
-		return true
-	case ListProblemsParamsMutedFalse:
-		return true
-	case ListProblemsParamsMutedTrue:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListProblemsParamsSort.
 const (
@@ -1040,26 +364,6 @@ const (
 	ListProblemsParamsSortRate   ListProblemsParamsSort = "rate"
 	ListProblemsParamsSortSince  ListProblemsParamsSort = "since"
 )
-
-// Valid indicates whether the value is a known member of the ListProblemsParamsSort enum.
-func (e ListProblemsParamsSort) Valid() bool {
-	switch e {
-	case ListProblemsParamsSortCov:
-		return true
-	case ListProblemsParamsSortImpact:
-		return true
-	case ListProblemsParamsSortP99:
-		return true
-	case ListProblemsParamsSortRank:
-		return true
-	case ListProblemsParamsSortRate:
-		return true
-	case ListProblemsParamsSortSince:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListServicesParamsSort.
 const (
@@ -1072,28 +376,6 @@ const (
 	ListServicesParamsSortState  ListServicesParamsSort = "state"
 )
 
-// Valid indicates whether the value is a known member of the ListServicesParamsSort enum.
-func (e ListServicesParamsSort) Valid() bool {
-	switch e {
-	case ListServicesParamsSortFailed:
-		return true
-	case ListServicesParamsSortName:
-		return true
-	case ListServicesParamsSortOwn:
-		return true
-	case ListServicesParamsSortP50:
-		return true
-	case ListServicesParamsSortP99:
-		return true
-	case ListServicesParamsSortRate:
-		return true
-	case ListServicesParamsSortState:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListTracepointsParamsSort.
 const (
 	ListTracepointsParamsSortBytes ListTracepointsParamsSort = "bytes"
@@ -1102,39 +384,11 @@ const (
 	ListTracepointsParamsSortState ListTracepointsParamsSort = "state"
 )
 
-// Valid indicates whether the value is a known member of the ListTracepointsParamsSort enum.
-func (e ListTracepointsParamsSort) Valid() bool {
-	switch e {
-	case ListTracepointsParamsSortBytes:
-		return true
-	case ListTracepointsParamsSortCPU:
-		return true
-	case ListTracepointsParamsSortName:
-		return true
-	case ListTracepointsParamsSortState:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListTracesParamsSort.
 const (
 	ListTracesParamsSortNewest  ListTracesParamsSort = "newest"
 	ListTracesParamsSortSlowest ListTracesParamsSort = "slowest"
 )
-
-// Valid indicates whether the value is a known member of the ListTracesParamsSort enum.
-func (e ListTracesParamsSort) Valid() bool {
-	switch e {
-	case ListTracesParamsSortNewest:
-		return true
-	case ListTracesParamsSortSlowest:
-		return true
-	default:
-		return false
-	}
-}
 
 // AcceptRequest defines model for AcceptRequest.
 type AcceptRequest struct {
@@ -8438,19 +7692,64 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/agents", wrapper.ListAgents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/annotations", wrapper.ListAnnotations)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/annotations", wrapper.Annotate)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/annotations/argocd", wrapper.AnnotateFromArgoCD)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/annotations/github", wrapper.AnnotateFromGitHub)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/audit", wrapper.ListAudit)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/backup", wrapper.BackUp)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/budget", wrapper.GetBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/decisions", wrapper.ListDecisions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/decisions/{decision}", wrapper.GetDecision)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/exemplars", wrapper.ListExemplars)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups", wrapper.ListGroups)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}", wrapper.GetGroup)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}/compare", wrapper.CompareGroup)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}/explanations", wrapper.ExplainGroup)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}/history", wrapper.GetGroupHistory)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}/latency", wrapper.GetGroupLatency)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/incidents", wrapper.ListIncidents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/incidents/{incident}", wrapper.GetIncident)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/incidents/{incident}/report", wrapper.GetIncidentReport)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/incidents/{incident}/comments", wrapper.AddComment)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/incidents/{incident}/comments/{comment}", wrapper.DeleteComment)
+		r.Post(options.BaseURL+"/incidents/{incident}/accept", wrapper.AcceptIncident)
 	})
 	r.Group(func(r chi.Router) {
 		r.Delete(options.BaseURL+"/incidents/{incident}/acknowledge", wrapper.UnacknowledgeIncident)
@@ -8459,25 +7758,40 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/incidents/{incident}/acknowledge", wrapper.AcknowledgeIncident)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/incidents/{incident}/comments", wrapper.AddComment)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/incidents/{incident}/comments/{comment}", wrapper.DeleteComment)
+	})
+	r.Group(func(r chi.Router) {
 		r.Delete(options.BaseURL+"/incidents/{incident}/mute", wrapper.UnmuteIncident)
 	})
 	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/incidents/{incident}/mute", wrapper.MuteIncident)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/incidents/{incident}/accept", wrapper.AcceptIncident)
+		r.Get(options.BaseURL+"/incidents/{incident}/report", wrapper.GetIncidentReport)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/silences", wrapper.ListSilences)
+		r.Get(options.BaseURL+"/investigations", wrapper.ListInvestigations)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/silences", wrapper.AddSilence)
+		r.Delete(options.BaseURL+"/investigations/{subject}", wrapper.WithdrawSteering)
 	})
 	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/silences/preview", wrapper.PreviewSilence)
+		r.Get(options.BaseURL+"/investigations/{subject}", wrapper.GetInvestigation)
 	})
 	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/silences/{silence}", wrapper.EndSilence)
+		r.Put(options.BaseURL+"/investigations/{subject}", wrapper.SteerInvestigation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/me", wrapper.GetMe)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/objectives", wrapper.ListObjectives)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/plan", wrapper.GetPlan)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/problems", wrapper.ListProblems)
@@ -8498,70 +7812,7 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/problems/{problem}/mute", wrapper.MuteProblem)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/groups", wrapper.ListGroups)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/groups/{group}", wrapper.GetGroup)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/groups/{group}/history", wrapper.GetGroupHistory)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/groups/{group}/latency", wrapper.GetGroupLatency)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/groups/{group}/compare", wrapper.CompareGroup)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/groups/{group}/explanations", wrapper.ExplainGroup)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/exemplars", wrapper.ListExemplars)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/traces", wrapper.ListTraces)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/traces/{trace}", wrapper.GetTrace)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/trees", wrapper.ListTrees)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/trees/{request_type}", wrapper.GetTree)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/investigations", wrapper.ListInvestigations)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/investigations/{subject}", wrapper.WithdrawSteering)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/investigations/{subject}", wrapper.GetInvestigation)
-	})
-	r.Group(func(r chi.Router) {
-		r.Put(options.BaseURL+"/investigations/{subject}", wrapper.SteerInvestigation)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/decisions", wrapper.ListDecisions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/decisions/{decision}", wrapper.GetDecision)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/objectives", wrapper.ListObjectives)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/annotations", wrapper.ListAnnotations)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/annotations", wrapper.Annotate)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/annotations/github", wrapper.AnnotateFromGitHub)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/annotations/argocd", wrapper.AnnotateFromArgoCD)
+		r.Get(options.BaseURL+"/service-map", wrapper.GetServiceMap)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/services", wrapper.ListServices)
@@ -8570,7 +7821,28 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/services/{service}", wrapper.GetService)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/service-map", wrapper.GetServiceMap)
+		r.Get(options.BaseURL+"/silences", wrapper.ListSilences)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/silences", wrapper.AddSilence)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/silences/{silence}", wrapper.EndSilence)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/silences/preview", wrapper.PreviewSilence)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/status", wrapper.GetStatus)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/tenants", wrapper.ListTenants)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/tenants", wrapper.CreateTenant)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/tenants/{tenant}", wrapper.DeleteTenant)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/tracepoints", wrapper.ListTracepoints)
@@ -8585,16 +7857,25 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/tracepoints/{tracepoint}", wrapper.OverrideTracepoint)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/agents", wrapper.ListAgents)
+		r.Get(options.BaseURL+"/traces", wrapper.ListTraces)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/plan", wrapper.GetPlan)
+		r.Get(options.BaseURL+"/traces/{trace}", wrapper.GetTrace)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/budget", wrapper.GetBudget)
+		r.Get(options.BaseURL+"/trees", wrapper.ListTrees)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/status", wrapper.GetStatus)
+		r.Get(options.BaseURL+"/trees/{request_type}", wrapper.GetTree)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/views", wrapper.ListViews)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/views", wrapper.SaveView)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/views/{view}", wrapper.DeleteView)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/webhooks", wrapper.ListWebhooks)
@@ -8610,33 +7891,6 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/webhooks/dead/{letter}/resend", wrapper.ResendDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/views", wrapper.ListViews)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/views", wrapper.SaveView)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/views/{view}", wrapper.DeleteView)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/tenants", wrapper.ListTenants)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/tenants", wrapper.CreateTenant)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/tenants/{tenant}", wrapper.DeleteTenant)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/backup", wrapper.BackUp)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/audit", wrapper.ListAudit)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/me", wrapper.GetMe)
 	})
 
 	return r
@@ -8666,23 +7920,6 @@ func (response ListAgents200JSONResponse) VisitListAgentsResponse(w http.Respons
 	return err
 }
 
-type ListAgentsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListAgentsdefaultApplicationProblemPlusJSONResponse) VisitListAgentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListAnnotationsRequestObject struct {
 	Params ListAnnotationsParams
 }
@@ -8701,23 +7938,6 @@ func (response ListAnnotations200JSONResponse) VisitListAnnotationsResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAnnotationsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListAnnotationsdefaultApplicationProblemPlusJSONResponse) VisitListAnnotationsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8744,23 +7964,6 @@ func (response Annotate200JSONResponse) VisitAnnotateResponse(w http.ResponseWri
 	return err
 }
 
-type AnnotatedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response AnnotatedefaultApplicationProblemPlusJSONResponse) VisitAnnotateResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type AnnotateFromArgoCDRequestObject struct {
 	Body *AnnotateFromArgoCDJSONRequestBody
 }
@@ -8779,23 +7982,6 @@ func (response AnnotateFromArgoCD200JSONResponse) VisitAnnotateFromArgoCDRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AnnotateFromArgoCDdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response AnnotateFromArgoCDdefaultApplicationProblemPlusJSONResponse) VisitAnnotateFromArgoCDResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8831,23 +8017,6 @@ func (response AnnotateFromGitHub204Response) VisitAnnotateFromGitHubResponse(w 
 	return nil
 }
 
-type AnnotateFromGitHubdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response AnnotateFromGitHubdefaultApplicationProblemPlusJSONResponse) VisitAnnotateFromGitHubResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListAuditRequestObject struct {
 	Params ListAuditParams
 }
@@ -8866,23 +8035,6 @@ func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListAuditdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListAuditdefaultApplicationProblemPlusJSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8908,23 +8060,6 @@ func (response BackUp200JSONResponse) VisitBackUpResponse(w http.ResponseWriter)
 	return err
 }
 
-type BackUpdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response BackUpdefaultApplicationProblemPlusJSONResponse) VisitBackUpResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetBudgetRequestObject struct {
 }
 
@@ -8942,23 +8077,6 @@ func (response GetBudget200JSONResponse) VisitGetBudgetResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetBudgetdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetBudgetdefaultApplicationProblemPlusJSONResponse) VisitGetBudgetResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8985,23 +8103,6 @@ func (response ListDecisions200JSONResponse) VisitListDecisionsResponse(w http.R
 	return err
 }
 
-type ListDecisionsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListDecisionsdefaultApplicationProblemPlusJSONResponse) VisitListDecisionsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetDecisionRequestObject struct {
 	Decision string `json:"decision"`
 }
@@ -9020,23 +8121,6 @@ func (response GetDecision200JSONResponse) VisitGetDecisionResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDecisiondefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetDecisiondefaultApplicationProblemPlusJSONResponse) VisitGetDecisionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9063,23 +8147,6 @@ func (response ListExemplars200JSONResponse) VisitListExemplarsResponse(w http.R
 	return err
 }
 
-type ListExemplarsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListExemplarsdefaultApplicationProblemPlusJSONResponse) VisitListExemplarsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListGroupsRequestObject struct {
 	Params ListGroupsParams
 }
@@ -9102,23 +8169,6 @@ func (response ListGroups200JSONResponse) VisitListGroupsResponse(w http.Respons
 	return err
 }
 
-type ListGroupsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListGroupsdefaultApplicationProblemPlusJSONResponse) VisitListGroupsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetGroupRequestObject struct {
 	Group GroupParameter `json:"group"`
 }
@@ -9137,23 +8187,6 @@ func (response GetGroup200JSONResponse) VisitGetGroupResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetGroupdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetGroupdefaultApplicationProblemPlusJSONResponse) VisitGetGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9181,23 +8214,6 @@ func (response CompareGroup200JSONResponse) VisitCompareGroupResponse(w http.Res
 	return err
 }
 
-type CompareGroupdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response CompareGroupdefaultApplicationProblemPlusJSONResponse) VisitCompareGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ExplainGroupRequestObject struct {
 	Group GroupParameter `json:"group"`
 }
@@ -9216,23 +8232,6 @@ func (response ExplainGroup200JSONResponse) VisitExplainGroupResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExplainGroupdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ExplainGroupdefaultApplicationProblemPlusJSONResponse) VisitExplainGroupResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9260,23 +8259,6 @@ func (response GetGroupHistory200JSONResponse) VisitGetGroupHistoryResponse(w ht
 	return err
 }
 
-type GetGroupHistorydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetGroupHistorydefaultApplicationProblemPlusJSONResponse) VisitGetGroupHistoryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetGroupLatencyRequestObject struct {
 	Group  GroupParameter `json:"group"`
 	Params GetGroupLatencyParams
@@ -9296,23 +8278,6 @@ func (response GetGroupLatency200JSONResponse) VisitGetGroupLatencyResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetGroupLatencydefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetGroupLatencydefaultApplicationProblemPlusJSONResponse) VisitGetGroupLatencyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9339,23 +8304,6 @@ func (response ListIncidents200JSONResponse) VisitListIncidentsResponse(w http.R
 	return err
 }
 
-type ListIncidentsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListIncidentsdefaultApplicationProblemPlusJSONResponse) VisitListIncidentsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetIncidentRequestObject struct {
 	Incident IncidentParameter `json:"incident"`
 }
@@ -9378,23 +8326,6 @@ func (response GetIncident200JSONResponse) VisitGetIncidentResponse(w http.Respo
 	return err
 }
 
-type GetIncidentdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetIncidentdefaultApplicationProblemPlusJSONResponse) VisitGetIncidentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type AcceptIncidentRequestObject struct {
 	Incident IncidentParameter `json:"incident"`
 	Body     *AcceptIncidentJSONRequestBody
@@ -9412,23 +8343,6 @@ func (response AcceptIncident204Response) VisitAcceptIncidentResponse(w http.Res
 	return nil
 }
 
-type AcceptIncidentdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response AcceptIncidentdefaultApplicationProblemPlusJSONResponse) VisitAcceptIncidentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type UnacknowledgeIncidentRequestObject struct {
 	Incident IncidentParameter `json:"incident"`
 }
@@ -9443,23 +8357,6 @@ type UnacknowledgeIncident204Response struct {
 func (response UnacknowledgeIncident204Response) VisitUnacknowledgeIncidentResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type UnacknowledgeIncidentdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response UnacknowledgeIncidentdefaultApplicationProblemPlusJSONResponse) VisitUnacknowledgeIncidentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type AcknowledgeIncidentRequestObject struct {
@@ -9481,23 +8378,6 @@ func (response AcknowledgeIncident200JSONResponse) VisitAcknowledgeIncidentRespo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type AcknowledgeIncidentdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response AcknowledgeIncidentdefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeIncidentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9525,23 +8405,6 @@ func (response AddComment201JSONResponse) VisitAddCommentResponse(w http.Respons
 	return err
 }
 
-type AddCommentdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response AddCommentdefaultApplicationProblemPlusJSONResponse) VisitAddCommentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type DeleteCommentRequestObject struct {
 	Incident IncidentParameter `json:"incident"`
 	Comment  int64             `json:"comment"`
@@ -9559,23 +8422,6 @@ func (response DeleteComment204Response) VisitDeleteCommentResponse(w http.Respo
 	return nil
 }
 
-type DeleteCommentdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response DeleteCommentdefaultApplicationProblemPlusJSONResponse) VisitDeleteCommentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type UnmuteIncidentRequestObject struct {
 	Incident IncidentParameter `json:"incident"`
 }
@@ -9590,23 +8436,6 @@ type UnmuteIncident204Response struct {
 func (response UnmuteIncident204Response) VisitUnmuteIncidentResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type UnmuteIncidentdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response UnmuteIncidentdefaultApplicationProblemPlusJSONResponse) VisitUnmuteIncidentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type MuteIncidentRequestObject struct {
@@ -9628,23 +8457,6 @@ func (response MuteIncident200JSONResponse) VisitMuteIncidentResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type MuteIncidentdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response MuteIncidentdefaultApplicationProblemPlusJSONResponse) VisitMuteIncidentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9706,23 +8518,6 @@ func (response GetIncidentReport200TextMarkdownResponse) VisitGetIncidentReportR
 	return err
 }
 
-type GetIncidentReportdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetIncidentReportdefaultApplicationProblemPlusJSONResponse) VisitGetIncidentReportResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListInvestigationsRequestObject struct {
 	Params ListInvestigationsParams
 }
@@ -9745,23 +8540,6 @@ func (response ListInvestigations200JSONResponse) VisitListInvestigationsRespons
 	return err
 }
 
-type ListInvestigationsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListInvestigationsdefaultApplicationProblemPlusJSONResponse) VisitListInvestigationsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type WithdrawSteeringRequestObject struct {
 	Subject string `json:"subject"`
 }
@@ -9776,23 +8554,6 @@ type WithdrawSteering204Response struct {
 func (response WithdrawSteering204Response) VisitWithdrawSteeringResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type WithdrawSteeringdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response WithdrawSteeringdefaultApplicationProblemPlusJSONResponse) VisitWithdrawSteeringResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type GetInvestigationRequestObject struct {
@@ -9813,23 +8574,6 @@ func (response GetInvestigation200JSONResponse) VisitGetInvestigationResponse(w 
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetInvestigationdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetInvestigationdefaultApplicationProblemPlusJSONResponse) VisitGetInvestigationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9857,23 +8601,6 @@ func (response SteerInvestigation200JSONResponse) VisitSteerInvestigationRespons
 	return err
 }
 
-type SteerInvestigationdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response SteerInvestigationdefaultApplicationProblemPlusJSONResponse) VisitSteerInvestigationResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetMeRequestObject struct {
 }
 
@@ -9891,23 +8618,6 @@ func (response GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) e
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetMedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetMedefaultApplicationProblemPlusJSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9933,23 +8643,6 @@ func (response ListObjectives200JSONResponse) VisitListObjectivesResponse(w http
 	return err
 }
 
-type ListObjectivesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListObjectivesdefaultApplicationProblemPlusJSONResponse) VisitListObjectivesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetPlanRequestObject struct {
 }
 
@@ -9967,23 +8660,6 @@ func (response GetPlan200JSONResponse) VisitGetPlanResponse(w http.ResponseWrite
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetPlandefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetPlandefaultApplicationProblemPlusJSONResponse) VisitGetPlanResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10010,23 +8686,6 @@ func (response ListProblems200JSONResponse) VisitListProblemsResponse(w http.Res
 	return err
 }
 
-type ListProblemsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListProblemsdefaultApplicationProblemPlusJSONResponse) VisitListProblemsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetProblemRequestObject struct {
 	Problem ProblemParameter `json:"problem"`
 }
@@ -10049,23 +8708,6 @@ func (response GetProblem200JSONResponse) VisitGetProblemResponse(w http.Respons
 	return err
 }
 
-type GetProblemdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetProblemdefaultApplicationProblemPlusJSONResponse) VisitGetProblemResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type UnacknowledgeProblemRequestObject struct {
 	Problem ProblemParameter `json:"problem"`
 }
@@ -10080,23 +8722,6 @@ type UnacknowledgeProblem204Response struct {
 func (response UnacknowledgeProblem204Response) VisitUnacknowledgeProblemResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type UnacknowledgeProblemdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response UnacknowledgeProblemdefaultApplicationProblemPlusJSONResponse) VisitUnacknowledgeProblemResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type AcknowledgeProblemRequestObject struct {
@@ -10122,23 +8747,6 @@ func (response AcknowledgeProblem200JSONResponse) VisitAcknowledgeProblemRespons
 	return err
 }
 
-type AcknowledgeProblemdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response AcknowledgeProblemdefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeProblemResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type UnmuteProblemRequestObject struct {
 	Problem ProblemParameter `json:"problem"`
 }
@@ -10153,23 +8761,6 @@ type UnmuteProblem204Response struct {
 func (response UnmuteProblem204Response) VisitUnmuteProblemResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type UnmuteProblemdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response UnmuteProblemdefaultApplicationProblemPlusJSONResponse) VisitUnmuteProblemResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type MuteProblemRequestObject struct {
@@ -10191,23 +8782,6 @@ func (response MuteProblem200JSONResponse) VisitMuteProblemResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type MuteProblemdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response MuteProblemdefaultApplicationProblemPlusJSONResponse) VisitMuteProblemResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10234,23 +8808,6 @@ func (response GetServiceMap200JSONResponse) VisitGetServiceMapResponse(w http.R
 	return err
 }
 
-type GetServiceMapdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetServiceMapdefaultApplicationProblemPlusJSONResponse) VisitGetServiceMapResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListServicesRequestObject struct {
 	Params ListServicesParams
 }
@@ -10269,23 +8826,6 @@ func (response ListServices200JSONResponse) VisitListServicesResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListServicesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListServicesdefaultApplicationProblemPlusJSONResponse) VisitListServicesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10313,23 +8853,6 @@ func (response GetService200JSONResponse) VisitGetServiceResponse(w http.Respons
 	return err
 }
 
-type GetServicedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetServicedefaultApplicationProblemPlusJSONResponse) VisitGetServiceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListSilencesRequestObject struct {
 }
 
@@ -10347,23 +8870,6 @@ func (response ListSilences200JSONResponse) VisitListSilencesResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListSilencesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListSilencesdefaultApplicationProblemPlusJSONResponse) VisitListSilencesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10390,23 +8896,6 @@ func (response AddSilence201JSONResponse) VisitAddSilenceResponse(w http.Respons
 	return err
 }
 
-type AddSilencedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response AddSilencedefaultApplicationProblemPlusJSONResponse) VisitAddSilenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type PreviewSilenceRequestObject struct {
 	Body *PreviewSilenceJSONRequestBody
 }
@@ -10429,23 +8918,6 @@ func (response PreviewSilence200JSONResponse) VisitPreviewSilenceResponse(w http
 	return err
 }
 
-type PreviewSilencedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response PreviewSilencedefaultApplicationProblemPlusJSONResponse) VisitPreviewSilenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type EndSilenceRequestObject struct {
 	Silence int64 `json:"silence"`
 }
@@ -10460,23 +8932,6 @@ type EndSilence204Response struct {
 func (response EndSilence204Response) VisitEndSilenceResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type EndSilencedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response EndSilencedefaultApplicationProblemPlusJSONResponse) VisitEndSilenceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type GetStatusRequestObject struct {
@@ -10496,23 +8951,6 @@ func (response GetStatus200JSONResponse) VisitGetStatusResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetStatusdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetStatusdefaultApplicationProblemPlusJSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10538,23 +8976,6 @@ func (response ListTenants200JSONResponse) VisitListTenantsResponse(w http.Respo
 	return err
 }
 
-type ListTenantsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListTenantsdefaultApplicationProblemPlusJSONResponse) VisitListTenantsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type CreateTenantRequestObject struct {
 	Body *CreateTenantJSONRequestBody
 }
@@ -10571,23 +8992,6 @@ func (response CreateTenant204Response) VisitCreateTenantResponse(w http.Respons
 	return nil
 }
 
-type CreateTenantdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response CreateTenantdefaultApplicationProblemPlusJSONResponse) VisitCreateTenantResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type DeleteTenantRequestObject struct {
 	Tenant string `json:"tenant"`
 }
@@ -10602,23 +9006,6 @@ type DeleteTenant204Response struct {
 func (response DeleteTenant204Response) VisitDeleteTenantResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type DeleteTenantdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response DeleteTenantdefaultApplicationProblemPlusJSONResponse) VisitDeleteTenantResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type ListTracepointsRequestObject struct {
@@ -10643,23 +9030,6 @@ func (response ListTracepoints200JSONResponse) VisitListTracepointsResponse(w ht
 	return err
 }
 
-type ListTracepointsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListTracepointsdefaultApplicationProblemPlusJSONResponse) VisitListTracepointsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type WithdrawOverrideRequestObject struct {
 	Tracepoint string `json:"tracepoint"`
 }
@@ -10674,23 +9044,6 @@ type WithdrawOverride204Response struct {
 func (response WithdrawOverride204Response) VisitWithdrawOverrideResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type WithdrawOverridedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response WithdrawOverridedefaultApplicationProblemPlusJSONResponse) VisitWithdrawOverrideResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type GetTracepointRequestObject struct {
@@ -10711,23 +9064,6 @@ func (response GetTracepoint200JSONResponse) VisitGetTracepointResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetTracepointdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetTracepointdefaultApplicationProblemPlusJSONResponse) VisitGetTracepointResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10755,23 +9091,6 @@ func (response OverrideTracepoint200JSONResponse) VisitOverrideTracepointRespons
 	return err
 }
 
-type OverrideTracepointdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response OverrideTracepointdefaultApplicationProblemPlusJSONResponse) VisitOverrideTracepointResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListTracesRequestObject struct {
 	Params ListTracesParams
 }
@@ -10790,23 +9109,6 @@ func (response ListTraces200JSONResponse) VisitListTracesResponse(w http.Respons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListTracesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListTracesdefaultApplicationProblemPlusJSONResponse) VisitListTracesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10833,23 +9135,6 @@ func (response GetTrace200JSONResponse) VisitGetTraceResponse(w http.ResponseWri
 	return err
 }
 
-type GetTracedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetTracedefaultApplicationProblemPlusJSONResponse) VisitGetTraceResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListTreesRequestObject struct {
 	Params ListTreesParams
 }
@@ -10868,23 +9153,6 @@ func (response ListTrees200JSONResponse) VisitListTreesResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListTreesdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListTreesdefaultApplicationProblemPlusJSONResponse) VisitListTreesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10912,23 +9180,6 @@ func (response GetTree200JSONResponse) VisitGetTreeResponse(w http.ResponseWrite
 	return err
 }
 
-type GetTreedefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetTreedefaultApplicationProblemPlusJSONResponse) VisitGetTreeResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListViewsRequestObject struct {
 }
 
@@ -10946,23 +9197,6 @@ func (response ListViews200JSONResponse) VisitListViewsResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListViewsdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListViewsdefaultApplicationProblemPlusJSONResponse) VisitListViewsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10989,23 +9223,6 @@ func (response SaveView201JSONResponse) VisitSaveViewResponse(w http.ResponseWri
 	return err
 }
 
-type SaveViewdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response SaveViewdefaultApplicationProblemPlusJSONResponse) VisitSaveViewResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type DeleteViewRequestObject struct {
 	View int64 `json:"view"`
 }
@@ -11020,23 +9237,6 @@ type DeleteView204Response struct {
 func (response DeleteView204Response) VisitDeleteViewResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type DeleteViewdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response DeleteViewdefaultApplicationProblemPlusJSONResponse) VisitDeleteViewResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type ListWebhooksRequestObject struct {
@@ -11056,23 +9256,6 @@ func (response ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListWebhooksdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListWebhooksdefaultApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11099,23 +9282,6 @@ func (response ListDeadLetters200JSONResponse) VisitListDeadLettersResponse(w ht
 	return err
 }
 
-type ListDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ListDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type DropDeadLetterRequestObject struct {
 	Letter LetterParameter `json:"letter"`
 }
@@ -11130,23 +9296,6 @@ type DropDeadLetter204Response struct {
 func (response DropDeadLetter204Response) VisitDropDeadLetterResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type DropDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response DropDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitDropDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 type GetDeadLetterRequestObject struct {
@@ -11171,23 +9320,6 @@ func (response GetDeadLetter200JSONResponse) VisitGetDeadLetterResponse(w http.R
 	return err
 }
 
-type GetDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ResendDeadLetterRequestObject struct {
 	Letter LetterParameter `json:"letter"`
 }
@@ -11202,23 +9334,6 @@ type ResendDeadLetter204Response struct {
 func (response ResendDeadLetter204Response) VisitResendDeadLetterResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
-}
-
-type ResendDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response ResendDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitResendDeadLetterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
 }
 
 // StrictServerInterface represents all server handlers.

@@ -61,7 +61,7 @@ func addSteering(s *mcp.Server, service *client.Client) {
 			switch {
 			case in.Action == withdraw:
 				return "Withdrawn: Sibyl decides again from the end of the epoch.", service.WithdrawSteering(ctx, in.ID)
-			case !kind.Valid():
+			case kind != contract.SteeringRequestKindStart && kind != contract.SteeringRequestKindEnd:
 				return "", cli.Usagef("action %q: want start, end or withdraw", in.Action)
 			}
 			x, err := service.Steer(ctx, in.ID, steering(kind, lasting(in.Minutes, 0), in.Reason))
