@@ -39,7 +39,7 @@ const (
 )
 
 // Version is the version of the format, including the contents of checkpoints.
-const Version = 4
+const Version = 5
 
 // Options configures [Open].
 type Options struct {

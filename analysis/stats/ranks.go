@@ -17,6 +17,8 @@ type Ranks struct {
 	first  int      // bin of counts[0]
 	counts []uint32 // the first and the last are above 0; they saturate at the largest value
 	total  uint64   // sum of counts
+	// longest is the longest duration in ns, because no quantile may exceed it: the middle of its bin would.
+	longest int64
 }
 
 // rankBits is the number of bits after the leading one that distinguish bins.
@@ -32,7 +34,10 @@ func rankBin(ns int64) int {
 }
 
 // Add adds a duration in [0, MaxNanos), or it panics.
-func (r *Ranks) Add(ns int64) { r.add(rankBin(ns), 1) }
+func (r *Ranks) Add(ns int64) {
+	r.add(rankBin(ns), 1)
+	r.longest = max(r.longest, ns)
+}
 
 func (r *Ranks) add(bin int, n uint32) {
 	i := bin - r.first
@@ -65,10 +70,11 @@ func (r *Ranks) Merge(o *Ranks) {
 			r.add(o.first+i, n)
 		}
 	}
+	r.longest = max(r.longest, o.longest)
 }
 
-// Quantile returns the duration in ns that a fraction q (0–1) of the durations is below, as the middle of its bin. It
-// is NaN for the empty set.
+// Quantile returns the duration in ns that a fraction q (0–1) of the durations is below: the middle of its bin, but
+// at most the longest duration. It is NaN for the empty set.
 func (r *Ranks) Quantile(q float64) float64 {
 	if r.total == 0 {
 		return math.NaN()
@@ -79,7 +85,7 @@ func (r *Ranks) Quantile(q float64) float64 {
 		left -= uint64(r.counts[i])
 	}
 	low, high := rankBounds(r.first + i)
-	return float64(low+high-1) / 2
+	return min(float64(low+high-1)/2, float64(r.longest))
 }
 
 // Sum returns the sum of the durations in ns, each taken as the middle of its bin.
@@ -118,14 +124,14 @@ func (r *Ranks) Below(ns int64) float64 {
 	return float64(halves) / float64(2*r.total)
 }
 
-const ranksVersion = 1
+const ranksVersion = 2
 
-// AppendBinary appends r to b: the version, the number of bins, the first bin, and the counts.
+// AppendBinary appends r to b: the version, the number of bins, the first bin with the longest duration, and the counts.
 func (r *Ranks) AppendBinary(b []byte) []byte {
 	b = append(b, ranksVersion)
 	b = codec.AppendUvarints(b, uint64(len(r.counts)))
 	if len(r.counts) > 0 {
-		b = codec.AppendUvarints(b, uint64(r.first))
+		b = codec.AppendUvarints(b, uint64(r.first), uint64(r.longest))
 	}
 	for _, n := range r.counts {
 		b = codec.AppendUvarints(b, uint64(n))
@@ -140,13 +146,14 @@ func DecodeRanks(b []byte) (Ranks, []byte, error) {
 	var r Ranks
 	if n := d.Below(rankBins + 1); n > 0 {
 		r.first = int(d.Below(rankBins - n + 1))
+		r.longest = int64(d.Below(MaxNanos))
 		r.counts = make([]uint32, n)
 	}
 	for i := range r.counts {
 		r.counts[i] = uint32(d.Below(math.MaxUint32 + 1))
 		r.total += uint64(r.counts[i])
 	}
-	if n := len(r.counts); n > 0 && (r.counts[0] == 0 || r.counts[n-1] == 0) {
+	if n := len(r.counts); n > 0 && (r.counts[0] == 0 || r.counts[n-1] == 0 || rankBin(r.longest) != r.first+n-1) {
 		d.Fail()
 	}
 	if d.Bad() {

@@ -87,6 +87,18 @@ func FuzzDecodeRanks(f *testing.F) {
 	})
 }
 
+// No quantile exceeds the longest duration, not even by the middle of its bin, and also not after a restart.
+func TestRanksQuantileOfTheLongest(t *testing.T) {
+	var r stats.Ranks
+	for range 100 {
+		r.Add(473_800_000)
+	}
+	r, _, err := stats.DecodeRanks(r.AppendBinary(nil))
+	if got := r.Quantile(0.99); err != nil || got != 473_800_000 {
+		t.Errorf("the 99th percentile is %v, %v, want the duration of all", got, err)
+	}
+}
+
 // Quantiles are within half a bin.
 func TestRanksQuantile(t *testing.T) {
 	var all stats.Ranks
