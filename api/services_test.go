@@ -165,7 +165,20 @@ func TestService(t *testing.T) {
 			if x.Spans == 0 || x.P50Ns <= 0 || x.P99Ns < x.P50Ns || (x.UsualP50Ns == nil) != (x.UsualP99Ns == nil) {
 				t.Errorf("%+v", x)
 			}
+			least := d.NowFrom.Add(-2 * time.Minute)
+			if x.MeanNs <= 0 || x.From.Before(least) || x.To.After(d.To) || !x.From.Before(x.To) {
+				t.Errorf("measured outside of the time from %v to %v: %+v", d.NowFrom, d.To, x)
+			}
 		}
+	}
+	for _, x := range d.Instances {
+		if x.Now.Calls > 0 && (x.Now.P50Ns == nil || x.Now.MeanNs == nil || *x.Now.P99Ns < *x.Now.P50Ns) {
+			t.Errorf("instance %+v", x)
+		}
+	}
+	if p50, p99 := *d.Service.Trend.P50Ns, *d.Service.Trend.P99Ns; len(p50) != len(d.Service.Trend.Rate) ||
+		p50[len(p50)-1] == nil || *p50[len(p50)-1] < 1.2**p50[1] || *p99[1] < *p50[1] {
+		t.Errorf("medians %v and 99th percentiles %v over time, although its CPU is busy since the onset", p50, p99)
 	}
 	if inside == 0 {
 		t.Error("no operation is inside a service")

@@ -88,9 +88,9 @@ func (p *page) inside(all []contract.ServiceSpans) {
 		names[i] = terminal.Shorten(clean(shown[i].Name), longestName)
 		width = max(width, terminal.Width(names[i]))
 	}
-	row := func(name, p50, p99 string) string {
+	row := func(name, p50, p99, until string) string {
 		return terminal.PadRight(name, width) + "  " + terminal.PadLeft(p50, besideWidth) + "  " +
-			terminal.PadLeft(p99, besideWidth)
+			terminal.PadLeft(p99, besideWidth) + "  " + until
 	}
 	beside := func(now float64, usual *float64) string {
 		if usual == nil {
@@ -98,10 +98,11 @@ func (p *page) inside(all []contract.ServiceSpans) {
 		}
 		return units.Nanos(now) + " (" + units.Nanos(*usual) + ")"
 	}
-	p.printf("\n%s\n%s\n", p.bold("Inside it"), p.dim(row(head, "P50 (USUALLY)", "P99 (USUALLY)")))
+	p.printf("\n%s\n%s\n", p.bold("Inside it"), p.dim(row(head, "P50 (USUALLY)", "P99 (USUALLY)", "UNTIL")))
 	for i := range shown {
 		x := &shown[i]
-		p.printf("%s\n", row(names[i], beside(x.P50Ns, x.UsualP50Ns), beside(x.P99Ns, x.UsualP99Ns)))
+		until := x.To.Local().Format(minutes)
+		p.printf("%s\n", row(names[i], beside(x.P50Ns, x.UsualP50Ns), beside(x.P99Ns, x.UsualP99Ns), until))
 	}
 	if more := len(all) - len(shown); more > 0 {
 		p.printf("%s\n", p.dim("… and "+units.Count(more)+" more: -o json shows all"))

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,8 +87,9 @@ new         postgresql     12.3/s          –          –          –        
 				P99Ns:      3.4e8,
 				UsualP50Ns: new(1e6),
 				UsualP99Ns: new(4e6),
+				To:         now.Add(-9 * time.Minute),
 			},
-			{Operation: "SELECT", Name: "SELECT → postgresql", P50Ns: 1e6, P99Ns: 2e6},
+			{Operation: "SELECT", Name: "SELECT → postgresql", P50Ns: 1e6, P99Ns: 2e6, To: now},
 		},
 		Callers:     []contract.ServiceCall{{Caller: "shop", Callee: "payment", Now: list.Items[1].Now}},
 		Callees:     []contract.ServiceCall{{Caller: "payment", Callee: "bank", Now: list.Items[1].Now}},
@@ -115,9 +117,9 @@ well        GET /pay      0.55/s      4.3 %    10.2 ms     310 ms    63.1 ms
 … and 3 more: -o json shows all
 
 Inside it
-OPERATION                P50 (USUALLY)      P99 (USUALLY)
-acquire· connection        2 ms (1 ms)      340 ms (4 ms)
-SELECT → postgresql               1 ms               2 ms
+OPERATION                P50 (USUALLY)      P99 (USUALLY)  UNTIL
+acquire· connection        2 ms (1 ms)      340 ms (4 ms)  22:18
+SELECT → postgresql               1 ms               2 ms  22:27
 
 Callers
 CALLER      CALLS       FAIL        P50        P99   OWN TIME

@@ -12,7 +12,7 @@ import (
 )
 
 // sitesVersion is the first byte of an encoded history.
-const sitesVersion = 1
+const sitesVersion = 2
 
 // AppendBinary appends h to b, without its table. Histories of the same calls have equal encodings.
 func (h *Sites) AppendBinary(b []byte) []byte {
@@ -23,7 +23,7 @@ func (h *Sites) AppendBinary(b []byte) []byte {
 	for _, key := range sorting.Sorted(maps.Keys(h.numbers), SiteKey.Compare) {
 		b = h.appendSite(b, h.numbers[key])
 	}
-	return h.Messages.appendTo(h.addresses.appendTo(h.Instances.appendTo(b)))
+	return h.Durations.appendTo(h.Messages.appendTo(h.addresses.appendTo(h.Instances.appendTo(b))))
 }
 
 // DecodeSites returns the history that AppendBinary encoded. table is the table of the encoded history. Errors wrap
@@ -43,6 +43,7 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	h.Instances.read(r)
 	h.addresses.read(r)
 	h.Messages.read(r)
+	h.Durations.read(r)
 	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("%w: history of sites", err)
 	}

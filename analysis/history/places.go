@@ -53,9 +53,9 @@ type place struct {
 // places numbers the places of spans from 1.
 type places struct {
 	numbers map[placeHash]int32
-	list    []place // by number; the first is for spans without a place
+	list    []place // by number; the first is for spans without room
 
-	hashes []uint64 // by span of the current trace, if it has attributes: hash of its values, or 0
+	hashes []uint64 // by span of the current trace: hash of its values, or 0
 	recent [64]numberedPlace
 }
 
@@ -77,10 +77,6 @@ func newPlaces() places { return places{numbers: make(map[placeHash]int32), list
 
 // read starts with trace t: it hashes the values of InstanceKeys of each span.
 func (r *places) read(t *trace.Trace) {
-	r.hashes = r.hashes[:0]
-	if len(t.Attrs) == 0 {
-		return
-	}
 	r.hashes = scratch.Filled(r.hashes, len(t.Spans), 0)
 	for i := range t.Attrs {
 		if a := &t.Attrs[i]; a.Key == instanceKeyTable[a.Key%64] && !a.Numeric {
@@ -89,13 +85,10 @@ func (r *places) read(t *trace.Trace) {
 	}
 }
 
-// of returns the number of the place of a span of the current trace. It returns 0 without a place, or if there are too
-// many.
+// of returns the number of the place of a span of the current trace, or 0 if there are too many. Spans without values
+// have a place, too.
 func (r *places) of(t *trace.Trace, span int32) int32 {
 	key := placeHash{t.Spans[span].Service, r.hashes[span]}
-	if key.values == 0 {
-		return 0
-	}
 	recent := &r.recent[(key.values^uint64(key.service))%uint64(len(r.recent))]
 	if recent.placeHash != key {
 		*recent = numberedPlace{key, r.number(key, t, span)}
@@ -165,14 +158,17 @@ func (t *Tally) place(s *tallySlice, number int32) *placeCell {
 	return &s.places[number]
 }
 
-// observePlace counts node i, a span with the given caller, at its place, and its time on the wire at the other end.
-func (t *Tally) observePlace(into *tallySlice, p *critpath.Path, i, up int32) {
-	if len(t.places.hashes) == 0 {
-		return
-	}
-	n, s := &p.Nodes[i], p.Span(i)
+// observePlace counts node i, a span in a slice, at its place, and its time on the wire at the other end.
+func (t *Tally) observePlace(at Slice, into *tallySlice, p *critpath.Path, i int32) {
+	n, s, up := &p.Nodes[i], p.Span(i), p.Caller(i)
 	own, border := t.reader.Nanos[i], t.reader.Borders[i]
 	entered := up < 0 || s.Kind == trace.Server || s.Kind == trace.Consumer || p.Span(up).Service != s.Service
+	if entered {
+		t.observeDuration(at, p, i)
+	}
+	if len(p.Trace.Attrs) == 0 {
+		return
+	}
 	if entered || own != 0 {
 		c := t.place(into, t.places.of(p.Trace, n.Span))
 		c.nanos += own + border

@@ -31,6 +31,7 @@ type Sites struct {
 	Services  Services
 	Requests  Requests
 	Instances Instances
+	Durations Durations
 	Messages  Messages
 	Skipped   Skipped
 	Changes   Changes
@@ -84,6 +85,7 @@ func NewSites(table *trace.Table) *Sites {
 	h := &Sites{
 		Requests:  Requests{entries: make(map[entryKey]*entry)},
 		Instances: newInstances(),
+		Durations: newDurations(),
 		table:     table,
 	}
 	h.clear()
@@ -170,6 +172,7 @@ func (h *Sites) Merge(t *Tally) {
 			}
 		}
 	}
+	h.Durations.merge(t, h)
 }
 
 // numbersOf returns the numbers of the sites of a tally, and whether the answers to their calls were lost.
@@ -277,6 +280,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 func (h *Sites) Age(now trace.Nanos) {
 	h.addresses.learn(SliceOf(now))
 	h.settle()
+	h.Durations.age(SliceOf(now))
 	from, to := h.folded, (SliceOf(now) - fineSlices).minute()
 	if to <= from {
 		return

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/callgraph"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -21,6 +22,8 @@ type Tally struct {
 	places  places
 	answers answers
 	unknown int // sites with an address
+
+	durations map[tickPlace]*stats.Ranks
 
 	messages Messages
 
@@ -97,10 +100,11 @@ func (x Shape) compare(y Shape) int {
 // NewTally returns an empty tally.
 func NewTally() *Tally {
 	return &Tally{
-		numbers: make(map[tallyKey]int32),
-		slices:  make(map[Slice]*tallySlice),
-		places:  newPlaces(),
-		answers: newAnswers(),
+		numbers:   make(map[tallyKey]int32),
+		slices:    make(map[Slice]*tallySlice),
+		places:    newPlaces(),
+		answers:   newAnswers(),
+		durations: make(map[tickPlace]*stats.Ranks),
 	}
 }
 
@@ -131,7 +135,7 @@ func (t *Tally) Observe(p *critpath.Path) {
 		for k := p.Roots[i].First; k < p.Roots[i].Last; k++ {
 			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
 				t.observe(s, p, k)
-				t.observePlace(s, p, k, p.Caller(k))
+				t.observePlace(at, s, p, k)
 			}
 		}
 	}

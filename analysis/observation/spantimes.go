@@ -234,6 +234,21 @@ func (r *RecentSpans) LatestOps() iter.Seq[trace.Op] {
 	}
 }
 
+// Measured returns the time of the spans that Latest returns, in whole ticks. Both bounds are 0 without spans.
+func (r *RecentSpans) Measured(op trace.Op, from trace.Nanos) (first, last trace.Nanos) {
+	for tick, spans := range r.ticks {
+		start := trace.Nanos(tick * int64(spanTick))
+		if spans.ops[op] == nil || start < from {
+			continue
+		}
+		if first == 0 || start < first {
+			first = start
+		}
+		last = max(last, start.Add(spanTick))
+	}
+	return first, last
+}
+
 // Usual returns the durations of the usual spans of op. They share no memory with r.
 func (r *RecentSpans) Usual(op trace.Op) (usual stats.Ranks) {
 	for _, t := range []*SpanTimes{&r.before, &r.current} {

@@ -126,7 +126,8 @@ func (r *Ranks) Below(ns int64) float64 {
 
 const ranksVersion = 2
 
-// AppendBinary appends r to b: the version, the number of bins, the first bin with the longest duration, and the counts.
+// AppendBinary appends r to b: the version, the number of bins and, if there are any, the first bin, the longest
+// duration and the counts.
 func (r *Ranks) AppendBinary(b []byte) []byte {
 	b = append(b, ranksVersion)
 	b = codec.AppendUvarints(b, uint64(len(r.counts)))

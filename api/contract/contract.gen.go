@@ -2745,6 +2745,9 @@ type ServiceLoad struct {
 	// Failed Share of the calls that failed.
 	Failed *float64 `json:"failed"`
 
+	// MeanNs Mean duration of the spans of `p50_ns`.
+	MeanNs *float64 `json:"mean_ns"`
+
 	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire and, if the callee emits no spans, in the callee. Time next to a call without a client span counts as both: traces do not tell them apart.
 	OwnNs *float64 `json:"own_ns"`
 
@@ -2792,7 +2795,10 @@ type ServiceOperation struct {
 
 // ServiceSpans The spans of an operation inside a service, which no other service calls, or of calls that the service makes.
 type ServiceSpans struct {
-	Kind string `json:"kind"`
+	// From When they were measured, to two minutes: tracepoints are enabled only for a while.
+	From   time.Time `json:"from"`
+	Kind   string    `json:"kind"`
+	MeanNs float64   `json:"mean_ns"`
 
 	// Name The operation with the target of a call.
 	Name      string `json:"name"`
@@ -2802,8 +2808,9 @@ type ServiceSpans struct {
 	P50Ns float64 `json:"p50_ns"`
 	P99Ns float64 `json:"p99_ns"`
 
-	// Spans Those of traces that began in the last ten to twelve minutes.
-	Spans int64 `json:"spans"`
+	// Spans Those of traces that began in the last ten to twelve minutes, or since the onset, as for `p50_ns` of the service.
+	Spans int64     `json:"spans"`
+	To    time.Time `json:"to"`
 
 	// UsualP50Ns Of the hour or two before, without times in which an incident affected the service; null: there are none.
 	UsualP50Ns *float64 `json:"usual_p50_ns"`
@@ -2819,7 +2826,11 @@ type ServiceState string
 type ServiceTrend struct {
 	Failed []*float64 `json:"failed"`
 	OwnNs  []*float64 `json:"own_ns"`
-	Rate   []float64  `json:"rate"`
+
+	// P50Ns Median duration of the spans of a service, in traces that began in the two minutes that contain the middle of the bin; null without such spans. Absent for operations.
+	P50Ns *[]*float64 `json:"p50_ns,omitempty"`
+	P99Ns *[]*float64 `json:"p99_ns,omitempty"`
+	Rate  []float64   `json:"rate"`
 }
 
 // Severity Impact of an incident, from its whole course:

@@ -81,12 +81,17 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 	}
 	d.Inside = t.inside(c, x)
 	for _, y := range c.History.Instances.Uses(x.Service, t.uses.Now, t.uses.From) {
+		var spans stats.Ranks
+		if t.live {
+			k := history.InstanceKey{Service: x.Service, Key: y.Key, Value: y.Value}
+			spans = c.History.Durations.Latest(k, t.onset)
+		}
 		d.Instances = append(d.Instances, contract.ServiceInstance{
 			Key:       names.Text(y.Key),
 			Value:     names.Text(y.Value),
 			FirstSeen: render.At(y.First),
 			LastSeen:  render.At(y.Last),
-			Now:       loadOf(y.Now, t.uses.Now.To.Sub(t.uses.Now.From), &stats.Ranks{}),
+			Now:       loadOf(y.Now, t.uses.Now.To.Sub(t.uses.Now.From), &spans),
 		})
 	}
 	for k := range t.calls {
@@ -127,9 +132,17 @@ func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.
 		if latest.Count() == 0 {
 			continue
 		}
+		from, to := c.Spans.Measured(op, t.onset)
 		s := contract.ServiceSpans{
-			Operation: names.OpName(op), Name: names.OpName(op), Kind: o.Kind.String(), Spans: int64(latest.Count()),
-			P50Ns: latest.Quantile(0.5), P99Ns: latest.Quantile(0.99),
+			Operation: names.OpName(op),
+			Name:      names.OpName(op),
+			Kind:      o.Kind.String(),
+			Spans:     int64(latest.Count()),
+			From:      render.At(max(from, t.onset)),
+			To:        render.At(min(to, t.uses.Now.To)),
+			MeanNs:    latest.Sum() / float64(latest.Count()),
+			P50Ns:     latest.Quantile(0.5),
+			P99Ns:     latest.Quantile(0.99),
 		}
 		if o.Target != 0 {
 			s.Name += " → " + strings.TrimSpace(names.ServiceName(o.Target)+" "+names.OpName(o.Target))

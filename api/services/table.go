@@ -211,6 +211,7 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 		Incidents:  append([]contract.ServiceIncident{}, incidents[name]...),
 		Trend:      t.trend(x.Series),
 	}
+	t.addPercentiles(s.Trend, &c.History.Durations, x.Service)
 	if t.onset != 0 {
 		s.NowFrom = new(render.At(t.onset))
 	}
@@ -276,7 +277,8 @@ func loadOf(u history.Usage, in time.Duration, spans *stats.Ranks) contract.Serv
 	if u.Calls > 0 {
 		x.Failed, x.OwnNs = new(float64(u.Failed)/float64(u.Calls)), new(float64(u.Nanos)/float64(u.Calls))
 	}
-	if spans.Count() > 0 {
+	if n := spans.Count(); n > 0 {
+		x.MeanNs = new(spans.Sum() / float64(n))
 		x.P50Ns, x.P99Ns = new(spans.Quantile(0.5)), new(spans.Quantile(0.99))
 	}
 	return x
@@ -297,6 +299,22 @@ func (t *serviceTable) trend(series []history.Usage) *contract.ServiceTrend {
 		x.Rate[i], x.Failed[i], x.OwnNs[i] = load.Rate, load.Failed, load.OwnNs
 	}
 	return x
+}
+
+// addPercentiles adds the percentiles of the spans of a service to x, unless that is nil. Each bin has those of the
+// tick of two minutes that contains its middle.
+func (t *serviceTable) addPercentiles(x *contract.ServiceTrend, d *history.Durations, service trace.Symbol) {
+	if x == nil {
+		return
+	}
+	p50, p99 := make([]*float64, len(x.Rate)), make([]*float64, len(x.Rate))
+	for i := range x.Rate {
+		middle := t.uses.From.Add(time.Duration(i)*t.uses.Bin + t.uses.Bin/2)
+		if p, known := d.At(service, middle); known {
+			p50[i], p99[i] = &p.Median, &p.P99
+		}
+	}
+	x.P50Ns, x.P99Ns = &p50, &p99
 }
 
 func (t *serviceTable) call(names *trace.Table, x *history.CallUse) contract.ServiceCall {

@@ -3357,6 +3357,11 @@ export interface components {
             own_ns: number | null;
             /**
              * Format: double
+             * @description Mean duration of the spans of `p50_ns`.
+             */
+            mean_ns: number | null;
+            /**
+             * Format: double
              * @description Median duration of its spans, within 3 %. In `now` those of traces that began in the last ten to twelve minutes, or since the onset, rounded up to two minutes; in `usual` those of the hour or two before, without times in which an incident affected the service; null for times in the past.
              */
             p50_ns: number | null;
@@ -3371,6 +3376,9 @@ export interface components {
             rate: number[];
             failed: (number | null)[];
             own_ns: (number | null)[];
+            /** @description Median duration of the spans of a service, in traces that began in the two minutes that contain the middle of the bin; null without such spans. Absent for operations. */
+            p50_ns?: (number | null)[];
+            p99_ns?: (number | null)[];
         };
         /** @description An open incident that suspects the service. */
         ServiceIncident: {
@@ -3476,9 +3484,18 @@ export interface components {
             kind: string;
             /**
              * Format: int64
-             * @description Those of traces that began in the last ten to twelve minutes.
+             * @description Those of traces that began in the last ten to twelve minutes, or since the onset, as for `p50_ns` of the service.
              */
             spans: number;
+            /**
+             * Format: date-time
+             * @description When they were measured, to two minutes: tracepoints are enabled only for a while.
+             */
+            from: string;
+            /** Format: date-time */
+            to: string;
+            /** Format: double */
+            mean_ns: number;
             /**
              * Format: double
              * @description Their median duration, within 3 %.

@@ -5,6 +5,7 @@ import {
   carrier,
   earlierText,
   failsMore,
+  incidentMarks,
   impactText,
   isSlower,
   isWithin,
@@ -184,4 +185,15 @@ test("the impact is what requests lose in a second, if it is worth a word", () =
 
 test("earlier incidents are counted as people count", () => {
   expect([0, 1, 2, 7].map(earlierText)).toEqual(["never before", "once before", "twice before", "7 times before"]);
+});
+
+test("charts mark the onset of an incident and, once it is over, its end", () => {
+  const x = { onset: "2026-01-01T10:00:00Z", ended: null, sentence: "cart is slow" } as Incident;
+  const onset = { at: Date.parse(x.onset), text: "incident", title: "Incident: cart is slow" };
+  expect(incidentMarks([x])).toEqual([onset]);
+  const ended = "2026-01-01T10:09:00Z";
+  expect(incidentMarks([{ ...x, ended }])).toEqual([
+    onset,
+    { at: Date.parse(ended), text: "end", title: "End of Incident: cart is slow" },
+  ]);
 });

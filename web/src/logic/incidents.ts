@@ -47,6 +47,13 @@ export const likely = (all: Suspect[]): Suspect[] =>
 export const lasted = (x: Incident, now: number) =>
   Math.max(0, (x.ended ? Date.parse(x.ended) : now) - Date.parse(x.onset));
 
+// incidentMarks returns the marks of incidents in charts: the onset of each and, once it is over, its end.
+export const incidentMarks = (all: Incident[]) =>
+  all.flatMap((x) => {
+    const onset = { at: Date.parse(x.onset), text: "incident", title: `Incident: ${x.sentence}` };
+    return x.ended ? [onset, { at: Date.parse(x.ended), text: "end", title: `End of ${onset.title}` }] : [onset];
+  });
+
 const onsetPrecision = 180_000; // ms; incidents are noticed by windows of three minutes
 
 // relativeToOnset describes the time of a deploy, such as "4 min before the onset".

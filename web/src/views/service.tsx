@@ -7,7 +7,7 @@ import type { Mark } from "../charts/heatmap.tsx";
 import { Trend } from "../charts/trend.tsx";
 import { describeAnnotation, marksOf } from "../logic/annotations.ts";
 import { count, duration, milli, percent, rate } from "../logic/format.ts";
-import { ownerText } from "../logic/incidents.ts";
+import { incidentMarks, ownerText } from "../logic/incidents.ts";
 import { type Range, rangeParameters } from "../logic/range.ts";
 import { servicePath, sortedBy, states } from "../logic/services.ts";
 import { Async, Empty } from "../components/async-state.tsx";
@@ -53,6 +53,7 @@ function Content({ detail: d, range, setRange }: Props) {
   const facts: Fact[] = [
     ["Rate", <Beside key="rate" now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={false} />],
     ["Errors", <LoadFigure key="errors" of={s} figure="failed" />],
+    ["Mean", <Time key="mean" now={s.now.mean_ns} usual={s.usual?.mean_ns} />, "Mean duration of its spans"],
     ["P50", <LoadFigure key="p50" of={s} figure="p50_ns" />, "Median duration of its spans"],
     ["P99", <LoadFigure key="p99" of={s} figure="p99_ns" />],
     ["Own time", <LoadFigure key="own" of={s} figure="own_ns" />, ownMeans],
@@ -98,10 +99,8 @@ function Content({ detail: d, range, setRange }: Props) {
         <Calls title="Called by" of={d.callers} other="caller" />
         <Calls title="Calls" of={d.callees} other="callee" />
       </div>
-      <div className="columns tables">
-        <Instances of={d} />
-        <Annotations of={d} />
-      </div>
+      <Instances of={d} />
+      <Annotations of={d} />
     </>
   );
 }
@@ -132,20 +131,25 @@ function Incidents({ of: s }: { of: Schemas["Service"] }) {
 
 function Trends({ of: d, range, setRange }: { of: Detail; range: Range; setRange: (text: string) => void }) {
   const s = d.service;
-  const marks: Mark[] = marksOf(d.annotations);
+  const { value: incidents } = useIncidents();
+  const suspecting = (incidents?.items ?? []).filter((x) => x.suspects.some((y) => y.service === s.service));
+  const marks: Mark[] = [...marksOf(d.annotations), ...incidentMarks(suspecting)];
   if (!s.trend) return null;
+  const { p50_ns: p50 = [], p99_ns: p99 = [] } = s.trend;
   const common = { from: Date.parse(d.from), bin: d.bin_ns / 1e6, marks };
   return (
     <Figure
       title="Over time"
       tools={<RangeSelect value={range} pick={setRange} />}
-      hint="Dashed: usual values. ▲ Deploys and other annotations. Hover over the bars, or use the arrow keys, to read their values."
+      hint="Dashed: usual values. ▲ Deploys and other annotations. Dashed upright: incidents that suspect the service, from onset to end. P50 and P99 are measured every two minutes. Hover over the bars, or use the arrow keys, to read their values."
       table={() => ({
-        header: ["from", "rate (1/s)", "failed (of 1)", "own time (ms)"],
+        header: ["from", "rate (1/s)", "failed (of 1)", "P50 (ms)", "P99 (ms)", "own time (ms)"],
         rows: s.trend!.rate.map((r, i) => [
           new Date(common.from + i * common.bin).toISOString(),
           r,
           s.trend!.failed[i] ?? null,
+          milli(p50[i]),
+          milli(p99[i]),
           milli(s.trend!.own_ns[i]),
         ]),
       })}
@@ -175,6 +179,19 @@ function Trends({ of: d, range, setRange }: { of: Detail; range: Range; setRange
             least={0.01}
           />
         </section>
+        {p50.some((x) => x !== null) &&
+          (["p50_ns", "p99_ns"] as const).map((figure) => (
+            <section key={figure}>
+              <h3>{figure === "p50_ns" ? "Median duration" : "99th percentile of the durations"}</h3>
+              <Trend
+                {...common}
+                label={figure === "p50_ns" ? "Median duration" : "99th percentile of the durations"}
+                values={figure === "p50_ns" ? p50 : p99}
+                usual={s.usual?.[figure] ?? null}
+                format={duration}
+              />
+            </section>
+          ))}
         <section>
           <h3>{s.emits_spans ? "Own time of a call" : "Time of a call"}</h3>
           <Trend
@@ -294,6 +311,7 @@ function Operations({ of: d }: { of: Detail }) {
 }
 
 const shownInside = 10;
+const tick = 120_000; // ms; durations are measured by it
 
 // Inside lists the operations inside the service that no other service calls, and the calls that it makes.
 function Inside({ of: d }: { of: Detail }) {
@@ -305,11 +323,25 @@ function Inside({ of: d }: { of: Detail }) {
       title="Inside it"
       hint="Operations that no other service calls, and calls to other services; those that take the most time first. Usual values are in small print."
       table={() => ({
-        header: ["operation", "kind", "spans", "P50 (ms)", "usual P50 (ms)", "P99 (ms)", "usual P99 (ms)"],
+        header: [
+          "operation",
+          "kind",
+          "spans",
+          "from",
+          "to",
+          "mean (ms)",
+          "P50 (ms)",
+          "usual P50 (ms)",
+          "P99 (ms)",
+          "usual P99 (ms)",
+        ],
         rows: d.inside.map((o) => [
           o.name,
           o.kind,
           o.spans,
+          o.from,
+          o.to,
+          milli(o.mean_ns),
           milli(o.p50_ns),
           milli(o.usual_p50_ns),
           milli(o.p99_ns),
@@ -321,7 +353,12 @@ function Inside({ of: d }: { of: Detail }) {
       <Table
         label="Inside it"
         className="results"
-        head={["Operation", { text: "P50", number: true }, { text: "P99", number: true }]}
+        head={[
+          "Operation",
+          { text: "Mean", number: true },
+          { text: "P50", number: true },
+          { text: "P99", number: true },
+        ]}
       >
         {d.inside.slice(0, all ? d.inside.length : shownInside).map((o) => (
           <tr key={`${o.name} ${o.kind}`}>
@@ -333,7 +370,14 @@ function Inside({ of: d }: { of: Detail }) {
               >
                 <bdi>{o.name}</bdi>
               </Link>
+              {Date.parse(d.to) - Date.parse(o.to) > tick && (
+                <span className="dim small">
+                  {" "}
+                  measured <When at={o.from} brief /> to <When at={o.to} brief />, no spans since
+                </span>
+              )}
             </td>
+            <td className="number">{duration(o.mean_ns)}</td>
             <td className="number">
               <Time now={o.p50_ns} usual={o.usual_p50_ns} />
             </td>
@@ -387,12 +431,26 @@ function Instances({ of: d }: { of: Detail }) {
     <Figure
       title="Instances"
       table={() => ({
-        header: ["attribute", "value", "rate (1/s)", "failed (of 1)", "time (ms)", "first seen", "last seen"],
+        header: [
+          "attribute",
+          "value",
+          "rate (1/s)",
+          "failed (of 1)",
+          "mean (ms)",
+          "P50 (ms)",
+          "P99 (ms)",
+          "own time (ms)",
+          "first seen",
+          "last seen",
+        ],
         rows: d.instances.map((x) => [
           x.key,
           x.value,
           x.now.rate,
           x.now.failed,
+          milli(x.now.mean_ns),
+          milli(x.now.p50_ns),
+          milli(x.now.p99_ns),
           milli(x.now.own_ns),
           x.first_seen,
           x.last_seen,
@@ -414,7 +472,10 @@ function Instances({ of: d }: { of: Detail }) {
               key,
               { text: "Rate", number: true },
               { text: "Errors", number: true },
-              { text: "Time", number: true, title: "Mean time per call there, including time on the wire" },
+              { text: "Mean", number: true, title: "Mean duration of the spans that answer calls there" },
+              { text: "P50", number: true },
+              { text: "P99", number: true },
+              { text: "Own time", number: true, title: "Mean own time per call there, including time on the wire" },
             ]}
           >
             {d.instances
@@ -431,6 +492,9 @@ function Instances({ of: d }: { of: Detail }) {
                   </td>
                   <td className="number">{rate(x.now.rate)}</td>
                   <td className="number">{percent(x.now.failed)}</td>
+                  <td className="number">{duration(x.now.mean_ns)}</td>
+                  <td className="number">{duration(x.now.p50_ns)}</td>
+                  <td className="number">{duration(x.now.p99_ns)}</td>
                   <td className="number">{duration(x.now.own_ns)}</td>
                 </tr>
               ))}
