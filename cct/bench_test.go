@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -52,11 +53,33 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
+// BenchmarkNewCatalogue has the tracepoints of ten services in no order, with IDs that are hashes as those of agents.
+// Half of them have no place.
 func BenchmarkNewCatalogue(b *testing.B) {
-	_, list := large(100_000)
-	b.ReportAllocs()
-	for b.Loop() {
-		NewCatalogue(list, nil)
+	for _, n := range []int{1 << 18, 1_000_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			_, list := large(n)
+			var table trace.Table
+			var services []trace.Symbol
+			for i := range 10 {
+				services = append(services, table.Symbol("service-"+strconv.Itoa(i)))
+			}
+			hash := func(s trace.Symbol) trace.Symbol { return s * 0x9e3779b97f4a7c15 }
+			for i := range list {
+				tp := &list[i]
+				name := table.Symbol("method-" + strconv.Itoa(i))
+				tp.Op = table.Op(services[i%len(services)], name, trace.Internal)
+				tp.ID, tp.Parent = hash(tp.ID), hash(tp.Parent)
+				if i%60 >= 30 {
+					tp.Owner = 0
+				}
+			}
+			rand.New(rand.NewPCG(1, 1)).Shuffle(n, func(i, k int) { list[i], list[k] = list[k], list[i] })
+			b.ReportAllocs()
+			for b.Loop() {
+				NewCatalogue(list, &table)
+			}
+		})
 	}
 }
 

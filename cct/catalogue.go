@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -29,55 +28,181 @@ type point struct {
 
 // NewCatalogue returns the catalogue of the tracepoints in list, in any order. It does not retain list. table gives the
 // services of operations and may be nil. If several entries have the same ID, the greatest is kept. Entries without an
-// ID are ignored. NewCatalogue takes O(n log n) time and about 100 bytes per entry: the caller must bound list.
+// ID are ignored. NewCatalogue takes O(n) time and about 100 bytes per entry: the caller must bound list.
 func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
-	all := distinct(list)
-	c := &Catalogue{
-		all:     all,
-		byOwner: make(map[trace.Op][]*point),
-		byHint:  make(map[trace.Symbol][]*point),
-		byOp:    make(map[trace.Op][]*point),
-		base:    make(map[trace.Op]trace.Symbol),
+	var keys byKey
+	all := keys.distinct(list)
+	for i := range all {
+		keys.add(uint64(all[i].Parent), i)
 	}
+	hints := slices.Clone(keys.sorted())
+	steps := stepsToPlaces(all, parents(all, hints))
+	c := &Catalogue{all: all, base: make(map[trace.Op]trace.Symbol)}
 	var unplaced []*point
 	for i := range all {
 		p := &all[i]
-		p.hinted = c.hinted(p)
+		p.hinted = steps[i] <= maxDepth
 		switch {
 		case p.Kind == VariablePoint:
-			c.byOp[p.Op] = append(c.byOp[p.Op], p)
-			continue
 		case p.Baseline:
 			c.base[p.Op] = p.ID
-		}
-		if !p.hinted && p.Owner == 0 && !p.Baseline {
+		case !p.hinted && p.Owner == 0:
 			unplaced = append(unplaced, p)
 		}
-		switch {
-		case p.Owner != 0 && !p.hinted:
-			c.byOwner[p.Owner] = append(c.byOwner[p.Owner], p)
-		case p.Parent != 0:
-			c.byHint[p.Parent] = append(c.byHint[p.Parent], p)
+		if p.belowOwner() {
+			keys.add(uint64(p.Owner), i)
 		}
 	}
+	c.byOwner = grouped[trace.Op](all, keys.sorted())
+	hints = slices.DeleteFunc(hints, func(k keyed) bool {
+		p := &all[k.at]
+		return p.Kind == VariablePoint || p.belowOwner()
+	})
+	c.byHint = grouped[trace.Symbol](all, hints)
+	for i := range all {
+		if all[i].Kind == VariablePoint {
+			keys.add(uint64(all[i].Op), i)
+		}
+	}
+	c.byOp = grouped[trace.Op](all, keys.sorted())
 	if table != nil {
-		c.unplaced = newUnplacedIndex(unplaced, table)
+		c.unplaced = newUnplacedIndex(unplaced, table, &keys)
 	}
 	return c
 }
 
+// belowOwner reports whether p is placed under its owner.
+func (p *point) belowOwner() bool { return p.Kind != VariablePoint && p.Owner != 0 && !p.hinted }
+
+// byKey collects the positions of entries and sorts them by key, in O(n) time: comparisons of large catalogues take
+// seconds, since their keys are hashes and nothing is where the processor expects it. Each list is valid until the next
+// add.
+type byKey struct{ list, spare []keyed }
+
+// keyed is the key of an entry and its position.
+type keyed struct {
+	key uint64
+	at  int32
+}
+
+// add adds the position of an entry unless its key is 0.
+func (s *byKey) add(key uint64, at int) {
+	if key != 0 {
+		s.list = append(s.list, keyed{key, int32(at)})
+	}
+}
+
+// sorted returns what was added since the last call, ascending by key. Entries with the same key keep their order.
+func (s *byKey) sorted() []keyed {
+	const digit = 11 // bits
+	from, to := s.list, slices.Grow(s.spare[:0], len(s.list))[:len(s.list)]
+	for shift := 0; shift < 64; shift += digit {
+		var starts [1 << digit]int32
+		for i := range from {
+			starts[from[i].key>>shift%(1<<digit)]++
+		}
+		sum := int32(0)
+		for i, n := range starts {
+			starts[i] = sum
+			sum += n
+		}
+		for i := range from {
+			at := &starts[from[i].key>>shift%(1<<digit)]
+			to[*at] = from[i]
+			*at++
+		}
+		from, to = to, from
+	}
+	s.list, s.spare = from[:0], to
+	return from
+}
+
 // distinct returns the greatest entry of each ID in list, ascending by ID.
-func distinct(list []Tracepoint) []point {
-	all := make([]point, 0, len(list))
-	for _, tp := range list {
-		if tp.ID != 0 {
-			all = append(all, point{Tracepoint: tp})
+func (s *byKey) distinct(list []Tracepoint) []point {
+	for i := range list {
+		s.add(uint64(list[i].ID), i)
+	}
+	sorted := s.sorted()
+	all := make([]point, 0, len(sorted))
+	for _, k := range sorted {
+		tp := &list[k.at]
+		switch n := len(all); {
+		case n == 0 || all[n-1].ID != tp.ID:
+			all = append(all, point{Tracepoint: *tp})
+		case compareEntries(&all[n-1].Tracepoint, tp) < 0:
+			all[n-1].Tracepoint = *tp
 		}
 	}
-	sorting.Slice(all, func(a, b point) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), compareEntries(&b.Tracepoint, &a.Tracepoint))
-	})
-	return slices.CompactFunc(all, func(a, b point) bool { return a.ID == b.ID })
+	return all
+}
+
+// grouped returns the entries at the positions in list, which is sorted, by key.
+func grouped[K trace.Op | trace.Symbol](all []point, list []keyed) map[K][]*point {
+	n := 0
+	for i := range list {
+		if i == 0 || list[i].key != list[i-1].key {
+			n++
+		}
+	}
+	groups, points := make(map[K][]*point, n), make([]*point, len(list))
+	first := 0
+	for i, k := range list {
+		points[i] = &all[k.at]
+		if i+1 == len(list) || list[i+1].key != k.key {
+			groups[K(k.key)] = points[first : i+1 : i+1]
+			first = i + 1
+		}
+	}
+	return groups
+}
+
+// parents returns the position of each entry's parent, or −1. hints has the entries with a parent, sorted by its ID.
+func parents(all []point, hints []keyed) []int32 {
+	parents := make([]int32, len(all))
+	for i := range parents {
+		parents[i] = -1
+	}
+	above := 0
+	for _, k := range hints {
+		for above < len(all) && uint64(all[above].ID) < k.key {
+			above++
+		}
+		if above < len(all) && uint64(all[above].ID) == k.key {
+			parents[k.at] = int32(above)
+		}
+	}
+	return parents
+}
+
+// stepsToPlaces returns the number of steps from each entry to the next of its ancestors that has a place in trees. It
+// is more than maxDepth if there is no such ancestor, or only behind a variable.
+func stepsToPlaces(all []point, parents []int32) []int32 {
+	const far = maxDepth + 1
+	steps := make([]int32, len(all)) // 0: not known yet
+	var path []int32
+	for i := range all {
+		known := int32(0) // steps of the entry above the path
+		path = path[:0]
+		for at := int32(i); steps[at] == 0; {
+			steps[at] = far // ends cycles
+			path = append(path, at)
+			up := parents[at]
+			if up < 0 || all[up].Kind == VariablePoint {
+				known = far
+				break
+			}
+			if all[up].Baseline || all[up].Owner != 0 {
+				known = 0
+				break
+			}
+			known, at = steps[up], up
+		}
+		for _, at := range slices.Backward(path) {
+			known = min(known+1, far)
+			steps[at] = known
+		}
+	}
+	return steps
 }
 
 // compareEntries is a total order of the entries with the same ID, so that the order of a list doesn't matter.
@@ -85,21 +210,6 @@ func compareEntries(a, b *Tracepoint) int {
 	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Owner, b.Owner),
 		cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Layer, b.Layer),
 		cmp.Compare(a.Kind, b.Kind), trace.CompareBools(a.Baseline, b.Baseline))
-}
-
-// hinted reports whether a tracepoint with a place in trees is among the ancestors of p.
-func (c *Catalogue) hinted(p *point) bool {
-	for range maxDepth {
-		above := c.find(p.Parent)
-		if above == nil || above.Kind == VariablePoint {
-			return false
-		}
-		if above.Baseline || above.Owner != 0 {
-			return true
-		}
-		p = above
-	}
-	return false
 }
 
 // find returns the entry of the tracepoint id, or nil if no agent announces it.
@@ -145,20 +255,22 @@ type unplacedEntry struct {
 	*point
 }
 
-func newUnplacedIndex(points []*point, table *trace.Table) unplacedIndex {
-	var x unplacedIndex
-	for _, p := range points {
-		if s := table.Operation(p.Op).Service; s != 0 {
-			x.entries = append(x.entries, unplacedEntry{s, p})
+// newUnplacedIndex returns the index of points, which are ascending by ID.
+func newUnplacedIndex(points []*point, table *trace.Table, keys *byKey) unplacedIndex {
+	for i, p := range points {
+		keys.add(uint64(table.Operation(p.Op).Service), i)
+	}
+	sorted := keys.sorted()
+	x := unplacedIndex{entries: make([]unplacedEntry, len(sorted)), byID: make([]int32, 0, len(sorted))}
+	at := make([]int32, len(points)) // position of each point in entries, plus one
+	for i, k := range sorted {
+		x.entries[i] = unplacedEntry{trace.Symbol(k.key), points[k.at]}
+		at[k.at] = int32(i) + 1
+	}
+	for _, i := range at {
+		if i > 0 {
+			x.byID = append(x.byID, i-1)
 		}
 	}
-	sorting.Slice(x.entries, func(a, b unplacedEntry) int {
-		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.ID, b.ID))
-	})
-	x.byID = make([]int32, len(x.entries))
-	for i := range x.byID {
-		x.byID[i] = int32(i)
-	}
-	sorting.Slice(x.byID, func(a, b int32) int { return cmp.Compare(x.entries[a].ID, x.entries[b].ID) })
 	return x
 }
