@@ -121,7 +121,7 @@ func (r *Registry) exchangeSettings(o *options) exchange.Settings {
 		Client:   o.client,
 		Logger:   o.logger,
 		Capabilities: []protocol.Capability{
-			protocol.CanSpan, protocol.CanVariable, protocol.CanRate, protocol.CanFilter,
+			protocol.CanSpan, protocol.CanVariable, protocol.CanRate, protocol.CanFilter, protocol.CanStacks,
 		},
 	}
 }

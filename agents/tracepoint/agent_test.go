@@ -15,6 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/sibyl-trace/sibyl/agents/tracepoint"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
@@ -32,6 +35,7 @@ type server struct {
 	agents   map[string]protocol.Registration
 	pages    map[string]map[int][]protocol.Tracepoint // by hash of the catalogue
 	statuses []protocol.Status
+	sample   int      // seconds for which agents should sample stacks after a status
 	log      []string // method and path of every request
 }
 
@@ -149,7 +153,11 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.statuses = append(s.statuses, status)
-	w.WriteHeader(http.StatusNoContent)
+	if s.sample == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(&protocol.StatusAnswer{StackSeconds: s.sample})
 }
 
 // poll waits for a plan that the agent doesn't have. It reports whether the client is still connected.
@@ -236,6 +244,48 @@ func TestAgentAppliesPlans(t *testing.T) {
 		})
 		s.publish(planOf(2))
 		expectEnabled(t, shop.Span("work"), false, "with an empty plan")
+	})
+}
+
+// The agent follows requests for as long as the answers to its statuses ask for it.
+func TestAgentSamplesStacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, shop := newServer(t), tracepoint.NewRegistry("shop")
+		provider := shop.Provider(noop.NewTracerProvider())
+		work := shop.Span("work")
+		a := s.connect(t, shop)
+		defer a.Close()
+		request := func() {
+			ctx, span := provider.Tracer("entry").Start(t.Context(), "GET /", trace.WithSpanKind(trace.SpanKindServer))
+			_, end := work.Start(ctx)
+			time.Sleep(time.Second)
+			end()
+			span.End()
+		}
+		stacks := func() (n int) {
+			for range 30 {
+				request()
+			}
+			s.set(func() {
+				for i := range s.statuses {
+					n += len(s.statuses[i].Stacks)
+				}
+				s.statuses = nil
+			})
+			return n
+		}
+		if n := stacks(); n > 0 {
+			t.Errorf("%d stacks that nobody asked for", n)
+		}
+		s.set(func() { s.sample = 15 })
+		if n := stacks(); n < 2 {
+			t.Errorf("%d stacks in half a minute, want one in each status", n)
+		}
+		s.set(func() { s.sample = 0 })
+		stacks()
+		if n := stacks(); n > 0 {
+			t.Errorf("%d stacks after the last request for them", n)
+		}
 	})
 }
 

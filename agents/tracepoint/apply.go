@@ -103,7 +103,7 @@ func compile(p *protocol.Plan) *plan {
 // activation returns the activation of p under the current state, or nil if p is disabled. The caller holds r.mu.
 func (r *Registry) activation(p *Point) *activation { return r.activationIn(r.state.Load(), p) }
 
-// activationIn is like activation, but under state s.
+// activationIn is like activation, but under state s. While requests are followed, it isn't nil.
 func (r *Registry) activationIn(s *state, p *Point) *activation {
 	if p.info.Baseline {
 		return nil
@@ -119,7 +119,7 @@ func (r *Registry) activationIn(s *state, p *Point) *activation {
 			}
 		}
 	}
-	if len(rules) == 0 {
+	if len(rules) == 0 && !r.stacks.on.Load() {
 		return nil
 	}
 	return &activation{rules: rules, id: []attribute.KeyValue{attribute.String(protocol.KeyTracepoint, p.id)}}

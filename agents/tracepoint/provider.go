@@ -120,11 +120,17 @@ func (t *tracer) Start(
 		return t.startBaseline(ctx, point, name, options, &p)
 	}
 	point.recordOwner(p.request.owner)
-	if a := point.active.Load(); a != nil && p.request.enables(a) {
-		s := point.startEnabled(ctx, t.inner, name, options, &p, a)
-		return s.contextWith(s.Context), s
+	a := point.active.Load()
+	if a == nil {
+		return t.startDisabled(ctx, parent, &p, nil)
 	}
-	return t.startDisabled(ctx, parent, &p)
+	ctx, returned := t.provider.registry.stacks.call(ctx, point)
+	if !p.request.enables(a) {
+		return t.startDisabled(ctx, parent, &p, returned)
+	}
+	s := point.startEnabled(ctx, t.inner, name, options, &p, a)
+	s.ensureExtra().returned = returned
+	return s.contextWith(s.Context), s
 }
 
 // startBaseline starts a span that is always enabled. The point is nil if the span's name can't be a tracepoint.
@@ -135,6 +141,7 @@ func (t *tracer) startBaseline(
 	s := startSpan(ctx, t.inner, name, options, p)
 	if point != nil {
 		s.ensureExtra().baseline = point
+		s.Context, s.extra.followed = t.provider.registry.stacks.follow(s.Context, point)
 	}
 	return s.contextWith(s.Context), s
 }
@@ -149,6 +156,7 @@ func (t *tracer) startRoot(
 	s.request = t.provider.registry.decide(s.Span.SpanContext().TraceID(), e)
 	s.request.owner = point
 	s.ensureExtra().baseline = point
+	s.Context, s.extra.followed = t.provider.registry.stacks.follow(s.Context, point)
 	s.enterService()
 	if t.provider.registry.labels.Load() {
 		s.setLabels(ctx)
@@ -156,9 +164,11 @@ func (t *tracer) startRoot(
 	return s.contextWith(s.Context), s
 }
 
-// startDisabled returns a disabled span below parent.
-func (t *tracer) startDisabled(ctx context.Context, parent trace.Span, p *parentInfo) (context.Context, trace.Span) {
-	if d, ok := parent.(*disabledSpan); ok && d.provider == t.provider {
+// startDisabled returns a disabled span below parent. If returned isn't nil, the span calls it at its end.
+func (t *tracer) startDisabled(
+	ctx context.Context, parent trace.Span, p *parentInfo, returned func(),
+) (context.Context, trace.Span) {
+	if d, ok := parent.(*disabledSpan); ok && d.provider == t.provider && returned == nil && d.returned == nil {
 		return ctx, d
 	}
 	sc := parent.SpanContext()
@@ -166,6 +176,7 @@ func (t *tracer) startDisabled(ctx context.Context, parent trace.Span, p *parent
 		sc = p.request.withDecision(sc)
 	}
 	d := &disabledSpan{provider: t.provider, request: p.request, spanContext: sc, parent: p.span}
+	d.returned = returned
 	return d.contextWith(ctx), d
 }
 

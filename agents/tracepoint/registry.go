@@ -30,6 +30,7 @@ type Registry struct {
 	labels        atomic.Bool               // set goroutine labels
 	connected     atomic.Bool               // has an agent
 	changed       chan struct{}             // holds one value if the catalogue changed since the last receive
+	stacks        stacks
 
 	mu         sync.Mutex // guards the fields below, and writes to state and to Point.active
 	service    string

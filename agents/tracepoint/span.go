@@ -33,6 +33,8 @@ type extra struct {
 	baseline *Point             // of a baseline span; may be nil
 	spent    time.Duration      // time spent in the start, if measured
 	restore  func()             // restores the goroutine's labels; nil if they are unchanged
+	followed *followed          // request that the span begins, if it is followed
+	returned func()             // ends the call of the followed request; may be nil
 }
 
 // spanKey is the key under which OpenTelemetry looks up the span of a context. It is nil if OpenTelemetry does not
@@ -92,6 +94,9 @@ func (s *span) TracerProvider() trace.TracerProvider {
 func (s *span) SetName(name string) {
 	if s.extra != nil && s.extra.baseline != nil {
 		s.extra.baseline.recordName(name)
+		if s.extra.followed != nil {
+			s.extra.followed.rename(name)
+		}
 	}
 	s.Span.SetName(name)
 }
@@ -106,8 +111,8 @@ func (s *span) end(recovered any, options []trace.SpanEndOption) {
 		s.recordPanic(recovered, options)
 	}
 	x := s.extra
-	if x != nil && x.restore != nil {
-		x.restore()
+	if x != nil {
+		x.leave()
 	}
 	if x == nil || x.point == nil {
 		s.Span.End(options...)
@@ -117,6 +122,19 @@ func (s *span) end(recovered any, options []trace.SpanEndOption) {
 	start := time.Now()
 	s.Span.End(options...)
 	x.point.measured.add(x.spent+time.Since(start), bytes)
+}
+
+// leave restores the goroutine's labels, and ends the call or the request that is followed.
+func (x *extra) leave() {
+	if x.restore != nil {
+		x.restore()
+	}
+	if x.followed != nil {
+		x.followed.end()
+	}
+	if x.returned != nil {
+		x.returned()
+	}
 }
 
 // recordPanic records a panic with the same event as the SDK would.
@@ -141,6 +159,14 @@ type disabledSpan struct {
 	request     *request
 	spanContext trace.SpanContext // of the parent
 	parent      trace.Span        // nearest enabled span; may be remote
+	returned    func()            // ends the call of the followed request; may be nil
+}
+
+// End implements [trace.Span]. It may be called several times.
+func (d *disabledSpan) End(...trace.SpanEndOption) {
+	if d.returned != nil {
+		d.returned()
+	}
 }
 
 func (d *disabledSpan) contextWith(ctx context.Context) context.Context {
@@ -202,8 +228,8 @@ func (r *Registry) parentOf(s trace.Span) parentInfo {
 func noopEnd() {}
 
 // Start starts a span if the tracepoint is enabled for the request of ctx. The caller must call end exactly once.
-// While the tracepoint is disabled, Start returns ctx itself. If ctx has no parent span, the tracepoint is always
-// disabled.
+// While the tracepoint is disabled, Start returns ctx itself, except while Sibyl asks for the stacks of requests. If ctx
+// has no parent span, the tracepoint is always disabled.
 //
 // Start is small enough to be inlined; BenchmarkDisabled shows the difference.
 func (p *Point) Start(ctx context.Context) (_ context.Context, end func()) {
@@ -220,24 +246,28 @@ func (p *Point) start(ctx context.Context) (context.Context, func()) {
 		return ctx, noopEnd
 	}
 	above := spanOf(ctx)
+	ctx, returned := p.registry.stacks.call(ctx, p)
 	parent := p.registry.parentOf(above)
 	if parent.request == nil {
 		sc := above.SpanContext()
 		if !sc.IsValid() {
-			return ctx, noopEnd
+			return ctx, returned
 		}
 		parent.request = p.registry.requestOf(sc, &entrySpan{name: p.name, kind: trace.SpanKindInternal})
 	}
 	if !parent.request.enables(a) {
-		return ctx, noopEnd
+		return ctx, returned
 	}
 	if !parent.sampled {
 		p.hits.Add(1)
 		p.drops.Add(1)
-		return ctx, noopEnd
+		return ctx, returned
 	}
 	s := p.startEnabled(ctx, p.registry.tracerFor(parent.provider), p.name, nil, &parent, a)
-	return s.contextWith(s.Context), func() { s.end(recover(), nil) }
+	return s.contextWith(s.Context), func() {
+		returned() // before end, which panics if the function did
+		s.end(recover(), nil)
+	}
 }
 
 // startEnabled starts a span of p, which is enabled by a, and counts the hit.

@@ -25,6 +25,7 @@ const (
 	catalogueDebounce = time.Second // delay before registering a changed catalogue, since changes come in bursts
 	minBackoff        = 500 * time.Millisecond
 	maxBackoff        = 30 * time.Second
+	maxSample         = time.Minute // for which stacks are sampled after a status
 	minPollInterval   = time.Second // if "not modified" comes earlier, the server does not support long polling
 )
 
@@ -37,6 +38,15 @@ type Tracepoints interface {
 	// Outcomes returns the states of the tracepoints of the current plan and the costs of all tracepoints with hits,
 	// ascending by ID.
 	Outcomes() []protocol.Outcome
+}
+
+// StackSampler is implemented by [Tracepoints] that can tell where slow requests spend their time. Their agents should
+// have the capability [protocol.CanStacks].
+type StackSampler interface {
+	// SampleStacks samples for d from now on, then stops.
+	SampleStacks(d time.Duration)
+	// Stacks returns the stacks since the last call. They must fit into a status.
+	Stacks() []protocol.Stacks
 }
 
 // Settings configure an [Agent].
@@ -289,7 +299,15 @@ func (a *Agent) sendStatus(ctx context.Context) {
 		s.Version, s.Hash = a.plan.Version, a.plan.Hash
 	}
 	a.mu.Unlock()
-	if err := a.client.status(ctx, &s); err != nil {
+	sampler, samples := a.tracepoints.(StackSampler)
+	if samples {
+		s.Stacks = sampler.Stacks()
+	}
+	sample, err := a.client.status(ctx, &s)
+	if err != nil {
 		a.logger.DebugContext(ctx, "cannot send a status to Sibyl", slog.Any("error", err))
+	}
+	if samples && sample > 0 {
+		sampler.SampleStacks(sample)
 	}
 }

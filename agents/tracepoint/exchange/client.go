@@ -161,9 +161,12 @@ func (c *client) put(ctx context.Context, r *protocol.Registration) ([]int, erro
 	return response.Missing, err
 }
 
-func (c *client) status(ctx context.Context, s *protocol.Status) error {
+// status sends s and returns for how long to sample stacks from now on.
+func (c *client) status(ctx context.Context, s *protocol.Status) (sample time.Duration, err error) {
 	s.Protocol, s.Session = protocol.Version, c.session
-	return c.send(ctx, http.MethodPost, protocol.StatusPath, s, nil)
+	var answer protocol.StatusAnswer
+	err = c.send(ctx, http.MethodPost, protocol.StatusPath, s, &answer)
+	return min(time.Duration(answer.StackSeconds)*time.Second, maxSample), err
 }
 
 // send sends body as JSON, compressed unless it is small, and decodes the response into response unless that is nil.
@@ -183,7 +186,7 @@ func (c *client) send(ctx context.Context, method, path string, body, response a
 		req.Header.Set("Content-Encoding", encoding)
 	}
 	got, _, err := c.do(req)
-	if err != nil || response == nil {
+	if err != nil || len(got) == 0 {
 		return err
 	}
 	return json.Unmarshal(got, response)

@@ -92,6 +92,7 @@ const (
 	CanProbe    Capability = "probe"
 	CanRate     Capability = "rate"   // Enabled.Rate below 1
 	CanFilter   Capability = "filter" // Enabled.Filter
+	CanStacks   Capability = "stacks" // Status.Stacks
 )
 
 // Registration is the body of PUT. It describes the agent and holds at most one page of its catalogue.

@@ -5,7 +5,7 @@
 //
 //	PUT  /agent/v1/agents/{id}                        Registration → Registered; 409: another agent has this ID
 //	GET  /agent/v1/agents/{id}/plan?wait=30s&session= Plan; If-None-Match: "hash" → 304 if unchanged after wait
-//	POST /agent/v1/agents/{id}/status                 Status → 204
+//	POST /agent/v1/agents/{id}/status                 Status → 204, or StatusAnswer for agents that sample stacks
 //
 // GET and POST return 404 if the agent is not, or no longer, registered. It must then register again. 409 means that
 // the agent must choose another ID. 401 means that the token is wrong. 404, 429 and 503 may carry Retry-After. The body

@@ -28,21 +28,26 @@ const (
 
 // Limits on messages. A message that exceeds a limit is invalid.
 const (
-	MaxBody        = 8 << 20 // bytes of a body after decompression
-	MaxText        = 256     // bytes of an ID, a name or a value
-	MaxReason      = 1024    // bytes of an explanation
-	MaxResource    = 128     // attributes of a resource
-	MaxCatalogue   = 100_000 // tracepoints of a catalogue
-	PageSize       = 2000    // tracepoints per page of a catalogue; the last page may have fewer
-	MaxEnabled     = 10_000  // tracepoints of an arm per agent
-	MaxArms        = 16
-	MaxArmName     = 16 // characters
-	MaxFilters     = 64 // per plan, one for each bit of Decision.Filters
-	MaxOutcomes    = 10_000
-	MaxLease       = 3600 // seconds
-	MaxCPU         = 1e9  // nanoseconds per hit
-	MaxHitBytes    = 1 << 20
-	MaxPlanVersion = 1<<53 - 1 // every JSON implementation represents integers up to here exactly
+	MaxBody      = 8 << 20 // bytes of a body after decompression
+	MaxText      = 256     // bytes of an ID, a name or a value
+	MaxReason    = 1024    // bytes of an explanation
+	MaxResource  = 128     // attributes of a resource
+	MaxCatalogue = 100_000 // tracepoints of a catalogue
+	PageSize     = 2000    // tracepoints per page of a catalogue; the last page may have fewer
+	MaxEnabled   = 10_000  // tracepoints of an arm per agent
+	MaxArms      = 16
+	MaxArmName   = 16 // characters
+	MaxFilters   = 64 // per plan, one for each bit of Decision.Filters
+	MaxOutcomes  = 10_000
+	MaxStacks    = 256
+	MaxFrames    = 20_000 // of all stacks of a status
+
+	MaxStackRequests = 1_000_000
+	MaxStackNanos    = 1e15 // of a frame
+	MaxLease         = 3600 // seconds
+	MaxCPU           = 1e9  // nanoseconds per hit
+	MaxHitBytes      = 1 << 20
+	MaxPlanVersion   = 1<<53 - 1 // every JSON implementation represents integers up to here exactly
 )
 
 // ErrVersion reports a message of an unsupported protocol version.

@@ -22,6 +22,13 @@ type Status struct {
 	Error    string `json:"error,omitempty"` // why the agent rejected the last plan that it received
 	// Tracepoints holds the tracepoints of the plan, and others that were hit in the session.
 	Tracepoints []Outcome `json:"tracepoints,omitempty"`
+	// Stacks are the stacks of slow requests since the last status, at most MaxStacks, if Sibyl asked for them.
+	Stacks []Stacks `json:"stacks,omitempty"`
+}
+
+// StatusAnswer is the answer to a status of an agent with the capability CanStacks.
+type StatusAnswer struct {
+	StackSeconds int `json:"stack_seconds"` // how long the agent should sample stacks from now on; 0 to stop
 }
 
 // Outcome is the state of one tracepoint and its cost. Counts are cumulative since the start of the session, so lost
@@ -66,7 +73,7 @@ func (s *Status) Validate() error {
 			return err
 		}
 	}
-	return nil
+	return validateStacks(s.Stacks)
 }
 
 func (o *Outcome) validate(field string) error {
