@@ -36,6 +36,7 @@ type agent struct {
 	reported time.Time
 	outcomes []report     // ascending by ID
 	usage    search.Usage // between the last two statuses, if both are about the same plan
+	sampled  bool         // it has reported stacks
 }
 
 // Reasons to refuse an agent. Except after ErrPages and ErrServices, the agent should try again. Over HTTP, the answer

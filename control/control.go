@@ -75,6 +75,8 @@ type Plane struct {
 	agents       agents
 	catalogues   catalogues
 	lastReported lastReported
+	sampling     map[string]bool          // services whose stacks are wanted
+	stacks       map[stackKey]*stackTimes // not recorded yet
 }
 
 // Counts counts the work of a [Plane] since its start.
@@ -103,6 +105,7 @@ func New(engine Engine, o Options) *Plane {
 		closing:    make(chan struct{}),
 		agents:     agents{byID: make(map[string]*agent), perPrincipal: make(map[string]int)},
 		catalogues: catalogues{byHash: make(map[string]*catalogue), limit: o.MaxTracepoints},
+		stacks:     make(map[stackKey]*stackTimes),
 	}
 	p.published.Store(newPublished(p.newPlan(0), nil))
 	return p

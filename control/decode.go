@@ -99,6 +99,11 @@ func decodeStatus(body []byte) (*protocol.Status, error) {
 				s.Tracepoints = append(s.Tracepoints, o)
 				return err
 			})
+		case "stacks":
+			var raw jx.Raw
+			if raw, err = d.Raw(); err == nil {
+				err = json.Unmarshal(raw, &s.Stacks)
+			}
 		default:
 			err = d.Skip()
 		}

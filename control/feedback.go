@@ -52,9 +52,16 @@ func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 		outcomes, total := p.agents.sums(p.published.Load().plan.Version, now)
 		after.reportMeasured(f, outcomes, total, now)
 	}
-	if len(f.Catalogues) == 0 && len(f.Costs) == 0 && len(f.Unavailable) == 0 && f.Measured == nil {
+	if measured {
+		f.Stacks = takeStacks(p.stacks)
+	}
+	if len(f.Catalogues) == 0 && len(f.Costs) == 0 && len(f.Unavailable) == 0 && f.Measured == nil &&
+		len(f.Stacks) == 0 {
 		p.lastReported = after
 		return nil, nil
+	}
+	if measured { // if f can't be recorded, newer stacks will do
+		p.stacks = make(map[stackKey]*stackTimes)
 	}
 	return f, func() {
 		p.mu.Lock()

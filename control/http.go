@@ -239,6 +239,9 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request, c Caller) error
 	if err != nil {
 		return err
 	}
+	if seconds, asked := h.plane.stackSeconds(c.ID); asked {
+		return writeJSON(w, protocol.StatusAnswer{StackSeconds: seconds})
+	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -35,6 +35,7 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	a.version, a.hash, a.reported = s.Version, s.Hash, a.seen
 	a.problem = cmp.Or(s.Error, firstFailure(s.Tracepoints, all))
 	p.agents.setOutcomes(a, outcomes)
+	p.addStacks(a, s.Stacks, all)
 	a.on, a.failed = 0, 0
 	if s.Version > 0 {
 		a.on, a.failed = count(plan, outcomes)

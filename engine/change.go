@@ -93,6 +93,11 @@ func (x *Change) valid() bool {
 			}
 		}
 	}
+	for i := range x.Feedback.Stacks {
+		if x.Feedback.Stacks[i].Kind > trace.Consumer {
+			return false
+		}
+	}
 	m := x.Feedback.Measured
 	return m == nil || finite(m.Hits, m.Bytes, m.CPU)
 }

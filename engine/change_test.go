@@ -65,6 +65,10 @@ func changes() map[string]engine.Change {
 			Costs:       []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}},
 			Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}},
 			Measured:    &search.Measured{Plan: 3, Hits: 0.5, Bytes: 1e300},
+			Stacks: []search.Stacks{{
+				Service: "shop", Operation: "GET /", Kind: trace.Server, Requests: 3, Time: time.Second,
+				Tracepoints: []search.StackTime{{ID: "a", Total: time.Second, Own: time.Millisecond}},
+			}},
 		}},
 	}
 }
@@ -118,6 +122,7 @@ func TestDecodeChangeRefuses(t *testing.T) {
 		"gate of NaN":        {Settings: &engine.Settings{Gates: incident.Gates{Growth: math.NaN()}}},
 		"unknown annotation": {Report: &engine.Report{Annotation: engine.Annotation{Kind: 4}}},
 		"unknown source":     {Report: &engine.Report{Annotation: engine.Annotation{Source: 4}}},
+		"kind of a sample":   {Feedback: &search.Feedback{Stacks: []search.Stacks{{Kind: trace.Consumer + 1}}}},
 		"cost of NaN":        {Feedback: &search.Feedback{Measured: &search.Measured{CPU: math.NaN()}}},
 	} {
 		refuses(name, x.Append(nil))

@@ -354,6 +354,7 @@ func (c *Core) decide(now trace.Nanos) []search.Decision {
 		Unavailable: unavailable,
 		Unproven:    unproven,
 		Returning:   returning,
+		Samples:     c.offers.samples,
 		Strategy:    s.strategy,
 		Seed:        c.options.Seed,
 		Epoch:       c.options.Epoch,

@@ -29,7 +29,8 @@ type Offers struct {
 	unavailable map[trace.Symbol]trace.Nanos
 	removed     map[trace.Symbol]trace.Nanos // tracepoints that have left the catalogue, and when they did
 	measured    search.Measured
-	at          trace.Nanos // when measured was reported
+	at          trace.Nanos                 // when measured was reported
+	samples     map[trace.Op]*search.Sample // by baseline operation
 
 	catalogue *cct.Catalogue // of all services, with measured costs; shared by all trees
 }
@@ -47,6 +48,7 @@ func newOffers(table *trace.Table, limit int) *Offers {
 		costs:       make(map[trace.Symbol]measuredCost),
 		unavailable: make(map[trace.Symbol]trace.Nanos),
 		removed:     make(map[trace.Symbol]trace.Nanos),
+		samples:     make(map[trace.Op]*search.Sample),
 		catalogue:   new(cct.Catalogue),
 	}
 }
@@ -91,7 +93,43 @@ func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	if r.Measured != nil {
 		f.measured, f.at = *r.Measured, r.At
 	}
+	for i := range r.Stacks {
+		f.sample(r.At, &r.Stacks[i])
+	}
 	return len(r.Catalogues)+len(r.Costs) > 0
+}
+
+// maxSampled limits the number of operations with samples of stacks.
+const maxSampled = 4096
+
+// sample adds a sample of the stacks of requests of a service that offers tracepoints.
+func (f *Offers) sample(at trace.Nanos, from *search.Stacks) {
+	service := f.table.Symbol(from.Service)
+	if f.services[service] == nil {
+		return
+	}
+	x := &search.Sample{
+		Op:       f.operation(service, from.Operation, from.Kind),
+		At:       at,
+		Requests: float64(from.Requests),
+		Time:     float64(from.Time),
+	}
+	for _, t := range from.Tracepoints {
+		x.Points = append(x.Points, search.PointTime{
+			Tracepoint: f.table.Symbol(t.ID),
+			Total:      float64(t.Total),
+			Own:        float64(t.Own),
+		})
+	}
+	slices.SortFunc(x.Points, func(a, b search.PointTime) int { return cmp.Compare(a.Tracepoint, b.Tracepoint) })
+	before := f.samples[x.Op]
+	if before == nil {
+		if len(f.samples) >= maxSampled {
+			return
+		}
+		before = new(search.Sample)
+	}
+	f.samples[x.Op] = before.Add(x)
 }
 
 // replace replaces the catalogues of all services with catalogue.
@@ -184,6 +222,9 @@ func (f *Offers) update(now trace.Nanos) {
 	for t := range f.catalogue.All() {
 		delete(f.removed, t.ID)
 	}
+	maps.DeleteFunc(f.samples, func(op trace.Op, _ *search.Sample) bool {
+		return f.services[f.table.Operation(op).Service] == nil
+	})
 	for t := range before.All() {
 		if !f.offers(t.ID) {
 			f.removed[t.ID] = now
@@ -248,6 +289,7 @@ type savedHeard struct {
 	Measured search.Measured
 	At       trace.Nanos
 	Said     []string
+	Samples  []search.Sample `cbor:",omitempty"` // ascending by operation
 }
 
 type savedService struct {
@@ -275,6 +317,9 @@ func (f *Offers) save(s *savedCore) {
 	for _, id := range slices.Sorted(maps.Keys(f.costs)) {
 		h.Costs = append(h.Costs, savedCost{id, f.costs[id]})
 	}
+	for _, op := range slices.Sorted(maps.Keys(f.samples)) {
+		h.Samples = append(h.Samples, *f.samples[op])
+	}
 }
 
 func savedTimes(m map[trace.Symbol]trace.Nanos) []savedTime {
@@ -296,6 +341,9 @@ func (f *Offers) restore(saved *savedCore) error {
 	}
 	for _, x := range s.Costs {
 		f.costs[x.ID] = x.Cost
+	}
+	for i := range s.Samples {
+		f.samples[s.Samples[i].Op] = &s.Samples[i]
 	}
 	for _, x := range s.Broken {
 		f.unavailable[x.ID] = x.At

@@ -32,6 +32,15 @@ type Searches struct {
 // Plan returns the current plan.
 func (r *Searches) Plan() *search.Plan { return &r.state.Plan }
 
+// Sampling returns the services whose agents should sample the stacks of slow requests, in any order.
+func (r *Searches) Sampling() []string {
+	var names []string
+	for _, service := range r.state.Sampling {
+		names = append(names, r.table.Text(service))
+	}
+	return names
+}
+
 // State returns the state of the search.
 func (r *Searches) State() *search.State { return &r.state }
 

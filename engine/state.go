@@ -205,6 +205,16 @@ func (s *savedCore) valid() bool {
 			}
 		}
 	}
+	for i := range s.Heard.Samples {
+		x := &s.Heard.Samples[i]
+		ok := finite(x.Requests, x.Time)
+		for _, p := range x.Points {
+			ok = ok && finite(p.Total, p.Own)
+		}
+		if !ok {
+			return false
+		}
+	}
 	for _, m := range s.Epochs {
 		if m.Seen > s.Seen {
 			return false

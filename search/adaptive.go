@@ -52,8 +52,12 @@ func adaptive(q *Question) []Pick {
 	return picks
 }
 
-// divide returns the picks that divide region r, and its unanchored picks.
+// divide returns the picks that divide region r, and its unanchored picks. If agents have sampled the stacks of slow
+// requests, it picks the functions that stand there most.
 func (q *Question) divide(r int) []Pick {
+	if picks := q.standing(r); len(picks) > 0 {
+		return picks
+	}
 	var inside, outside, anywhere []int
 	callersUnknown := 0
 	for _, i := range q.spans(r) {

@@ -111,6 +111,7 @@ const (
 	WhyForbidden   = "forbidden by a person"
 	WhyCooldown    = "cooling down after it explained nothing"
 	WhyUnavailable = "the agent cannot enable it, or much of what it recorded is missing"
+	WhyOffStack    = "hardly ever on the stack of a slow request"
 	WhyRefuted     = "explains nothing"
 	WhyNever       = "never executed"
 	WhyRefined     = "known well enough"

@@ -14,6 +14,7 @@ type Feedback struct {
 	Costs       []Cost        `json:",omitempty"`
 	Unavailable []Unavailable `cbor:",omitempty"`
 	Measured    *Measured     `json:",omitempty"`
+	Stacks      []Stacks      `cbor:",omitempty" json:",omitempty"`
 }
 
 // Catalogue lists all tracepoints that the agents of a service can switch on now. It replaces the earlier list, even
@@ -56,4 +57,21 @@ type Unavailable struct {
 type Measured struct {
 	Plan             int64   // version
 	Hits, Bytes, CPU float64 // per second; CPU in seconds
+}
+
+// Stacks holds the times that slow requests of a baseline operation spent in tracepoints, from the stacks that agents
+// sampled.
+type Stacks struct {
+	Service, Operation string
+	Kind               trace.Kind
+	Requests           int
+	Time               time.Duration // of all of them
+	Tracepoints        []StackTime   // on a stack, ascending by ID
+}
+
+// StackTime is the time that requests spent in a tracepoint.
+type StackTime struct {
+	ID    string
+	Total time.Duration // with the tracepoints that it calls
+	Own   time.Duration
 }

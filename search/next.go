@@ -48,13 +48,17 @@ type epochStep struct {
 	steady    int                      // chronic problems that are being searched
 	changing  map[trace.Symbol]bool    // services of the requests of better-ranked changed problems that are searched
 	opening   bool                     // the search of an incident starts in this call
+	sampled   map[trace.Symbol]bool    // services whose agents have sampled stacks
 }
 
 func newEpochStep(in *Input) *epochStep {
 	s := &epochStep{
 		in: in, strategy: in.Strategy, costs: newCosts(in.Trees, in.Rates), excluded: newExclusions(in),
 		onset: make(map[Subject]detect.Onset), leading: make(map[trace.Op]bool),
-		changing: make(map[trace.Symbol]bool),
+		changing: make(map[trace.Symbol]bool), sampled: make(map[trace.Symbol]bool),
+	}
+	for op := range in.Samples {
+		s.sampled[s.serviceOf(op)] = true
 	}
 	if s.strategy.Pick == nil {
 		s.strategy = defaultStrategy()
@@ -236,6 +240,7 @@ func (s *epochStep) end(v *Investigation, reason string) Decision {
 
 // finish moves the cooldowns into the state, and drops requests that the plan doesn't satisfy.
 func (s *epochStep) finish() {
+	slices.Sort(s.state.Sampling)
 	s.state.Cooldowns = s.excluded.cooldowns
 	sorting.Slice(s.state.Cooldowns, func(a, b Cooldown) int {
 		return cmp.Or(a.Subject.Compare(b.Subject), cmp.Compare(a.Tracepoint, b.Tracepoint))

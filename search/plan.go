@@ -97,7 +97,8 @@ type Input struct {
 	Unproven []trace.Symbol
 	// Returning are the tracepoints in Unproven that can soon be enabled again.
 	Returning []trace.Symbol
-	Strategy  Strategy // the default strategy if zero
+	Samples   map[trace.Op]*Sample // of stacks of slow requests, by baseline operation
+	Strategy  Strategy             // the default strategy if zero
 	Seed      uint64
 	Epoch     time.Duration // until the next call
 }

@@ -51,6 +51,7 @@ type Candidate struct {
 	Kind        cct.TracepointKind
 	PriorWeight float64 // weight of the cause being here rather than below
 	Hits        float64 // expected spans per request
+	Standing    float64 // share of the time of slow requests that passes in it, and not below; 0 if unknown
 	Inside      bool    // can lie between the neighbours of the region's edges
 	Unanchored  bool    // may run anywhere in the operation
 }
@@ -101,7 +102,7 @@ func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 	for k := range o.locations {
 		l := &o.locations[k]
 		switch {
-		case l.known || l.kind == cct.VariablePoint || excluded(l.tp) != "":
+		case l.known || l.offStack || l.kind == cct.VariablePoint || excluded(l.tp) != "":
 		case l.anyRegion:
 			anywhere++
 		default:
@@ -221,7 +222,11 @@ func (c *candidateList) below(o *operationScope, at int32, r int, wanted func(*l
 
 // add appends l and returns its index, or returns -1 if l may not be switched on.
 func (c *candidateList) add(l *location, r, parent, depth int) int {
-	if why := c.excluded(l.tp); why != "" {
+	why := c.excluded(l.tp)
+	if why == "" && l.offStack {
+		why = WhyOffStack
+	}
+	if why != "" {
 		c.rejected = append(c.rejected, Rejected{l.tp, why})
 		return -1
 	}
@@ -238,6 +243,7 @@ func (c *candidateList) add(l *location, r, parent, depth int) int {
 		Kind:        l.kind,
 		PriorWeight: l.priorWeight,
 		Hits:        l.hits,
+		Standing:    l.standing,
 		Inside:      l.inside,
 		Unanchored:  l.anyRegion,
 	})

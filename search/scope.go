@@ -56,6 +56,8 @@ type location struct {
 	anyRegion   bool    // may lie in any region: unanchored and unknown, like all locations above but the operation
 	own, ownSD  float64 // if known, the share minus those of the known locations next below, and its deviation
 	computing   bool    // waits for a CPU that count as own time of the function around them
+	standing    float64 // share of the time of slow requests that passes in it, and not below; 0 if unknown
+	offStack    bool    // it is known to be on hardly any stack of a slow request
 }
 
 // scopesOf returns the operations that carry p, best first: those to search, with their locations, and the rest.

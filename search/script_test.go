@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ import (
 //	greater             the problem stays, and another one with the same evidence is ranked after it
 //	override KIND=TP    an override by ann: enable, pin or forbid, each also forced-
 //	cooldown TP=TIME    a cooldown that ends after TIME
+//	sample              a report of the stacks of slow requests, see [script.sample]
 //	next                one call of Next, and its decisions: + on, - off; then the status and the first suspects
 //	cooldowns, leases   of the state
 //	contexts            the calling contexts of the suspects with tracepoints
@@ -69,6 +71,9 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "greater":
 		s.above = append(s.above, s.p)
 		s.p.ID.Lo++
+		return ""
+	case "sample":
+		s.sample(t, d.Input)
 		return ""
 	case "override":
 		s.override(d)
@@ -144,6 +149,30 @@ func (s *script) problem(t *testing.T, text string) {
 		}
 		s.p.Refined = append(s.p.Refined, r)
 	}
+}
+
+// sample reads the sample of an operation: "A n=20" are 20 slow requests of A with 100 ns in all, and in the following
+// lines "b 60 10" has 60 ns in b, 10 of them outside of the tracepoints below.
+func (s *script) sample(t *testing.T, text string) {
+	x := &Sample{At: s.in.Now, Time: 100}
+	for line := range strings.Lines(text) {
+		var name string
+		var p PointTime
+		if x.Op == 0 {
+			if _, err := fmt.Sscanf(line, "%s n=%f", &name, &x.Requests); err != nil {
+				t.Fatal(err)
+			}
+			x.Op = treetext.Op(name, &s.table)
+			continue
+		}
+		if _, err := fmt.Sscan(line, &name, &p.Total, &p.Own); err != nil {
+			t.Fatal(err)
+		}
+		p.Tracepoint = s.table.Symbol(name)
+		x.Points = append(x.Points, p)
+	}
+	slices.SortFunc(x.Points, func(a, b PointTime) int { return cmp.Compare(a.Tracepoint, b.Tracepoint) })
+	s.in.Samples = map[trace.Op]*Sample{x.Op: x}
 }
 
 func (s *script) context(names []string) trace.Context {

@@ -16,6 +16,7 @@ type State struct {
 	Overrides      []Override      // added and removed by the caller
 	Steered        []Steering      // the same; at most one for each subject
 	Overrun        Overrun         // as last measured
+	Sampling       []trace.Symbol  `cbor:",omitempty" json:",omitempty"` // services whose stacks are wanted, ascending
 }
 
 // Investigation returns the investigation of subject, or nil if there is none.

@@ -34,6 +34,7 @@ func (s *investigationStep) run() {
 	v.observe(s.problem.Problem, &s.epoch.in.State.Plan, s.epoch.excluded.unproven)
 	s.searched, s.rest = scopesOf(s.problem.Problem, s.tree, s.epoch.in.Table)
 	for _, o := range s.searched {
+		o.sample(s.sampleOf(o))
 		o.weigh(v.Evidence, v.settled)
 		o.creditComputing(s.epoch.in.Table)
 	}
@@ -47,6 +48,9 @@ func (s *investigationStep) run() {
 		s.explain()
 	case v.Status < Located:
 		s.search()
+	}
+	if v.Status < Located {
+		s.ask()
 	}
 	v.Epochs++
 	s.end()
@@ -172,6 +176,8 @@ func (s *investigationStep) search() {
 		s.setStatus(s.v.Status, "a greater problem in the same operation is searched first")
 	case !closed && s.waitsForTurn():
 		s.setStatus(s.v.Status, "a changed problem, which may have the same cause, is searched first")
+	case !closed && s.awaitsSample():
+		s.setStatus(Investigating, "waiting for the stacks of slow requests")
 	case !closed && s.pick():
 		s.v.Idle = 0
 		s.setStatus(Investigating, "searching the largest unexplained part")

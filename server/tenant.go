@@ -238,6 +238,7 @@ func (t *tenant) apply(ctx context.Context, c *config.Config) error {
 // when the epoch has ended.
 func (t *tenant) epoch(core *engine.View, e live.Ended) error {
 	t.plane.Publish(core.Searches.Plan(), core.Table)
+	t.plane.WantStacks(core.Searches.Sampling())
 	t.api.Epoch(core, e.Before, e.Decisions)
 	if t.shared.traced != nil {
 		t.shared.traced.epoch(core, e, time.Duration(t.live.Counts().Decided.Load()))

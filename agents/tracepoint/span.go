@@ -228,8 +228,8 @@ func (r *Registry) parentOf(s trace.Span) parentInfo {
 func noopEnd() {}
 
 // Start starts a span if the tracepoint is enabled for the request of ctx. The caller must call end exactly once.
-// While the tracepoint is disabled, Start returns ctx itself, except while Sibyl asks for the stacks of requests. If ctx
-// has no parent span, the tracepoint is always disabled.
+// While the tracepoint is disabled, Start returns ctx itself, except while Sibyl asks for the stacks of requests. If
+// ctx has no parent span, the tracepoint is always disabled.
 //
 // Start is small enough to be inlined; BenchmarkDisabled shows the difference.
 func (p *Point) Start(ctx context.Context) (_ context.Context, end func()) {

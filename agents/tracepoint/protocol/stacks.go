@@ -2,10 +2,10 @@ package protocol
 
 import "fmt"
 
-// Stacks is the calling tree of slow requests of an operation: where they spent their time, waiting or running. An agent
-// may sample it or measure it. Sibyl tries tracepoints in the order of their times, and does not try those that appear
-// in no frame or with hardly any time. An agent must therefore know all tracepoints of its catalogue by their frames,
-// except variables.
+// Stacks is the calling tree of slow requests of an operation, with the times that they spent in each frame, waiting or
+// running. An agent may sample or measure them. Sibyl tries tracepoints in the order of their times, and does not try
+// those that appear in no frame or with hardly any time. An agent must therefore know all tracepoints of its catalogue
+// by their frames, except variables.
 type Stacks struct {
 	Operation string   `json:"operation"` // name of the baseline span
 	SpanKind  SpanKind `json:"span_kind"`

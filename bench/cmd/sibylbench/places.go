@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -87,7 +88,8 @@ func (f *placesFlags) program(ctx context.Context, program string, o demo.Option
 	faults := f.faultsOf(program)
 	o.Done = func(r *demo.Result) error {
 		all.Runs = append(all.Runs, demo.PlaceOf(program, o.Strategy, r))
-		return nil
+		_, err := fmt.Fprint(o.Out, r) // the whole output comes hours later
+		return err
 	}
 	first := o.Seed
 	for i := range f.runs {

@@ -1,0 +1,139 @@
+package control
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Rules for asking for stacks.
+const (
+	sampleSeconds = 15   // longer than the time between two statuses
+	mostStacks    = 4096 // operations with stacks that are not recorded yet
+)
+
+// stackKey identifies an operation with stacks.
+type stackKey struct {
+	service, operation string
+	kind               trace.Kind
+}
+
+// stackTimes sums the stacks of an operation.
+type stackTimes struct {
+	requests int
+	time     time.Duration
+	points   map[string]search.StackTime // by ID
+}
+
+// WantStacks asks the agents of services, and no others, to sample the stacks of slow requests.
+func (p *Plane) WantStacks(services []string) {
+	wanted := make(map[string]bool, len(services))
+	for _, service := range services {
+		wanted[service] = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sampling = wanted
+}
+
+// stackSeconds returns for how long the agent with an ID should sample stacks from now on. asked is false if the agent
+// can't. The first samples of an agent are wanted in any case: they tell the search that it can expect more.
+func (p *Plane) stackSeconds(id string) (seconds int, asked bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.agents.byID[id]
+	if a == nil || !slices.Contains(a.capabilities, protocol.CanStacks) {
+		return 0, false
+	}
+	if p.sampling[a.resource["service.name"]] || !a.sampled {
+		return sampleSeconds, true
+	}
+	return 0, true
+}
+
+// addStacks adds the stacks that a reported to those for the engine. Time in tracepoints that are not in the agent's
+// catalogue belongs to their callers. The caller holds mu.
+func (p *Plane) addStacks(a *agent, list []protocol.Stacks, all []tracepoint) {
+	for i := range list {
+		s := &list[i]
+		k := stackKey{a.resource["service.name"], s.Operation, spanKinds[s.SpanKind]}
+		x := p.stacks[k]
+		if x == nil {
+			if len(p.stacks) >= mostStacks {
+				return
+			}
+			x = &stackTimes{points: make(map[string]search.StackTime)}
+			p.stacks[k] = x
+		}
+		a.sampled = true
+		x.requests += s.Requests
+		x.add(s.Frames, all)
+	}
+}
+
+// add adds the times of frames.
+func (x *stackTimes) add(frames []protocol.Frame, all []tracepoint) {
+	total, own := make([]time.Duration, len(frames)), make([]time.Duration, len(frames))
+	ids := make([]string, len(frames))
+	for i := range slices.Backward(frames) {
+		f := &frames[i]
+		own[i] += time.Duration(f.Nanos)
+		total[i] += time.Duration(f.Nanos)
+		if i == 0 {
+			break
+		}
+		total[f.Caller] += total[i]
+		if t := find(all, f.ID); t != nil {
+			ids[i] = t.ID
+		} else {
+			own[f.Caller] += own[i]
+		}
+	}
+	for i, id := range ids {
+		if i == 0 {
+			x.time += total[0]
+		}
+		if id == "" {
+			continue
+		}
+		t := x.points[id]
+		t.ID, t.Own = id, t.Own+own[i]
+		if !recurs(frames, ids, i) {
+			t.Total += total[i]
+		}
+		x.points[id] = t
+	}
+}
+
+// recurs reports whether a caller of frame i, directly or not, is a call of the same tracepoint.
+func recurs(frames []protocol.Frame, ids []string, i int) bool {
+	for k := frames[i].Caller; k > 0; k = frames[k].Caller {
+		if ids[k] == ids[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// takeStacks returns the sums of the stacks, in any order.
+func takeStacks(sums map[stackKey]*stackTimes) []search.Stacks {
+	var list []search.Stacks
+	for k, x := range sums {
+		s := search.Stacks{
+			Service:   k.service,
+			Operation: k.operation,
+			Kind:      k.kind,
+			Requests:  x.requests,
+			Time:      x.time,
+		}
+		for _, id := range slices.Sorted(maps.Keys(x.points)) {
+			s.Tracepoints = append(s.Tracepoints, x.points[id])
+		}
+		list = append(list, s)
+	}
+	return list
+}

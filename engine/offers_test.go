@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// The samples of a service's stacks are in the saved state, and go with its tracepoints.
+func TestSamples(t *testing.T) {
+	table := new(trace.Table)
+	offers := newOffers(table, 10)
+	stacks := []search.Stacks{{
+		Service: "shop", Operation: "GET /", Kind: trace.Server, Requests: 8, Time: time.Second,
+		Tracepoints: []search.StackTime{{ID: "shop/a", Total: time.Second, Own: time.Millisecond}},
+	}}
+	offers.apply(&search.Feedback{At: 1, Stacks: stacks})
+	if len(offers.samples) > 0 {
+		t.Error("a service without tracepoints has samples")
+	}
+	catalogue := search.Catalogue{Service: "shop", Tracepoints: []search.Announced{{ID: "shop/a", Name: "a"}}}
+	offers.apply(&search.Feedback{At: 2, Catalogues: []search.Catalogue{catalogue}, Stacks: stacks})
+	offers.apply(&search.Feedback{At: 3, Stacks: stacks})
+	op := table.Op(table.Symbol("shop"), table.Symbol("GET /"), trace.Server)
+	if x := offers.samples[op]; x == nil || x.Requests != 12 || x.Time != 1.5e9 || x.At != 3 {
+		t.Errorf("sample %+v; want the first report with half its weight, and the second", x)
+	}
+	var saved savedCore
+	offers.save(&saved)
+	restored := newOffers(table, 10)
+	if err := restored.restore(&saved); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(offers.samples, restored.samples); d != "" {
+		t.Error(d)
+	}
+	offers.apply(&search.Feedback{At: 4, Catalogues: []search.Catalogue{{Service: "shop"}}})
+	if len(offers.samples) > 0 {
+		t.Error("samples remain without tracepoints")
+	}
+}
