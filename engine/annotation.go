@@ -9,17 +9,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Annotation is an event that may explain why requests changed, such as a deploy. Sibyl detects deploys, and other
-// systems report events.
+// Annotation is an event that may explain why requests changed, such as a deploy. Sibyl detects deploys itself; all
+// other annotations are reported by other systems.
 type Annotation struct {
 	ID      uint64 `cbor:",omitempty"`
 	At      trace.Nanos
-	End     trace.Nanos      `cbor:",omitempty"` // 0: it has no duration
+	End     trace.Nanos      `cbor:",omitempty"` // 0: no duration
 	Kind    AnnotationKind   `cbor:",omitempty"`
 	Source  AnnotationSource `cbor:",omitempty"`
-	Service trace.Symbol     // 0: it concerns all services
+	Service trace.Symbol     // 0: all services
 	Version trace.Symbol     // 0: unknown
-	Before  trace.Symbol     // newest version seen before Version; 0 unless Sibyl has detected the deploy
+	Before  trace.Symbol     // newest version seen before Version; 0 unless Sibyl detected the deploy
 	Text    string           `cbor:",omitempty"`
 	Link    string           `cbor:",omitempty"`
 	Tags    []string         `cbor:",omitempty"`
@@ -28,8 +28,8 @@ type Annotation struct {
 // AnnotationKind is the kind of an event.
 type AnnotationKind uint8
 
-// The kinds of annotations. A deploy is the first appearance of a version of a service, or what a pipeline reports as
-// one. The version before may continue to run.
+// The kinds of annotations. A deploy is either the first appearance of a version of a service or a deploy reported by a
+// pipeline. The previous version may still be running.
 const (
 	KindDeploy AnnotationKind = iota
 	KindFlag
@@ -41,7 +41,7 @@ var annotationKinds = [...]string{"deploy", "flag", "change", "other"}
 
 func (k AnnotationKind) String() string { return annotationKinds[k] }
 
-// AnnotationKindNamed returns the kind with the given name, or KindOther if there is none.
+// AnnotationKindNamed returns the kind with the given name, or KindOther if the name is unknown.
 func AnnotationKindNamed(name string) AnnotationKind {
 	if i := slices.Index(annotationKinds[:], name); i >= 0 {
 		return AnnotationKind(i)
@@ -52,7 +52,7 @@ func AnnotationKindNamed(name string) AnnotationKind {
 // AnnotationSource is the origin of an annotation.
 type AnnotationSource uint8
 
-// The sources of annotations. An event that was detected and reported has the source of the report.
+// The sources of annotations. If an event was both detected and reported, its source is the report's.
 const (
 	SourceDetected AnnotationSource = iota
 	SourceAPI
@@ -64,14 +64,15 @@ var annotationSources = [...]string{"detected", "api", "argocd", "github"}
 
 func (s AnnotationSource) String() string { return annotationSources[s] }
 
-// Report is an annotation from another system, with the texts of its symbols.
+// Report is an annotation from another system, with the names of its service and version.
 type Report struct {
 	Annotation
 	ServiceName string `cbor:",omitempty"`
 	VersionName string `cbor:",omitempty"`
 }
 
-// NewReport returns a report of x by another system. service and version may be empty.
+// NewReport returns a report of x and sets the service, version and ID of its annotation. service and version may be
+// empty.
 func NewReport(x Annotation, service, version string) *Report {
 	x.Service, x.Version = symbolOrNone(service), symbolOrNone(version)
 	x.ID = trace.Mix(identify(&x), trace.Mix(uint64(x.Kind), uint64(trace.SymbolOf([]byte(x.Text)))))
@@ -95,14 +96,14 @@ func (x *Annotation) valid() bool {
 	return int(x.Kind) < len(annotationKinds) && int(x.Source) < len(annotationSources)
 }
 
-// isDetected reports whether Sibyl detected the deploy x, whether or not another system reported it, too.
+// isDetected reports whether x is a deploy that Sibyl detected, even if another system also reported it.
 func (x *Annotation) isDetected() bool { return x.Before != 0 }
 
 // Limits on annotations.
 const (
 	mostAnnotations = 1000             // the oldest ones are deleted first
-	repeatedWithin  = time.Minute      // between equal reports of one event
-	detectedWithin  = 15 * time.Minute // between the report of a deploy and the first span of its version
+	repeatedWithin  = time.Minute      // maximum time between duplicate reports of an event
+	detectedWithin  = 15 * time.Minute // maximum time between the report of a deploy and the first span of its version
 )
 
 // annotations holds the latest annotations.
@@ -111,14 +112,15 @@ type annotations struct {
 	table *trace.Table
 }
 
-// report adds x, or completes the annotation of the same event. It returns false if the event has been reported before.
+// report adds x, or merges it with the detected annotation of the same event. It returns false if the event has already
+// been reported.
 func (a *annotations) report(x *Report) bool {
 	a.table.Symbol(x.ServiceName)
 	a.table.Symbol(x.VersionName)
 	return a.add(x.Annotation)
 }
 
-// detect adds the deploy of a version that follows another one.
+// detect adds the deploy of v, which replaces the version before at time at.
 func (a *annotations) detect(v ingest.ServiceVersion, before trace.Symbol, at trace.Nanos) {
 	x := Annotation{At: at, Service: v.Service, Version: v.Version, Before: before}
 	x.ID = identify(&x)
@@ -147,7 +149,7 @@ func (a *annotations) add(x Annotation) bool {
 	return true
 }
 
-// merge returns the annotation of an event that was detected and reported. x is new, and y keeps its ID.
+// merge returns the annotation of an event that was both detected and reported, with the ID of y, the older annotation.
 func merge(x, y Annotation) Annotation {
 	detected, reported := x, y
 	if y.isDetected() {
@@ -158,7 +160,7 @@ func merge(x, y Annotation) Annotation {
 	return reported
 }
 
-// same reports whether x, which is new, and y are about the same event.
+// same reports whether the new annotation x and the stored annotation y are about the same event.
 func (a *annotations) same(x, y *Annotation) bool {
 	if x.Kind != y.Kind || x.Service != y.Service {
 		return false
@@ -174,10 +176,11 @@ func (a *annotations) same(x, y *Annotation) bool {
 	return apart <= detectedWithin && sameVersion(a.table.Text(x.Version), a.table.Text(y.Version))
 }
 
-// leastCommit is the number of digits to which commits are shortened at least.
+// leastCommit is the minimum length of an abbreviated commit hash.
 const leastCommit = 7
 
-// sameVersion reports whether x and y name the same version: 1.8 and v1.8 do, and a commit and the start of its hash.
+// sameVersion reports whether x and y name the same version. 1.8 matches v1.8, and an abbreviated commit hash matches
+// the full one.
 func sameVersion(x, y string) bool {
 	x, y = strings.TrimPrefix(x, "v"), strings.TrimPrefix(y, "v")
 	if len(x) > len(y) {
@@ -186,8 +189,8 @@ func sameVersion(x, y string) bool {
 	return x == y || len(x) >= leastCommit && strings.Trim(x, "0123456789abcdef") == "" && strings.HasPrefix(y, x)
 }
 
-// Reported returns the annotation of the event that x, which was applied, reports. The event itself may have been
-// deleted since.
+// Reported returns the annotation of the event reported by x, which must have been applied. If that annotation has been
+// deleted since, Reported returns x's own.
 func (v *View) Reported(x *Report) *Annotation {
 	for i := range v.Annotations {
 		if y := &v.Annotations[i]; v.annotations.same(&x.Annotation, y) || x.ID == y.ID {
@@ -204,7 +207,7 @@ func (a *annotations) save(s *savedCore) { s.Annotations = a.all }
 func (a *annotations) restore(s *savedCore) error {
 	a.all = s.Annotations
 	for i := range a.all {
-		if x := &a.all[i]; x.ID == 0 { // saved by a version that only knew deploys
+		if x := &a.all[i]; x.ID == 0 { // saved by an earlier version, which only had deploys
 			x.ID = identify(x)
 		}
 	}

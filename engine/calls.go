@@ -22,7 +22,7 @@ func newCalls(sites *history.Sites) calls {
 	return c
 }
 
-// spread calls do for each i in [0, n), on all CPUs, and waits for the calls.
+// spread calls do for each i in [0, n) on all CPUs, and returns when all calls have returned.
 func spread(n int, do func(i int)) {
 	var next atomic.Int64
 	work := func() {
@@ -44,8 +44,8 @@ func (c *calls) flush() {
 	c.tally = history.NewTally()
 }
 
-// healthy reports whether the history takes spans of op in [from, to), that is, whether no incident affects op's
-// service then.
+// healthy reports whether spans of op in [from, to) may enter the history, that is, whether no incident affects op's
+// service during that time.
 func (c *calls) healthy(op trace.Op, from, to trace.Nanos) bool {
 	return !c.Skipped.Overlaps(c.Table().Operation(op).Service, history.Interval{From: from, To: to})
 }

@@ -21,15 +21,15 @@ import (
 const (
 	sampledProblems = 64      // problems with a sample; those under investigation come first
 	sampledRequests = 128     // sampled requests per problem
-	simulatedSpans  = 1 << 13 // sampled spans per problem that can be simulated
-	// Requests sampled before the first explanation; it is repeated each time their number has doubled.
+	simulatedSpans  = 1 << 13 // maximum number of sampled spans per problem that are kept for simulation
+	// Requests sampled before the first explanation. The explanation is repeated each time the number has doubled.
 	firstLook       = 32
 	explainedAtOnce = 4 // problems explained per epoch
 	explainedAlpha  = 0.02
 )
 
-// causes explains open problems from a sample of their requests. A sample starts when the problem opens, and again when
-// attributes are captured for it.
+// causes explains open problems from a sample of their requests. A sample starts when the problem opens, and restarts
+// when tracepoints start to capture attributes for it.
 type causes struct {
 	samples  map[analysis.Hash]*groupSample        // by group or request type
 	loads    map[analysis.Hash]*explain.RecentLoad // by request type of a sample
@@ -76,8 +76,7 @@ func (c *causes) arrive(requestType analysis.Hash, o *observation.Observation) {
 	}
 }
 
-// observe adds o to the sample of group. enabled lists the tracepoints that were on for it. It does nothing if the
-// group has no sample.
+// observe adds o to the sample of group, if it has one. enabled lists the tracepoints that were enabled for o.
 func (c *causes) observe(
 	group analysis.Hash, o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation,
 ) {
@@ -86,7 +85,7 @@ func (c *causes) observe(
 	}
 }
 
-// endEpoch closes an epoch of the loads and adds them to the samples.
+// endEpoch ends an epoch of the loads and adds them to the samples.
 func (c *causes) endEpoch() {
 	for _, l := range c.loads {
 		l.Close()
@@ -110,7 +109,7 @@ func (c *causes) explain(problems []detect.Problem, state *search.State, table *
 	for i := range problems {
 		open[i] = &problems[i]
 	}
-	sorting.SliceStable(open, func(a, b *detect.Problem) int { // sampled problems stay sampled while ranks change
+	sorting.SliceStable(open, func(a, b *detect.Problem) int { // problems that have a sample keep it when ranks change
 		return cmp.Or(cmp.Compare(min(1, status(b)), min(1, status(a))),
 			cmp.Compare(b2i(c.samples[b.Group] != nil), b2i(c.samples[a.Group] != nil)))
 	})
@@ -182,8 +181,8 @@ func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
 		explain.Options{Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed})
 }
 
-// restartSamples restarts the samples of problems whose attributes the decisions start to capture, because earlier
-// requests lack these attributes.
+// restartSamples restarts the sample of each problem for which decisions start to capture attributes, because the
+// requests sampled so far lack them.
 func (c *causes) restartSamples(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
@@ -211,7 +210,7 @@ type savedSample struct {
 // savedFound is the saved form of a found.
 type savedFound struct {
 	Problem  analysis.Hash
-	Present  bool // it refers to the current sample of the group
+	Present  bool // the explanation comes from the group's current sample
 	Group    analysis.Hash
 	Seen     uint64
 	Looks    int

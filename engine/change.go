@@ -39,15 +39,15 @@ func (o *Options) Settings() Settings {
 	}
 }
 
-// Change is an input to decisions that isn't a trace. Each change is a record of the journal, so that decisions remain
-// a function of the journal. Exactly one field must be set, apart from By and Text.
+// Change is an input to decisions other than a trace. Each change is written to the journal, so that decisions remain a
+// function of the journal. Exactly one field must be set, apart from By and Text.
 type Change struct {
 	Settings *Settings        `cbor:"settings,omitempty"`
 	Override *search.Override `cbor:"override,omitempty"` // replaces an earlier override of the same tracepoint
-	Withdraw trace.Symbol     `cbor:"withdraw,omitempty"` // tracepoint whose override ends
+	Withdraw trace.Symbol     `cbor:"withdraw,omitempty"` // tracepoint whose override is withdrawn
 	Steer    *search.Steering `cbor:"steer,omitempty"`    // see Searches.steer
 	Accept   uint64           `cbor:"accept,omitempty"`   // ID of the incident whose behaviour becomes normal
-	By       string           `cbor:"by,omitempty"`       // who withdraws or accepts
+	By       string           `cbor:"by,omitempty"`       // person who withdraws or accepts
 	Text     string           `cbor:"text,omitempty"`     // reason given for accepting
 	Feedback *search.Feedback `cbor:"feedback,omitempty"`
 	Report   *Report          `cbor:"report,omitempty"` // of an event
@@ -59,8 +59,8 @@ const changeVersion = 1
 // Append appends the encoding of x to b.
 func (x *Change) Append(b []byte) []byte { return plain.Append(append(b, changeVersion), x) }
 
-// DecodeChange decodes a change encoded by [Change.Append]; b must contain nothing else. An error wraps
-// [codec.ErrCorrupt]. It doesn't retain b.
+// DecodeChange decodes a change encoded by [Change.Append]; b must contain nothing else. Errors wrap
+// [codec.ErrCorrupt]. DecodeChange doesn't retain b.
 func DecodeChange(b []byte) (x Change, err error) {
 	r := codec.NewReader(b)
 	r.Version(changeVersion)
@@ -76,7 +76,7 @@ func DecodeChange(b []byte) (x Change, err error) {
 	return x, nil
 }
 
-// valid reports whether the enumerations of x are in range, its numbers are finite, and its objectives can be judged.
+// valid reports whether the enumerations of x are in range, its numbers are finite, and its objectives are valid.
 func (x *Change) valid() bool {
 	if x.Override != nil && x.Override.Kind > search.Forbid || x.Settings != nil && !x.Settings.valid() ||
 		x.Steer != nil && !x.Steer.Subject.Valid() || x.Report != nil && !x.Report.valid() {
@@ -115,12 +115,12 @@ func finite(numbers ...float64) bool {
 // MostOverrides is the maximum number of overrides.
 const MostOverrides = 10_000
 
-// MostSteered is the maximum number of searches that people start or end at the same time.
+// MostSteered is the maximum number of searches that people can have started or ended at any time.
 const MostSteered = 1000
 
-// Apply makes the change x. It returns false if the override to withdraw or the open incident to accept doesn't exist,
-// if there are [MostOverrides] overrides or [MostSteered] steered searches already, if no strategy has the given name,
-// or if an event was reported before.
+// Apply applies x. It returns false if the override to withdraw or the open incident to accept doesn't exist, if there
+// are already [MostOverrides] overrides or [MostSteered] steered searches, if the strategy is unknown, or if the event
+// has already been reported.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
@@ -165,7 +165,7 @@ func (c *Core) Apply(x *Change) bool {
 // overrideVerbs are the verbs used in the decision log, by kind of override.
 var overrideVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
 
-// set replaces the settings with s. It changes nothing and returns false if no strategy is called s.Strategy.
+// set replaces the settings with s. It changes nothing and returns false if s.Strategy is unknown.
 func (c *Core) set(s *Settings) bool {
 	strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
 	if err != nil {

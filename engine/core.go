@@ -1,6 +1,6 @@
 // Package engine contains the core of the running service. A [Core] takes requests and ends epochs: it groups requests,
 // detects and explains problems, learns calling-context trees, and decides which tracepoints to enable. Its state can
-// be saved and restored. Its decisions depend only on the requests, times and changes that it's given.
+// be saved and restored. Its decisions depend only on the requests, times and changes passed to it.
 package engine
 
 import (
@@ -28,25 +28,28 @@ type Options struct {
 	Watch  detect.WatchOptions
 	// Learning is the length of the learning period, which starts at the first request. Its requests count as healthy.
 	Learning time.Duration
-	// Sites limits the sites whose calls raise incidents, see [history.Sites].
+	// Sites is the maximum number of call sites watched for incidents; see [history.Sites].
 	Sites int
-	// Tracepoints limits the tracepoints that agents offer; 0: no limit. Of an agent's further ones, none is used.
+	// Tracepoints is the maximum number of tracepoints in the catalogues of all agents; 0: no limit. Further
+	// tracepoints of an agent are ignored.
 	Tracepoints int
-	// Contexts limits the calling contexts of all trees together, and again the nodes of their builds; 0: no limit.
+	// Contexts is the maximum number of calling contexts in all trees together and, separately, of nodes in their
+	// cached builds; 0: no limit.
 	Contexts int
-	// Operations limits the operations whose spans have percentiles, to at most [observation.MaxSpanOps]; 0: that many.
+	// Operations is the maximum number of operations with span percentiles, at most [observation.MaxSpanOps]; 0: the
+	// same.
 	Operations int
 	// Kept is the approximate number of requests that are kept for comparisons.
 	Kept int
-	// EarlyBytes limits the memory for requests of the learning period, which take about 200 bytes each.
+	// EarlyBytes limits the memory for requests of the learning period, in bytes. A request takes about 200 bytes.
 	EarlyBytes int
-	Epoch      time.Duration // time between two decisions
+	Epoch      time.Duration // length of an epoch, the time between two decisions
 	Budget     search.Budget
-	Strategy   string // a published strategy or one of Strategies; empty: the default
+	Strategy   string // name of a published strategy or of one in Strategies; empty: the default
 	Seed       uint64
 	Rules      group.Rules
-	// Groups are deleted once they have had no request for Retention. Closed incidents are kept as long, and for at
-	// least a day. If it is 0, groups and incidents are deleted only to make room.
+	// Retention is the time after which groups without requests are deleted. Closed incidents are kept equally long,
+	// but at least a day. If Retention is 0, groups and incidents are deleted only to make room.
 	Retention time.Duration
 	// IncidentsOnly switches off everything that incidents don't depend on: span percentiles, calling-context trees,
 	// explanations of problems, and the search. No decisions are made.
@@ -55,10 +58,10 @@ type Options struct {
 	Objectives []incident.Objective
 	Gates      incident.Gates // zero: [incident.DefaultGates]
 
-	// Unused names older than NamesAge are deleted even if there is room for more; 0 means a day.
+	// NamesAge is the interval at which unused names are deleted even if there is room for more; 0: a day.
 	NamesAge time.Duration
 
-	// Strategies are further strategies that Strategy may name. They are used in evaluations.
+	// Strategies are additional strategies that Strategy may name. Only evaluations set it.
 	Strategies []search.Strategy
 }
 
@@ -83,11 +86,11 @@ func (o *Options) SeeThrough(services ...string) {
 }
 
 // Core turns closed traces into decisions: it takes traces and changes, ends epochs, and saves and restores its state.
-// Each part of it owns its own state and its section of the saved state; [Core.View] returns the parts that can be
+// Each part of a Core owns its state and its section of the saved state. [Core.View] returns the parts that can be
 // read.
 //
-// It has no clock and does no I/O: time is an argument, and its goroutines end with the call that starts them. Equal
-// requests and times give equal decisions, whatever the order of requests within an epoch. It is not safe for
+// A Core has no clock and does no I/O. Time is an argument, and goroutines don't outlive the call that starts them.
+// Equal requests and times give equal decisions, whatever the order of requests within an epoch. A Core is not safe for
 // concurrent use.
 type Core struct {
 	options   Options
@@ -118,12 +121,12 @@ type Core struct {
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // may be nil
 	encoded   int                                                               // size of the last encoding in bytes
-	// when names were last deleted or, before that, RenewNames was first called; 0 before the first call
+	// time at which names were last deleted or, if they never were, of the first call to RenewNames; 0: not called yet
 	forgotten trace.Nanos
 }
 
-// NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if options.Strategy
-// names no strategy; see [Options.CheckStrategy].
+// NewCore returns a Core that looks up names in table and adds contexts and edges to it. It panics if options.Strategy
+// is unknown; see [Options.CheckStrategy].
 func NewCore(table *trace.Table, options Options) *Core {
 	strategy, err := StrategyNamed(options.Strategy, options.Strategies)
 	if err != nil {
@@ -142,7 +145,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		learning: learning{
 			epoch:    options.Epoch,
 			limit:    options.EarlyBytes,
-			requests: spool.New("", math.MaxInt), // never on disk
+			requests: spool.New("", math.MaxInt), // in memory only
 			preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
 		},
 	}
@@ -175,8 +178,9 @@ func (c *Core) groups() *group.Grouper {
 	return c.detector.Groups
 }
 
-// OnLearned registers f, which is called for each request of the learning period when that period ends. f gets the
-// final request type and group; Observe returned provisional ones. Either may be nil. f must not retain its arguments.
+// OnLearned registers f to be called for each request of the learning period when that period ends. f receives the
+// final request type and group, either of which may be nil; Observe returned provisional ones. f must not retain its
+// arguments.
 func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
 	c.onLearned = f
 }
@@ -201,22 +205,22 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	return requests
 }
 
-// ObserveSpans takes the durations of the spans of closed traces. The requests in these traces are passed to Observe
-// separately. It doesn't retain t.
+// ObserveSpans adds the span durations of closed traces. Pass the requests in these traces to Observe separately. It
+// doesn't retain t.
 func (c *Core) ObserveSpans(t *observation.SpanTally) { c.spans.Merge(t) }
 
-// ObserveSites takes the calls of closed traces, including incomplete ones. It doesn't retain t.
+// ObserveSites adds the calls in closed traces, including incomplete traces. It doesn't retain t.
 func (c *Core) ObserveSites(t *history.Tally) { c.calls.Merge(t) }
 
-// ObserveVersions takes the versions of services seen since the last call, each once, in any order, and sorts them. A
-// new version counts as a deploy if it appears after the learning period, or as late in a recorded past, unless it is
-// the first known version of its service.
+// ObserveVersions adds the versions of services seen since the last call, in any order and without duplicates. It sorts
+// seen. A new version counts as a deploy if it appears after the learning period, or equally late in a recorded past,
+// unless it is the first known version of its service.
 func (c *Core) ObserveVersions(seen []VersionSeen) {
 	c.versions.observe(seen, c.learning.over, c.options.Learning)
 }
 
-// Observe takes one request and returns its request type and group. simulation may be nil. A result is nil if there is
-// no room for a new type or group, or if the request is excluded from the statistics. Observe doesn't retain its
+// Observe adds one request and returns its request type and group. simulation may be nil. Either result is nil if there
+// is no room for a new type or group, or if the request is excluded from the statistics. Observe doesn't retain its
 // arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
 	c.objectives.observe(o)
@@ -236,13 +240,13 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	return requestType, group
 }
 
-// observeTree adds the contexts of o to the tree of its type.
+// observeTree adds the contexts of o to the tree of its request type.
 func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation) {
 	on := c.plans.arm(o).on
 	c.trees.observe(requestType, cct.Observation{Seen: o.Start, On: on, Contexts: ContextCounts(o)})
 }
 
-// ContextCounts converts the contexts of o to the form that package cct takes, in the same order.
+// ContextCounts converts the contexts of o to the form used by package cct, in the same order.
 func ContextCounts(o *observation.Observation) []cct.ContextCount {
 	s := make([]cct.ContextCount, len(o.Contexts))
 	for i := range o.Contexts {
@@ -294,12 +298,12 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	return c.decide(now)
 }
 
-// trackIncidents starts the goroutine that ends an epoch of the history of sites and of the incidents. It runs in
-// parallel with the work on the groups of requests: both read the table, and neither changes it. The caller must wait
-// for it before it uses incidents.
+// trackIncidents ends the epoch for the history of sites and for the incidents, in a new goroutine that runs in
+// parallel with the work on request groups. Both read the table, and neither changes it. The caller must wait on the
+// result before it uses the incidents.
 func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 	burns, arrives, tracked := c.objectives.burns(now, c.detector.Groups), c.learning.arrives(now), &sync.WaitGroup{}
-	c.calls.flush() // this call and the next may add names to the table
+	c.calls.flush() // not in the goroutine, because this call and the next may add names to the table
 	c.calls.JoinMessages(now)
 	tracked.Go(func() {
 		c.calls.Age(now)
@@ -312,7 +316,7 @@ func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 	return tracked
 }
 
-// explainProblems ends an epoch of the trees and of the explanations of problems.
+// explainProblems ends the epoch for the trees, the kept requests and the searches, and explains the open problems.
 func (c *Core) explainProblems(now trace.Nanos) {
 	known := func(id analysis.Hash) bool { return c.detector.Groups.Group(id) != nil }
 	c.trees.age(now, known)
@@ -324,7 +328,7 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	c.problems.causes.explain(c.problems.open, &c.searches.state, c.table, c.options.Seed)
 }
 
-// decide makes the next plan and returns the decisions, or nil with IncidentsOnly.
+// decide makes the next plan and returns the decisions. It does nothing and returns nil if IncidentsOnly is set.
 func (c *Core) decide(now trace.Nanos) []search.Decision {
 	if c.options.IncidentsOnly {
 		return nil
@@ -373,12 +377,12 @@ func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
 	c.offered()
 }
 
-// offered tells the trees and the explanations about a new catalogue.
+// offered passes the new catalogue to the trees and the explanations.
 func (c *Core) offered() {
 	c.trees.outdate()
 	c.problems.causes.announce(c.offers.Catalogue())
 }
 
-// NewlyKept returns the traces of requests that [Kept] has taken since the last call, if their journal records are
-// known. The caller should store these traces with all attributes, because an [observation.Observation] lacks them.
+// NewlyKept returns the traces of the requests added to [Kept] since the last call whose journal records are known. The
+// caller should store these traces with all their attributes, because an [observation.Observation] lacks them.
 func (c *Core) NewlyKept() []Recorded { return c.kept.take() }

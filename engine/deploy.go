@@ -17,7 +17,7 @@ type VersionSeen struct {
 	Last  trace.Nanos // arrival of its last span
 }
 
-// mostVersions limits the versions of all services together. The least recently seen ones are deleted first.
+// mostVersions is the maximum number of versions of all services together. The least recently seen are deleted first.
 const mostVersions = 4096
 
 // versions holds the known versions of services, to detect deploys.
@@ -36,9 +36,9 @@ func newVersions(deploys *annotations) versions {
 	}
 }
 
-// observe takes the versions in seen; see [Core.ObserveVersions]. After the learning period each new version of a known
+// observe adds the versions in seen; see [Core.ObserveVersions]. After the learning period each new version of a known
 // service is a deploy. During the learning period a new version is a deploy only if it first appeared at least one
-// learning period after the first known version, which happens in a recorded past.
+// learning period after the first known version, as happens in a recorded past.
 func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Duration) {
 	sorting.Slice(seen, func(a, b VersionSeen) int {
 		return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b))
@@ -58,9 +58,8 @@ func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Durat
 	}
 }
 
-// before returns the newest known version of x's service, or 0 if there is none. If another version of the service
-// started at the same time as x, before returns that version's predecessor, so that the two don't count as successors
-// of each other.
+// before returns the newest known version of x's service, or 0 if no version is known. If another version started at
+// the same time as x, it returns that version's predecessor, so that neither counts as the successor of the other.
 func (v *versions) before(x VersionSeen) trace.Symbol {
 	for _, d := range slices.Backward(v.deploys.all) {
 		if d.At < x.First {
@@ -83,8 +82,8 @@ func (v *versions) add(x VersionSeen) {
 	v.newest[x.Service] = x.Version
 }
 
-// trim deletes the least recently seen versions beyond mostVersions. It is called at the end of an epoch and not for
-// each version, so that the result doesn't depend on how versions are divided among calls of observe.
+// trim deletes the least recently seen versions beyond mostVersions. It is called once at the end of an epoch so that
+// the result doesn't depend on how versions are divided among calls to observe.
 func (v *versions) trim() {
 	over := len(v.known) - mostVersions
 	if over <= 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recordHistory adds the evidence of the investigations that decisions have located to the trees, once per context, so
-// that the next search starts where causes were found before.
+// recordHistory adds to the trees the evidence of each investigation that became located in decisions, once per
+// context, so that later searches start where causes were found before.
 func (r *Searches) recordHistory(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]

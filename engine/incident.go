@@ -14,20 +14,21 @@ import (
 type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // in decreasing order of loss, at most maxAffected
-	Share    float64         // requests of Types as a share of all requests since the onset; 0: unknown
-	Problems []analysis.Hash // in the order they joined, at most maxAffected
+	Share    float64         // requests of Types as a fraction of all requests since the onset; 0: unknown
+	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
 	Place    Place
-	// Milestones are the events in its course, in the order they became known.
+	// Milestones are the events in the course of the incident, in the order in which they became known.
 	Milestones []Milestone
-	// AlertedSeverity is the severity when it opened or last reopened. Alerts about it keep this severity.
+	// AlertedSeverity is the severity when the incident opened or last reopened. All alerts about it carry this
+	// severity.
 	AlertedSeverity Severity
 }
 
-// annotationLead is the longest time between an event and an incident that it may have caused.
+// annotationLead is the maximum time from an event to the onset of an incident that it may have caused.
 const annotationLead = 30 * time.Minute
 
-// Annotations returns the annotations of services that x shows as suspects, and those of no service, from half an hour
-// before its onset until its end, in their order in all.
+// Annotations returns the annotations in all from annotationLead before the onset of x until its end, in the same
+// order. It includes only those about a suspect that x shows and those about all services.
 func (x *Incident) Annotations(all []Annotation) []Annotation {
 	var found []Annotation
 	for i := range all {
@@ -40,8 +41,8 @@ func (x *Incident) Annotations(all []Annotation) []Annotation {
 	return found
 }
 
-// SuspectChange returns the latest deploy or other change of the first suspect that may have caused x, or nil if there
-// is none. It ignores changes after x last opened: they aren't the cause, but may be the fix.
+// SuspectChange returns the latest deploy or other change to the first suspect that may have caused x, or nil. It
+// ignores changes after x last opened: they aren't the cause, but may be the fix.
 func (x *Incident) SuspectChange(all []Annotation) *Annotation {
 	for _, a := range slices.Backward(x.Annotations(all)) {
 		if a.Kind != KindOther && a.Service == x.Suspects[0].Service && a.At <= x.LastOpened() {
@@ -56,39 +57,39 @@ func (x *Incident) SuspectChange(all []Annotation) *Annotation {
 type AffectedType struct {
 	RequestType analysis.Hash
 	Entry       trace.Op
-	Requests    uint64 // since the onset, until requests are back to normal
-	// time span of these requests; 0: saved by an older version, which didn't record it
+	Requests    uint64 // from the onset until requests are back to normal
+	// time covered by Requests; 0: saved by an older version that didn't record it
 	Span                time.Duration
-	Mean, Usual         float64 // ns; mean of these requests, and of healthy requests before the onset
-	P50, UsualP50       float64 // likewise the median, accurate to 10 %; 0: unknown
+	Mean, Usual         float64 // mean duration in ns of these requests, and of healthy requests before the onset
+	P50, UsualP50       float64 // medians, likewise, accurate to 10 %; 0: unknown
 	P99, UsualP99       float64
-	Failed, UsualFailed float64 // share of these requests, and of healthy requests before the onset
-	// Long means that they usually take much longer than most requests, like streams.
+	Failed, UsualFailed float64 // failed fraction of these requests, and of healthy requests before the onset
+	// Long means that requests of this type usually take much longer than most requests, as streams do.
 	Long bool
 }
 
-// lost returns the total loss in ns since the onset: the added latency, and the usual duration of the additional failed
-// requests.
+// lost returns the total loss since the onset in ns: the added latency plus the usual duration of each excess failed
+// request.
 func (x *AffectedType) lost() float64 {
 	return float64(x.Requests) * (max(0, x.Mean-x.Usual) + max(0, x.Failed-x.UsualFailed)*x.Usual)
 }
 
-// Fails reports whether x loses more by failures than by added latency.
+// Fails reports whether x loses more to failures than to added latency.
 func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
 
 // Thresholds below which an affected type is back to normal.
 const (
-	leastLeft = 0.25 // minimum ratio of the new requests' loss per request to the former one
-	leastMore = 1.25 // minimum ratio of the total loss to the former total, for a loss that continues at a lower level
+	leastLeft = 0.25 // minimum ratio of the new requests' loss per request to the previous one
+	leastMore = 1.25 // minimum ratio of the total loss to the previous total, if the loss continues at a lower level
 )
 
-// goesOn reports whether the requests that x has in addition to `before` are still slow or failing. Healthy requests
-// after the end must not dilute the size of an incident.
+// goesOn reports whether the requests that x counts in addition to before are still slow or failing. If they aren't,
+// they must not be added, because healthy requests after the end would dilute the incident.
 func (x *AffectedType) goesOn(before *AffectedType) bool {
 	added, lost := float64(x.Requests-min(x.Requests, before.Requests)), x.lost()-before.lost()
 	return lost > 0 &&
 		(lost*float64(before.Requests) >= leastLeft*added*before.lost() || x.lost() >= leastMore*before.lost())
 }
 
-// maxAffected limits both the request types and the problems of an incident.
+// maxAffected is the maximum number of request types, and of problems, of an incident.
 const maxAffected = 100

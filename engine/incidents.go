@@ -22,7 +22,8 @@ type Incidents struct {
 	affected   map[uint64]*affected // by incident
 }
 
-// All returns all open incidents, and the closed ones not yet forgotten, in the order they were opened.
+// All returns the open incidents and the closed incidents that haven't been deleted yet, in the order in which they
+// opened.
 func (c *Incidents) All() []Incident {
 	tracked := c.tracker.Incidents()
 	all := make([]Incident, len(tracked))
@@ -39,7 +40,7 @@ func (c *Incidents) All() []Incident {
 	return all
 }
 
-// With returns the ID of the oldest open incident that contains problem. ok is false if no open incident does.
+// With returns the ID of the oldest open incident that contains problem; ok is false if there is no such incident.
 func (c *Incidents) With(problem analysis.Hash) (id uint64, ok bool) {
 	for _, x := range c.tracker.Incidents() {
 		if a := c.affected[x.ID]; x.IsOpen() && a != nil && slices.Contains(a.Problems, problem) {
@@ -72,8 +73,8 @@ func (c *Incidents) problems() (all []analysis.Hash) {
 // leastRetention is the minimum time for which closed incidents are kept.
 const leastRetention = 24 * time.Hour
 
-// forget deletes closed incidents older than age or, if longer, leastRetention, unless age is 0. It also deletes the
-// oldest ones if there are too many.
+// forget deletes the incidents that have been closed for longer than age and leastRetention, unless age is 0. It also
+// deletes the oldest incidents if there are too many.
 func (c *Incidents) forget(now trace.Nanos, age time.Duration) {
 	before := trace.Nanos(math.MinInt64)
 	if age > 0 {
@@ -82,7 +83,7 @@ func (c *Incidents) forget(now trace.Nanos, age time.Duration) {
 	c.tracker.Forget(before)
 }
 
-// missesObjective reports whether an objective that x misses applies to g, and g has had requests since the onset. Such
+// missesObjective reports whether an objective missed by x applies to g, and g has had requests since the onset. Such
 // requests are affected even if their mean is normal.
 func (c *Incidents) missesObjective(g *group.Group, x *incident.Incident, since *group.Since) bool {
 	for i := range x.Objectives {
@@ -106,7 +107,7 @@ type affected struct {
 	Milestones []Milestone
 }
 
-// mostly reports whether requestType accounts for at least half of the loss of all affected types.
+// mostly reports whether requestType accounts for at least half of the total loss.
 func (a *affected) mostly(requestType analysis.Hash) bool {
 	own, all := 0.0, 0.0
 	for i := range a.Types {
@@ -119,12 +120,12 @@ func (a *affected) mostly(requestType analysis.Hash) bool {
 	return own >= all/2
 }
 
-// mayReturn is the maximum time between the end of an incident and its reopening. Incidents that take hours to grow may
-// reopen later.
+// mayReturn is the time after the end of an incident for which its requests are remembered, in case it reopens. Only
+// incidents that grow over hours can reopen later.
 const mayReturn = 10 * time.Minute
 
-// follow updates the request types and the problems of the open incidents at the end of an epoch. long reports whether
-// requests that typically take nanos are long.
+// follow updates the request types and problems of the open incidents at the end of an epoch. long reports whether
+// requests with a median of nanos count as long.
 func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []detect.Problem,
 	long func(nanos float64) bool,
 ) {
@@ -172,14 +173,15 @@ func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []de
 const (
 	leastSlowdown = 1.05 // minimum ratio to the usual mean
 	leastFailures = 0.02 // minimum increase of the share of failed requests
-	leastAffected = 3    // minimum number of requests that are slower, or that failed
-	clearly       = 2.0  // minimum difference in standard errors; few are enough because the incident itself is certain
+	leastAffected = 3    // minimum number of requests since the onset, or of failed ones
+	clearly       = 2.0  // minimum difference in standard errors; low, because the incident itself is certain
 )
 
-// longestUnnoticed is the maximum time for which an incident may have returned before it is reopened.
+// longestUnnoticed is the maximum time from the return of an incident to its reopening.
 const longestUnnoticed = 2 * incident.Window
 
-// unlearn removes requests that were learned as healthy after the start of x, which is opening or reopening now.
+// unlearn removes the requests since the start of x, which is just opening or reopening, from the baselines that
+// learned them as healthy.
 func unlearn(groups *group.Grouper, x *incident.Incident) {
 	began := x.Onset
 	if x.Reopened() != 0 {
@@ -191,8 +193,8 @@ func unlearn(groups *group.Grouper, x *incident.Incident) {
 }
 
 // unhealthy returns a function that reports whether requests of a type run through the first suspect of an open
-// incident. Such requests are excluded from the baseline, even if the incident hardly shows in them. The function is
-// nil if no open incident has a suspect.
+// incident, or nil if no open incident has a suspect. Such requests are excluded from the baseline even if they hardly
+// show the incident.
 func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
 	var suspects []trace.Symbol
 	for _, x := range c.tracker.Incidents() {
@@ -215,8 +217,8 @@ func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
 	}
 }
 
-// affectTypes updates a's request types, which x affects. Each is updated until its requests are back to normal, and
-// keeps the usual values it had when it joined.
+// affectTypes updates a.Types, the request types affected by x. A type is updated until its requests are back to
+// normal, and keeps the usual values that it had when it joined.
 func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group.Grouper,
 	long func(nanos float64) bool,
 ) {
@@ -273,7 +275,7 @@ type requestsSince struct {
 	Until    trace.Nanos // 0 before the first count
 }
 
-// count adds the requests from onset until now that s doesn't contain yet.
+// count adds the requests between onset and now that s doesn't include yet.
 func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
 	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {
@@ -290,7 +292,7 @@ func (s *requestsSince) count(groups *group.Grouper, onset, now trace.Nanos) {
 	s.Until = now
 }
 
-// usualType returns the request type of g with only its usual values set.
+// usualType returns an AffectedType for the request type g with only the usual values set.
 func usualType(g *group.Group) AffectedType {
 	usual := &g.Reference
 	return AffectedType{
@@ -303,7 +305,8 @@ func usualType(g *group.Group) AffectedType {
 	}
 }
 
-// measure sets the values of the requests since the onset. If there were no requests, it sets only Requests and Span.
+// measure sets the fields of x about requests since the onset. If there were no requests, it sets only Requests and
+// Span.
 func (x *AffectedType) measure(since *group.Since) {
 	if x.Requests, x.Span = since.Total.N, since.Until.Sub(since.From); x.Requests == 0 {
 		return
@@ -312,8 +315,8 @@ func (x *AffectedType) measure(since *group.Since) {
 	x.P50, x.P99 = since.Latency.Quantile(0.5), since.Latency.Quantile(0.99)
 }
 
-// affected reports whether the requests since the onset are clearly slower than usual or fail clearly more often. x
-// must have been measured from the same requests.
+// affected reports whether the requests since the onset are clearly slower than usual or clearly fail more often. x
+// must have been measured from since.
 func (x *AffectedType) affected(since *group.Since, usual *group.Window) bool {
 	n := float64(since.Total.N)
 	if n == 0 {
@@ -328,11 +331,11 @@ func (x *AffectedType) affected(since *group.Since, usual *group.Window) bool {
 	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
 }
 
-// Thresholds for affected types of long requests. Streams last from seconds to hours, as their clients like, so a few
-// of them decide the mean, and its standard error hardly shows that.
+// Thresholds for affected types of long requests. A stream lasts for seconds or hours, as its client likes. A few
+// streams can therefore dominate the mean, and its standard error hardly reflects that.
 const (
 	leastLong     = 10  // minimum number of requests
-	clearlyLonger = 3.0 // minimum difference of the medians in standard errors
+	clearlyLonger = 3.0 // minimum difference between the medians in standard errors
 )
 
 // typicallySlower reports whether the median of the requests since the onset is clearly above the usual one, on a
@@ -342,7 +345,7 @@ func (x *AffectedType) typicallySlower(since *group.Since, usual *group.Window) 
 		return false
 	}
 	variance := func(quantile func(q float64) float64, n uint64) float64 {
-		const error = 0.93 // of the median of one normal number, in ranges between its quartiles
+		const error = 0.93 // standard error of the median of n normal values, times √n, in interquartile ranges
 		spread := error * math.Log(quantile(0.75)/max(1, quantile(0.25)))
 		return spread * spread / float64(n)
 	}
@@ -351,7 +354,8 @@ func (x *AffectedType) typicallySlower(since *group.Since, usual *group.Window) 
 	return longer > max(math.Log(leastSlowdown), clearlyLonger*math.Sqrt(now+before))
 }
 
-// leastExplained is the share of a problem that a suspect must exceed for its incident to contain the problem.
+// leastExplained is the share of a problem that a suspect must exceed for the suspect's incident to contain the
+// problem.
 const leastExplained = 0.3
 
 // explains returns the incident in open whose first suspect accounts for the largest share of p, or nil if no share

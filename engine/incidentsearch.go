@@ -20,7 +20,7 @@ import (
 )
 
 // incidentSearch collects the time that requests spend inside the operations of an open incident's first suspect and in
-// the calls to it. The search treats this as one problem, over all request types, as if each operation were an entry.
+// calls to it. The search treats this time as one problem across all request types, as if each operation were an entry.
 type incidentSearch struct {
 	incident uint64
 	service  trace.Symbol
@@ -29,7 +29,7 @@ type incidentSearch struct {
 	operations map[trace.Op]bool
 	callers    bool // whether callers' own steps belong to operations
 	since      trace.Nanos
-	requests   uint64                     // requests since then that ran any of the operations
+	requests   uint64                     // requests after since that ran any of the operations
 	spent      map[spentKey]stats.Moments // own times; requests that didn't run the operation are not counted
 	refinements
 	scanned map[analysis.Hash]int // number of edges of each request type when its steps were added
@@ -49,10 +49,10 @@ func (k spentKey) compare(o spentKey) int {
 
 func (s *incidentSearch) subject() search.Subject { return search.OfIncident(s.incident) }
 
-// losesTime reports whether s adds latency. The search can't locate failures, so only such suspects are searched.
+// losesTime reports whether s adds latency. Other suspects aren't searched, because the search can't locate failures.
 func losesTime(s *compare.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
 
-// mayBeCallers reports whether most of the time of s passes between its callers' calls and its own spans.
+// mayBeCallers reports whether most of the latency of s lies between its callers' calls and its own spans.
 func mayBeCallers(s *compare.Suspect) bool { return s.In > s.Score/2 }
 
 func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
@@ -67,9 +67,9 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	}
 }
 
-// addOperations adds the steps on the critical paths of all request types that run in the service of s or call it. If a
-// caller has no spans for its calls, we can't tell its own time around a call from time in transit. So if most of the
-// suspect's time is of this kind, the steps of such callers are searched too.
+// addOperations adds the critical-path steps of all request types that run in s.service or call it. If a caller has no
+// spans for its calls, we can't tell its own time around a call from time in transit. So if most of the suspect's
+// latency is of this kind, the steps of such callers are searched as well.
 func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table) {
 	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {
@@ -94,7 +94,8 @@ func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table
 	}
 }
 
-// observe adds the times that a request spends inside the operations of s. inside is the part of the request in them.
+// observe adds the times that a request spends inside the operations of s. inside is the part of the request inside
+// these operations.
 func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.Observation) {
 	s.requests++
 	for i := range inside.Edges {
@@ -106,16 +107,15 @@ func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.
 	}
 }
 
-// loss is the latency that an operation adds to requests of all types. All fields but the counts are sums over
-// requests.
+// loss is the latency that an operation adds to requests of all types. The fields are sums over requests.
 type loss struct {
 	requests, nanos           float64
-	compared                  float64 // requests of types that have healthy requests
-	excess, variance, squares float64 // over the compared requests; squares of standard errors
+	compared                  float64 // number of requests whose type has healthy requests
+	excess, variance, squares float64 // of the compared requests; squares is the square of excess's standard error
 }
 
-// problemAt describes the times in s as a problem: it compares the mean of every operation now with its mean in healthy
-// requests of the same type.
+// problemAt presents the times in s as a problem. It compares the current mean of each operation with its mean in
+// healthy requests of the same type.
 func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table *trace.Table) detect.Problem {
 	p := detect.Problem{
 		Kind:     detect.KindSlow,
@@ -134,7 +134,7 @@ func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table
 			losses[k.operation] = x
 		}
 		before, ran := usual[k]
-		if !ran { // e.g. a query for each row: all of its time is new
+		if !ran { // e.g. a new query for each row: all of its time is excess
 			before = healthyWithout(groups, k.requestType)
 		}
 		x.add(s.spent[k], before)
@@ -161,7 +161,7 @@ func (s *incidentSearch) problemAt(now trace.Nanos, groups *group.Grouper, table
 	return p
 }
 
-// healthyWithout returns the times of an operation that no healthy request of the type ran: one zero per healthy
+// healthyWithout returns the usual times of an operation that no healthy request of the type ran: one zero per healthy
 // request. It returns the zero value if the type is unknown.
 func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Moments {
 	g := groups.Group(requestType)
@@ -171,8 +171,8 @@ func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Mome
 	return stats.Moments{N: g.Reference.Tally.Total.N}
 }
 
-// add adds requests of one type that ran the operation. If the type has no healthy requests, they don't change the
-// excess.
+// add adds the times of one request type that ran the operation. They don't change the excess if the type has no
+// healthy requests to compare with.
 func (x *loss) add(now, before stats.Moments) {
 	excess := stats.Excess(now, before)
 	n := float64(now.N)
@@ -187,7 +187,7 @@ func (x *loss) add(now, before stats.Moments) {
 	}
 }
 
-// edge returns the operation's own time as an edge of the context `at`. Its excess is NaN if no requests were compared.
+// edge returns the operation's own time as an edge of context at. The excess is NaN if no requests were compared.
 func (x *loss) edge(at trace.Context) group.EdgeShare {
 	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared
 	e := group.EdgeShare{
@@ -229,7 +229,8 @@ func (s *incidentSearch) usuallySpent(groups *group.Grouper, table *trace.Table)
 	return usual
 }
 
-// mayLocate reports whether op calls the first suspect, or runs in it or in another service whose own steps s searches.
+// mayLocate reports whether op runs in the first suspect, calls it, or runs in another service whose own steps s
+// searches.
 func (s *incidentSearch) mayLocate(op trace.Op, table *trace.Table) bool {
 	if concerns(table, op, s.service) {
 		return true

@@ -16,29 +16,29 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on the requests that are kept for comparisons. Each request takes 2 to 4 kB.
+// Limits on the requests that are kept for comparisons. A kept request takes 2 to 4 kB.
 const (
 	mostNewlyKept = 512 // requests between two calls of take
-	keptOfType    = 8   // average number of requests of a type, if there are as many types as possible
+	keptOfType    = 8   // average number of requests per type with the maximum number of types
 	keptStratum   = 10 * time.Minute
 	keptFor       = 3 * time.Hour
 	mostOfStrata  = 64 // maximum number of requests of a type in a stratum
 )
 
-// Kept holds requests of all request types from the last hours. Each stratum of time has room for the same number, so
-// that any requests can be compared with any others, including requests from before a problem or without one. It isn't
-// part of the saved state because no decision depends on it.
+// Kept holds a stratified sample of recent requests of all request types. Each stratum of time has room for the same
+// number of requests, so that any requests can be compared with any others, including requests from before a problem or
+// of types without one. Kept isn't part of the saved state because no decision depends on it.
 type Kept struct {
 	table    *trace.Table
 	problems *Problems
-	types    map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and start of the stratum
+	types    map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and start of stratum
 	most     int                                                          // approximate total
 	// maximum number of requests of a type in a stratum
 	size  int
 	added []Recorded
 }
 
-// Recorded names a trace and the journal records of its spans.
+// Recorded identifies a trace and the journal records that contain its spans.
 type Recorded struct {
 	Trace   trace.ID
 	Records []uint64
@@ -60,7 +60,7 @@ func newKept(table *trace.Table, problems *Problems, most int) *Kept {
 	}
 }
 
-// observe adds o, unless its sample rejects it or there are too many types; group may be nil.
+// observe adds o, unless the sample rejects it or there are too many types. group may be nil.
 func (k *Kept) observe(requestType, group *group.Group, o *observation.Observation) {
 	strata := k.types[requestType.ID]
 	if strata == nil {
@@ -112,8 +112,7 @@ func (k *Kept) take() []Recorded {
 	return added
 }
 
-// endEpoch deletes old requests and the request types that aren't known, and divides the room among the remaining
-// types.
+// endEpoch deletes old requests and unknown request types, and divides the room equally among the remaining types.
 func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	maps.DeleteFunc(k.types, func(id analysis.Hash, strata map[trace.Nanos]*stats.Sample[keptRequest]) bool {
 		maps.DeleteFunc(strata, func(from trace.Nanos, _ *stats.Sample[keptRequest]) bool {
@@ -152,8 +151,8 @@ func (k *Kept) appendNames(b []byte) []byte {
 	return b
 }
 
-// Of returns requests of g, a group or request type, in pseudo-random order: its sample, if it has a problem, and the
-// kept requests of the last hours, which lack contexts.
+// Of returns requests of g, a group or request type, in pseudo-random order. They comprise the sample of g, if it has a
+// problem, and the kept requests of the last hours, which lack contexts.
 func (k *Kept) Of(g *group.Group) []*observation.Observation {
 	all := k.problems.Sampled(g.ID)
 	seen := make(map[uint64]bool, len(all))

@@ -16,18 +16,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// epochEnd records how many requests had arrived at the end of an epoch in the learning period.
+// epochEnd records how many requests had arrived by the end of an epoch of the learning period.
 type epochEnd struct {
 	end  trace.Nanos
 	seen uint64 // requests until then
 }
 
 // learning holds the state of the learning period. It keeps requests, up to Options.EarlyBytes, until the period ends,
-// because the request types are only known then. Until then, statistics are provisional.
+// because the final request types are not known earlier. Until then, statistics are provisional.
 type learning struct {
 	over     bool
 	epoch    time.Duration    // time between two decisions
-	limit    int              // of the bytes in requests
+	limit    int              // maximum size of requests in bytes
 	began    trace.Nanos      // start of the first epoch with a request; 0: no request yet
 	requests *spool.Spool     // nil after the learning period
 	preview  *detect.Detector // provisional groups of the requests; nil after the learning period
@@ -53,7 +53,7 @@ func (l *learning) observe(o *observation.Observation) (requestType, group *grou
 	return l.preview.Groups.Observe(o)
 }
 
-// endEpoch ends an epoch of the provisional groups, and records it if any request has arrived so far.
+// endEpoch ends an epoch of the provisional groups, and records it once the first request has arrived.
 func (l *learning) endEpoch(now trace.Nanos) {
 	l.preview.Groups.EndEpoch(now)
 	if l.seen > 0 {
@@ -62,16 +62,16 @@ func (l *learning) endEpoch(now trace.Nanos) {
 	}
 }
 
-// pastEpochs is the number of epochs within which a recorded past must arrive completely.
+// pastEpochs is the number of epochs within which a recorded past must have arrived completely.
 const pastEpochs = 2
 
-// arrives reports whether more of a recorded past may still arrive, so that nothing can be judged yet.
+// arrives reports whether more of a recorded past may still arrive. Nothing can be judged while it does.
 func (l *learning) arrives(now trace.Nanos) bool {
 	return !l.over && (l.began == 0 || now.Sub(l.began) < pastEpochs*l.epoch)
 }
 
-// elapsed returns the length of the time covered by the requests seen until now, or 0 before the first request. It
-// counts from the first epoch with a request, or from the start of a recorded past that arrived at once.
+// elapsed returns how much time the requests seen until now cover, or 0 before the first request. It counts from the
+// first epoch with a request or, if a recorded past arrived at once, from the start of that past.
 func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration {
 	switch elapsed := now.Sub(l.began); {
 	case l.began == 0:
@@ -83,8 +83,8 @@ func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration 
 	}
 }
 
-// learn ends the learning period at time now. It freezes the request types, uses the requests before the onset of open
-// incidents as the expectation, and judges later requests epoch by epoch.
+// learn ends the learning period at time now. It freezes the request types, learns the expectation from requests before
+// the onset of any open incident, and judges later requests epoch by epoch.
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learning.over = true
@@ -123,7 +123,7 @@ func (c *Core) learn(now trace.Nanos) {
 	c.learning.requests, c.learning.epochs, c.learning.preview = nil, nil, nil
 }
 
-// onsetOf returns the earliest onset of the open incidents, or now if there are no open incidents.
+// onsetOf returns the earliest onset of any open incident, or now if no incident is open.
 func onsetOf(incidents []incident.Incident, now trace.Nanos) trace.Nanos {
 	for _, x := range incidents {
 		if x.IsOpen() {
@@ -133,8 +133,8 @@ func onsetOf(incidents []incident.Incident, now trace.Nanos) trace.Nanos {
 	return now
 }
 
-// earlyEpochs divides the requests of the learning period into epochs by their arrival, or by their end if they belong
-// to a past that arrived at once.
+// earlyEpochs divides the requests of the learning period into epochs. Live requests belong to the epoch in which they
+// arrived, and requests from a past that arrived at once to the epoch in which they ended.
 type earlyEpochs struct {
 	ends    []trace.Nanos
 	arrived []epochEnd
@@ -160,8 +160,8 @@ func (l *learning) divide(now trace.Nanos, sites *history.Sites) *earlyEpochs {
 	return e
 }
 
-// of returns the epoch of o, which must be the next request, as an index of ends. If o claims to have ended before the
-// past started or after o arrived, its clock is wrong, so its arrival counts.
+// of returns the epoch of o, the next request, as an index of e.ends. If o claims to have ended before the past started
+// or after o itself arrived, its clock is wrong, and of uses its arrival instead.
 func (e *earlyEpochs) of(o *observation.Observation) int {
 	for e.seen == e.arrived[0].seen {
 		e.arrived = e.arrived[1:]
@@ -181,7 +181,7 @@ type savedMark struct {
 	Seen uint64
 }
 
-// save implements section. It leaves out the requests.
+// save implements section. It doesn't save the requests.
 func (l *learning) save(s *savedCore) {
 	s.Learned, s.Began, s.Seen, s.Dropped = l.over, l.began, l.seen, l.dropped
 	for _, m := range l.epochs {

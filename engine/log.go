@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// actionLog collects the actions of people since the last epoch for the decision log.
+// actionLog collects the actions that people have taken since the last epoch, for the decision log.
 type actionLog []string
 
 // add adds an action to the log; an empty `by` means "a person".
@@ -26,8 +26,7 @@ func (l *actionLog) take() []string {
 	return entries
 }
 
-// decisions removes the actions since the last epoch and returns them as decisions carried out by version plan of the
-// plan.
+// decisions removes the actions since the last epoch and returns them as decisions with plan version plan.
 func (l *actionLog) decisions(now trace.Nanos, plan int64, o *Options) (list []search.Decision) {
 	for _, entry := range l.take() {
 		list = append(list, search.Decision{

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Milestone is an event in the course of an incident: a problem opened, or a place was located. It must not be changed
-// later.
+// Milestone is an event in the course of an incident: a problem opened, or a place was located. A Milestone must not be
+// changed once added.
 type Milestone struct {
 	At    trace.Nanos
 	Place trace.Op // 0: a problem opened
@@ -25,7 +25,7 @@ type Milestone struct {
 // maxPlaces limits the places among an incident's milestones. The number of problems is limited by maxAffected.
 const maxPlaces = 20
 
-// addProblem adds p to the incident. A chronic problem isn't a milestone, because it started before the incident.
+// addProblem adds p to the incident, with a milestone unless p is chronic and thus started before the incident.
 func (a *affected) addProblem(p *detect.Problem) {
 	a.Problems = append(a.Problems, p.ID)
 	if p.Onset == detect.Changed {
@@ -43,8 +43,8 @@ func (a *affected) addProblem(p *detect.Problem) {
 	}
 }
 
-// addPlace adds a.Place as a milestone at time now, unless it is also the last place among the milestones, or there are
-// maxPlaces already.
+// addPlace adds a.Place as a milestone at time now, unless it equals the latest place among the milestones, or
+// maxPlaces have been added already.
 func (a *affected) addPlace(now trace.Nanos) {
 	places := 0
 	for _, m := range slices.Backward(a.Milestones) {

@@ -11,11 +11,11 @@ import (
 // defaultNamesAge is the default of Options.NamesAge.
 const defaultNamesAge = 24 * time.Hour
 
-// RenewNames starts a new period of the table of names at time now. From then on, names that arrive must be added to
-// the table again. Every Options.NamesAge, or if little room is left, it deletes names that did not arrive in the last
-// two periods. It keeps names mentioned by the state, by a kept request, or by one of parts, the pieces of other
-// encoded state. It returns the number of deleted names. If a part has an error, it deletes nothing and returns the
-// error.
+// RenewNames starts a new period of the name table at time now. Names that arrive from then on must be added to the
+// table again. Every Options.NamesAge, or whenever little room is left, RenewNames also deletes the names that did not
+// arrive in the last two periods, and returns their number. It keeps names that are mentioned by the state, by a kept
+// request or by parts, which yields pieces of other encoded state. If parts yields an error, it deletes nothing and
+// returns that error.
 //
 // Deleted names don't change the state of the core, because the state only includes the names that it mentions.
 func (c *Core) RenewNames(now trace.Nanos, parts iter.Seq2[[]byte, error]) (deleted int, err error) {

@@ -10,14 +10,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// objectives judges requests by the configured objectives.
+// objectives judges requests against the configured objectives.
 type objectives struct {
 	*incident.Objectives
 	table   *trace.Table
 	request incident.Request // scratch
 }
 
-// valid reports whether the objectives of s can be judged and its gates are finite.
+// valid reports whether the objectives of s are valid and its gates are finite.
 func (s *Settings) valid() bool {
 	for i := range s.Objectives {
 		if !s.Objectives[i].Valid() {
@@ -27,7 +27,7 @@ func (s *Settings) valid() bool {
 	return finite(s.Gates.Growth, s.Gates.Failing, s.Gates.Score)
 }
 
-// observe counts o for the objectives of its entry.
+// observe counts o towards the objectives of its entry.
 func (j *objectives) observe(o *observation.Observation) {
 	if !j.Watches(o.Entry) {
 		return
@@ -69,7 +69,7 @@ func (j *objectives) burns(now trace.Nanos, groups *group.Grouper) []incident.Bu
 	return burns
 }
 
-// servicesOf returns the services that the requests of m's objective spend time in or wait for, ascending. During the
+// servicesOf returns the services that requests matching m's objective spend time in or wait for, ascending. During the
 // learning period it returns only the service of the entry.
 func (j *objectives) servicesOf(m *incident.Missed, groups *group.Grouper) []trace.Symbol {
 	services := map[trace.Symbol]bool{m.Service: true}

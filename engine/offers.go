@@ -72,7 +72,7 @@ func (f *Offers) Measured() search.Measured { return f.measured }
 // costs of tracepoints may have changed.
 func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	if len(r.Catalogues) > 0 {
-		for i := range r.Catalogues { // first, so that they make room
+		for i := range r.Catalogues { // first, to make room
 			delete(f.services, f.table.Symbol(r.Catalogues[i].Service))
 		}
 		for i := range r.Catalogues {
@@ -139,7 +139,7 @@ func (f *Offers) replace(now trace.Nanos, catalogue []cct.Tracepoint) {
 	f.update(now)
 }
 
-// room returns the number of tracepoints for which there is room.
+// room returns the number of tracepoints that can still be added.
 func (f *Offers) room() int {
 	if f.limit == 0 {
 		return math.MaxInt
@@ -151,8 +151,9 @@ func (f *Offers) room() int {
 	return room
 }
 
-// set adds the catalogue of from's service, which has none, unless it is empty. It leaves out tracepoints for which
-// there is no room: package control refuses their agents, but after a restart it doesn't know the agents from before.
+// set adds the catalogue of from.Service, which must not have one yet, unless it is empty. It leaves out tracepoints
+// for which there is no room. Normally package control refuses agents with too many tracepoints, but after a restart it
+// doesn't know the agents that were connected before.
 func (f *Offers) set(from *search.Catalogue) {
 	service := f.table.Symbol(from.Service)
 	announced := from.Tracepoints[:min(len(from.Tracepoints), f.room())]
@@ -179,14 +180,14 @@ func (f *Offers) set(from *search.Catalogue) {
 		ops[x.ID] = x.Op
 	}
 	for i := range list {
-		if x := &list[i]; x.Kind == cct.VariablePoint { // a variable's operation is the span that it annotates
+		if x := &list[i]; x.Kind == cct.VariablePoint { // a variable has the operation of the span that it annotates
 			x.Op = cmp.Or(ops[x.Parent], x.Owner, x.Op)
 		}
 	}
 	f.services[service] = list
 }
 
-// operation returns the operation that spans of service with this name and kind will have.
+// operation returns the operation that spans of service with the given name and kind will have.
 func (f *Offers) operation(service trace.Symbol, name string, kind trace.Kind) trace.Op {
 	return f.table.Op(service, f.table.SymbolBytes(trace.NormalName([]byte(name), nil)), kind)
 }
@@ -202,8 +203,8 @@ func (f *Offers) merge() {
 	f.catalogue = cct.NewCatalogue(all, f.table)
 }
 
-// owner returns the service whose agents enable the tracepoint id. It returns 0 for a probe, which other agents enable,
-// and for a tracepoint that isn't in the catalogue.
+// owner returns the service whose agents enable the tracepoint id. It returns 0 for a probe, which kernel agents
+// enable, and for a tracepoint that isn't in the catalogue.
 func (f *Offers) owner(id trace.Symbol) trace.Symbol {
 	t := f.catalogue.Find(id)
 	if t.Kind == cct.ProbePoint {
@@ -215,7 +216,7 @@ func (f *Offers) owner(id trace.Symbol) trace.Symbol {
 // offers reports whether the tracepoint id is in the catalogue.
 func (f *Offers) offers(id trace.Symbol) bool { return f.catalogue.Find(id).ID != 0 }
 
-// update merges the catalogues, and records the tracepoints that have just left all of them.
+// update merges the catalogues, and records the tracepoints that are no longer in any of them.
 func (f *Offers) update(now trace.Nanos) {
 	before := f.catalogue
 	f.merge()
@@ -251,12 +252,12 @@ func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
 	f.update(at)
 }
 
-// returnsSoon is the maximum time for which the search waits for a tracepoint that can't be enabled now.
+// returnsSoon is the maximum time for which the search waits for a tracepoint that is unavailable at the moment.
 const returnsSoon = 2 * time.Minute
 
-// withdrawn returns three ascending lists of tracepoints: list has all that can't be enabled at time now, unproven has
-// those among them that agents have reported as unavailable for a while, and returning has those among unproven that
-// can be enabled again within returnsSoon.
+// withdrawn returns three ascending lists of tracepoints: list holds all tracepoints that can't be enabled at time now,
+// unproven the ones among them that agents have reported as temporarily unavailable, and returning the ones among
+// unproven that can be enabled again within returnsSoon.
 func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
 	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
 	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
@@ -271,8 +272,8 @@ func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.S
 	return slices.Compact(list), unproven, returning
 }
 
-// usage returns the usage that agents measured under version plan of the plan, or the zero value if their latest
-// measurement is of another version or older than age.
+// usage returns the usage that agents measured under plan version plan. It returns the zero value if their latest
+// measurement is for another version or is older than age.
 func (f *Offers) usage(plan int64, now trace.Nanos, age time.Duration) search.Usage {
 	if f.measured.Plan != plan || now.Sub(f.at) > age {
 		return search.Usage{}

@@ -8,10 +8,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Place is the place of an incident at the time it was located. Later requests don't change its numbers.
+// Place is the place of an incident, as of the time it was located. Later requests don't change its numbers.
 type Place struct {
 	Operation trace.Op // 0 before a place is located
-	Share     float64  // of the added latency; 0 if unknown, e.g. if only the variance has grown
+	Share     float64  // share of the added latency; 0: unknown, e.g. if only the variance has grown
 	At        trace.Nanos
 	Of        search.Subject // subject whose investigation located it: the incident or one of its problems
 	Reason    Reason
@@ -22,8 +22,8 @@ type Reason struct {
 	Wait     trace.Op     // kernel waits that account for most of the added latency; 0: unknown
 	Share    float64      // share of the added latency in those waits; 0: unknown
 	Function trace.Op     // function that the waits were seen in; 0: only the service is known
-	Host     trace.Symbol // host that the service runs on; 0: several, or unknown
-	Computes bool         // the threads don't wait in the kernel
+	Host     trace.Symbol // host that the service runs on; 0: several hosts, or unknown
+	Computes bool         // threads run on the CPU instead of waiting in the kernel
 }
 
 // rememberPlaces sets the places of open incidents that an investigation has located. It clears a place that the search
@@ -52,9 +52,9 @@ func (r *Searches) placeOf(x *incident.Incident, place Place, now trace.Nanos, s
 	return place
 }
 
-// lostAt returns the share of the added latency of all suspects of x that lies at the place located by v, or 0 if it's
-// unknown. It converts v's shares, which are relative to a part of that: the added latency of the first suspect, the
-// slowdown of one request type, or the variance of its durations.
+// lostAt returns the share of x's added latency, over all suspects, that lies at the place located by v, or 0 if it is
+// unknown. It converts v's shares, which are relative to only a part of the added latency: the first suspect's, the
+// slowdown of one request type, or the variance of that type's durations.
 func (r *Searches) lostAt(x *incident.Incident, v *search.Investigation) float64 {
 	whole := compare.LostShare(x.Suspects)
 	p := r.Searched(v.Subject)
@@ -91,8 +91,8 @@ func slowdownIn(table *trace.Table, p *detect.Problem, service trace.Symbol) flo
 	return in / total
 }
 
-// ShareOf converts share, which is relative to the whole of v, an investigation of x, to a share of x's added latency;
-// 0 means unknown. If v located the place stored in x, it scales by the stored share so that all texts agree.
+// ShareOf converts share, a share in v, which must be an investigation of x, to a share of x's added latency; 0 means
+// unknown. If v located x.Place, it scales by the share stored there so that all texts agree.
 func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 	if located := v.AnswerShare(); x.Place.Operation != 0 && v.Answer() == x.Place.Operation && located > 0 {
 		return share / located * x.Place.Share
@@ -101,8 +101,8 @@ func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 }
 
 // slowdownShare returns the share of p's slowdown at the place located by v, whose shares refer to the variance. We
-// need it because incidents are about added latency. Within an edge, the slowdown is assumed to be divided like the
-// variance. It returns 0 if the mean hasn't grown there.
+// need it because incidents are about added latency. It assumes that the slowdown within an edge is distributed like
+// the variance. It returns 0 if the mean hasn't grown there.
 func slowdownShare(table *trace.Table, p *detect.Problem, v *search.Investigation) float64 {
 	within := make(map[trace.Edge]bool)
 	for i := range v.Evidence {
@@ -136,8 +136,9 @@ func (r *Searches) searched(x *incident.Incident, op trace.Op) bool {
 	return concerns(r.table, op, x.Suspects[0].Service)
 }
 
-// reasonOf returns the kernel's reason for the place that v explained. share is the place's share of the added latency,
-// 0 if it is unknown. If v.Wait isn't a kernel wait, such as a probe of another agent, only Computes is set.
+// reasonOf returns the kernel's reason for the slowdown at the place that v explained. share is the place's share of
+// the added latency, or 0 if unknown. If v.Wait isn't a kernel wait but, say, another agent's probe, only Computes is
+// set.
 func (r *Searches) reasonOf(v *search.Investigation, share float64, now trace.Nanos, sites *compare.Comparer) Reason {
 	if detect.WaitClass(r.table, v.Wait.Op) == "" {
 		return Reason{Computes: v.Computes}

@@ -23,7 +23,7 @@ func touches(table *trace.Table, e trace.EdgeInfo, service trace.Symbol) bool {
 	return slices.Contains(places[:], service)
 }
 
-// placesOf returns the services that the steps of e run in and call. Unused elements are 0.
+// placesOf returns the services that the steps of e run in or call. Unused elements are 0.
 func placesOf(table *trace.Table, e trace.EdgeInfo) (places [6]trace.Symbol) {
 	for i, step := range [...]trace.Op{table.Context(e.Context).Op, e.Before, e.After} {
 		places[2*i], places[2*i+1] = servicesAt(table, step)

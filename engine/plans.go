@@ -16,10 +16,10 @@ type plan struct {
 	version int64
 	since   trace.Nanos
 	arms    []arm
-	shares  *protocol.Plan // with only the shares of the arms; nil if no arm has probes
+	shares  *protocol.Plan // contains only the shares of the arms; nil if no arm has probes
 }
 
-// arm is the set of tracepoints of one arm. Arms of different plans with equal sets share their statistics.
+// arm is the set of tracepoints of one arm. Arms with equal sets share their statistics, even across plans.
 type arm struct {
 	name   trace.Symbol
 	on     []trace.Symbol // ascending
@@ -34,10 +34,10 @@ type plans struct {
 	all    []plan // not empty
 }
 
-// keptPlans is the maximum number of plans, which are kept for requests that started under an earlier plan.
+// keptPlans is the maximum number of plans kept. Earlier plans are kept for requests that started under them.
 const keptPlans = 16
 
-// adopt makes p the current plan at time now, unless its version is current already.
+// adopt makes p the current plan at time now, unless it already is.
 func (r *plans) adopt(p *search.Plan, now trace.Nanos) {
 	if p.Version == r.all[len(r.all)-1].version {
 		return
@@ -70,8 +70,8 @@ func setOf(on []trace.Symbol) (set uint64) {
 	return set
 }
 
-// arm returns the arm of o, without the tracepoints of services that had not applied o's plan. It returns an empty arm
-// if the plan isn't known.
+// arm returns the arm of o, without the tracepoints of services that had not applied o's plan yet. It returns an empty
+// arm if the plan is unknown.
 func (r *plans) arm(o *observation.Observation) *arm {
 	a := r.planned(o)
 	if len(o.Behind) == 0 {
@@ -91,7 +91,7 @@ func (a *arm) part(on []trace.Symbol) *arm {
 	return &arm{name: a.name ^ trace.Symbol(trace.Mix(a.set, set)), on: on, set: set}
 }
 
-// planned returns the arm that o's plan assigned to o, or an empty arm if the plan or the arm isn't known.
+// planned returns the arm that o's plan assigned to o, or an empty arm if the plan or the arm is unknown.
 func (r *plans) planned(o *observation.Observation) *arm {
 	switch {
 	case o.Plan < 0:
@@ -111,13 +111,14 @@ func (r *plans) planned(o *observation.Observation) *arm {
 	return &arm{}
 }
 
-// settling is the age at which a plan is assumed to apply everywhere. It allows for the time that agents take and for
-// differences between clocks.
+// settling is the age at which a plan is assumed to apply everywhere. It allows for the delay of agents and for clock
+// skew.
 const settling = 2 * time.Second
 
-// probed returns the arm of o, which names no plan because the service it started in has no agent. Kernel agents don't
-// need one: they select requests by trace ID. So their probes are on for the arm that the plan of that time assigns to
-// the trace ID. It returns an empty arm if no probes were on, or the plan was still settling.
+// probed returns the arm of o, a request without a plan because the service that it started in has no agent. Kernel
+// agents select requests by trace ID and don't need the plan in the trace, so their probes were on for the arm that the
+// plan of that time assigns to the trace ID. probed returns an empty arm if no probes were on or the plan was still
+// settling.
 func (r *plans) probed(o *observation.Observation) *arm {
 	for i := range slices.Backward(r.all) {
 		p := &r.all[i]
@@ -154,13 +155,15 @@ func (a *arm) ofProbes() *arm {
 	return &arm{name: a.name ^ markProbes, on: a.probes, set: setOf(a.probes)}
 }
 
-// markProbes changes the name of an arm that is restricted to its probes, because its requests are a separate sample.
+// markProbes is XORed into the name of an arm that is restricted to its probes, because its requests are a separate
+// sample.
 const markProbes = 0x70726f626573
 
 // current returns the arms of the current plan.
 func (r *plans) current() []arm { return r.all[len(r.all)-1].arms }
 
-// currentSets returns the arms of the current plan, and their restrictions to probes for requests that name no plan.
+// currentSets returns the arms of the current plan and, for requests without a plan, the arms restricted to their
+// probes.
 func (r *plans) currentSets() []arm {
 	var all []arm
 	for i := range r.current() {

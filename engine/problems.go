@@ -49,7 +49,7 @@ func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
 	return nil
 }
 
-// observe adds o to the open problems of its type and group. group and simulation may be nil.
+// observe adds o to the open problems of its request type and group. group and simulation may be nil.
 func (p *Problems) observe(
 	requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation,
 ) {
@@ -76,8 +76,8 @@ func (p *Problems) refine(
 	r.add(o, a, p.plans, coarse)
 }
 
-// attachRefinements sets the shares measured by the current plan's tracepoints in each open problem. It drops the
-// statistics of earlier plans and closed problems.
+// attachRefinements sets, in each open problem, the shares measured by the tracepoints of the current plan. It drops
+// the statistics of earlier plans and closed problems.
 func (p *Problems) attachRefinements(usesPairs bool) {
 	open := make(map[analysis.Hash]*refinements, len(p.open))
 	for i := range p.open {
@@ -108,7 +108,7 @@ func (p *Problems) armTimes(arms []arm) (times []search.ArmTimes) {
 	return times
 }
 
-// accept makes the behaviour of the changed problems selected by `which` the new normal from now on, and returns these
+// accept makes the current behaviour of the changed problems selected by which the new normal, and returns these
 // problems.
 func (p *Problems) accept(
 	by *detect.Detector, now trace.Nanos, which func(*detect.Problem) bool,
@@ -121,9 +121,9 @@ func (p *Problems) accept(
 	return accepted
 }
 
-// settle makes the behaviour of changed problems that have been open for a day the new normal. A change that nobody was
-// notified of and that lasts a day is neither a peak nor a nightly job. It skips the problems in others, which belong
-// to open incidents: people are notified of those and can accept them. It returns entries for the decision log.
+// settle makes the behaviour of changed problems that have been open for a day the new normal. A change that lasts a
+// day is neither a peak nor a nightly job. settle skips the problems in others, which belong to open incidents: people
+// are notified of these and can accept them. It returns entries for the decision log.
 func (p *Problems) settle(by *detect.Detector, now trace.Nanos, others []analysis.Hash) (entries []string) {
 	lasting := func(x *detect.Problem) bool {
 		return now.Sub(x.Opened) >= incident.Day && !slices.Contains(others, x.ID)

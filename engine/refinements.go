@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// refinements holds the statistics of one problem, by hash of the set of enabled tracepoints.
+// refinements holds the statistics of one problem by set of enabled tracepoints, identified by the hash of the set.
 type refinements struct {
 	bySet map[uint64]*detect.Refinement
 	bare  stats.Moments // durations of requests with no tracepoint on, while the plan had arms
@@ -40,7 +40,7 @@ func (r *refinements) add(o *observation.Observation, a *arm, of *plans, coarse 
 	refinement.Observe(o, coarse)
 }
 
-// attach sets the shares of p that the tracepoints of the present arms measured, and drops the statistics of other
+// attach sets the shares of p measured by the tracepoints of the arms in present, and drops the statistics of other
 // arms.
 func (r *refinements) attach(p *detect.Problem, present []arm) {
 	present = append(present, r.partsOf(present)...)
@@ -84,7 +84,7 @@ func (r *refinements) shares(arms []arm) []detect.RefinedShare {
 	return shares
 }
 
-// armTimes returns the request durations of subject with no tracepoint on, then by arm.
+// armTimes returns the request durations of subject, first without tracepoints and then by arm.
 func (r *refinements) armTimes(subject search.Subject, arms []arm) []search.ArmTimes {
 	times := []search.ArmTimes{bareTimes(subject, r.bare)}
 	seen := make(map[uint64]bool)

@@ -15,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Searches holds the state of the search for the places of incidents and the causes of problems, and the statistics of
-// open incidents that it needs.
+// Searches holds the state of the search for the places of incidents and the causes of problems, with the statistics
+// about open incidents that the search needs.
 type Searches struct {
 	table     *trace.Table
 	trees     *Trees
@@ -44,8 +44,8 @@ func (r *Searches) Sampling() []string {
 // State returns the state of the search.
 func (r *Searches) State() *search.State { return &r.state }
 
-// Investigation returns the investigation of subject, or nil if there is none. For an incident without an investigation
-// of its own, it returns the investigation of one of its problems that located the cause.
+// Investigation returns the investigation of subject, or nil if there is none. If an incident has no investigation of
+// its own, it returns the investigation of one of the incident's problems that located the cause.
 func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
 	id, ofIncident := subject.Incident()
 	if v := r.state.Investigation(subject); v != nil || !ofIncident {
@@ -63,8 +63,8 @@ func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
 	return r.located(s)
 }
 
-// Searched returns subject in the form of the problem that was searched in the last epoch, or nil if subject is neither
-// a searched incident nor an open problem.
+// Searched returns the problem that the search saw for subject in the last epoch, or nil if subject is neither a
+// searched incident nor an open problem.
 func (r *Searches) Searched(subject search.Subject) *detect.Problem {
 	for _, s := range r.list {
 		if s.subject() == subject {
@@ -88,8 +88,8 @@ func (r *Searches) Tree(incident uint64) *cct.Tree {
 	return nil
 }
 
-// Entries returns the entry operations of the requests under active investigation, the oldest investigations first.
-// There may be duplicates.
+// Entries returns the entry operations of the requests under active investigation, oldest investigation first. The
+// result may contain duplicates.
 func (r *Searches) Entries(groups *group.Grouper) []trace.Op {
 	var entries []trace.Op
 	for i := range r.state.Investigations {
@@ -120,7 +120,7 @@ func (r *Searches) of(id uint64) *incidentSearch {
 	return nil
 }
 
-// maxSearched limits the number of incidents that are searched at the same time.
+// maxSearched is the maximum number of incidents that are searched at the same time.
 const maxSearched = 16
 
 // follow starts and ends the searches of incidents, and updates their problems and trees.
@@ -151,7 +151,7 @@ func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *
 	}
 }
 
-// observe adds o to the searches with operations that it ran.
+// observe adds o to every search with an operation that o ran.
 func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation) {
 	for _, s := range r.list {
 		if o.Inside(s.operations, &r.inside) {
@@ -172,7 +172,7 @@ func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation
 // Requests that changed their call flow or fail are searched once they are slower as well, because only added latency
 // can be located.
 //
-// What people want searched comes first, whatever these rules say.
+// Subjects that people want searched come first, regardless of these rules.
 func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subject]bool) {
 	taken = make(map[search.Subject]bool)
 	located := r.hasLocated()
@@ -205,7 +205,7 @@ func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subje
 	return problems, taken
 }
 
-// hasLocated reports whether any searched incident has a located place.
+// hasLocated reports whether the place of any searched incident has been located.
 func (r *Searches) hasLocated() bool {
 	for _, s := range r.list {
 		if a := r.incidents.affected[s.incident]; a != nil && a.Place.Operation != 0 {
@@ -217,7 +217,7 @@ func (r *Searches) hasLocated() bool {
 
 // located returns the first investigation of one of the incident's problems that located a cause in the first suspect,
 // or nil if there is none. It prefers slow problems to variable ones. It ignores problems that are chronic or older
-// than the incident, because they have another cause. It also ignores problems of request types with a small part of
+// than the incident, because they have another cause. It also ignores problems of request types with less than half of
 // the loss, because they may differ from the rest, unless the incident's place came from them.
 func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
 	a := r.incidents.affected[s.incident]
@@ -239,9 +239,9 @@ func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
 	return found
 }
 
-// builtTrees returns the up-to-date trees of the request types with a problem or a searched incident. If there is a
-// budget, it also returns the trees of all other types for which there is room, because a tracepoint has a cost in
-// every type that runs it. These may be stale.
+// builtTrees returns up-to-date trees of the request types with a problem or a searched incident. With a budget it also
+// returns trees of other types, as far as there is room, because a tracepoint costs something in every type that runs
+// it. Those trees may be stale.
 func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
 	add := func(id analysis.Hash) {
@@ -263,8 +263,8 @@ func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree 
 	return trees
 }
 
-// armTimes returns the request durations of every subject by arm of the current plan, or nil if it has no arms. The
-// search estimates the overhead of tracepoints from them.
+// armTimes returns the request durations of every subject by arm of the current plan, or nil if the plan has no arms.
+// The search uses them to estimate the overhead of tracepoints.
 func (r *Searches) armTimes() []search.ArmTimes {
 	arms := r.plans.current()
 	if len(arms) == 0 {
@@ -288,7 +288,7 @@ func (r *Searches) override(o search.Override) bool {
 	return true
 }
 
-// withdraw deletes the override of tracepoint. It reports whether there was one.
+// withdraw deletes the override of tracepoint, and reports whether there was one.
 func (r *Searches) withdraw(tracepoint trace.Symbol) bool {
 	var left []search.Override // a new slice because the state owns the old one
 	for _, o := range r.state.Overrides {
@@ -301,8 +301,9 @@ func (r *Searches) withdraw(tracepoint trace.Symbol) bool {
 	return withdrawn
 }
 
-// steer adds x, replacing an earlier decision about the same subject. If x has no end, it only deletes the earlier one.
-// It returns false if there is nothing to delete, or if there are [MostSteered] others.
+// steer adds x, replacing an earlier decision about the same subject. If x.Until is 0, it only deletes the earlier
+// decision. It returns false if there is nothing to delete, or if there are [MostSteered] decisions about other
+// subjects.
 func (r *Searches) steer(x search.Steering) bool {
 	var left []search.Steering // a new slice because the state owns the old one
 	for _, o := range r.state.Steered {
@@ -322,7 +323,7 @@ func (r *Searches) steer(x search.Steering) bool {
 	return true
 }
 
-// save implements section. It leaves out the state of the search.
+// save implements section. It doesn't save r.state, which has a section of its own.
 func (r *Searches) save(s *savedCore) {
 	for _, x := range r.list {
 		s.Searches = append(s.Searches, x.saved())

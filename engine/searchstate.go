@@ -11,14 +11,14 @@ import (
 // stateVersion is the first byte of an encoded [search.State].
 const stateVersion = 1
 
-// AppendSearchState appends the encoding of s to b. It's in this package because package search doesn't know any
-// encoding.
+// AppendSearchState appends the encoding of s to b. It is in this package because package search is independent of
+// encodings.
 func AppendSearchState(b []byte, s *search.State) []byte {
 	return plain.Append(append(b, stateVersion), s)
 }
 
-// DecodeSearchState decodes a state encoded by AppendSearchState; b must contain nothing else. An error wraps
-// [codec.ErrCorrupt]. It doesn't retain b.
+// DecodeSearchState decodes a state encoded by AppendSearchState; b must contain nothing else. Errors wrap
+// [codec.ErrCorrupt]. DecodeSearchState doesn't retain b.
 func DecodeSearchState(b []byte) (s search.State, err error) {
 	r := codec.NewReader(b)
 	r.Version(stateVersion)

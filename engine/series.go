@@ -13,32 +13,32 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// commonEpochs is the number of epochs between two comparisons of the series.
+// commonEpochs is the number of epochs between comparisons of the series.
 const commonEpochs = 6
 
-// seriesSet records the times of the leading edges of the most frequent request types per epoch, and compares them.
+// seriesSet records, per epoch, the time that the most frequent request types spend in their leading edges, and
+// compares these series.
 type seriesSet struct {
 	types  []*typeSeries
 	epochs int // since the types were chosen
 	common []explain.CommonEdges
 }
 
-// typeSeries holds the number of requests of one type in each of the last epochs, at most [explain.SeriesWindows], the
-// latest last.
+// typeSeries holds the number of requests of one type in each of the last [explain.SeriesWindows] epochs, latest last.
 type typeSeries struct {
 	id     analysis.Hash
 	counts []uint64
 	edges  []edgeSeries
 }
 
-// edgeSeries holds the total time of requests in one edge per epoch, in ns.
+// edgeSeries holds the total time that requests spent in one edge in each epoch, in ns.
 type edgeSeries struct {
 	edge  trace.Edge
 	nanos []uint64
 }
 
-// observe adds the epoch that is about to end. Every [explain.SeriesWindows] epochs, it first chooses types and edges
-// again.
+// observe adds the epoch that is about to end. Every [explain.SeriesWindows] epochs it first chooses the types and
+// edges anew.
 func (s *seriesSet) observe(groups *group.Grouper) {
 	if s.epochs%explain.SeriesWindows == 0 {
 		s.choose(groups)
@@ -63,8 +63,8 @@ func appendWindow(values []uint64, x uint64) []uint64 {
 	return slices.Delete(values, 0, max(0, len(values)-explain.SeriesWindows))
 }
 
-// choose selects the most frequent request types and, for each of them, the edges with the most time. Series that are
-// selected again continue.
+// choose selects the most frequent request types and the edges in which each of them spends the most time. A series
+// that is selected again continues.
 func (s *seriesSet) choose(groups *group.Grouper) {
 	var types []*group.Group
 	requests := make(map[analysis.Hash]uint64)
@@ -106,7 +106,7 @@ func (t *typeSeries) nanosOf(e trace.Edge, windows int) []uint64 {
 	return make([]uint64, windows)
 }
 
-// leadingEdges returns the edges where the requests of g spend the most time.
+// leadingEdges returns the edges in which the requests of g spend the most time, in descending order.
 func leadingEdges(g *group.Group) []trace.Edge {
 	w := g.Judged()
 	if w.Total.N == 0 {
@@ -133,7 +133,7 @@ func (s *seriesSet) compare(needed bool) {
 	}
 }
 
-// series converts the series to the form that package explain takes.
+// series converts the series to the form used by package explain.
 func (s *seriesSet) series() []explain.EdgeSeries {
 	var all []explain.EdgeSeries
 	for _, t := range s.types {

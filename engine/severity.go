@@ -22,19 +22,20 @@ const (
 // String returns the name of s in the API.
 func (s Severity) String() string { return [...]string{"minor", "major", "critical"}[s] }
 
-// Minimum values for the severities.
+// Minimum values for severities above Minor.
 const (
-	// Of the first suspect: half of the requests' usual time, or half of the requests; not for queues.
+	// Score of the first suspect: half of the requests' usual time, or half of the requests. It doesn't apply to
+	// queues.
 	criticalScore = 0.5
-	majorScore    = 0.1  // of the first suspect
-	majorFailing  = 0.25 // share of the requests of a type, above the usual share
+	majorScore    = 0.1  // score of the first suspect
+	majorFailing  = 0.25 // failed fraction of a type's requests, above the usual fraction
 )
 
-// Grounds is a severity with the value that determined it: Objective or Failing if one of them is set, otherwise the
-// score of the first suspect.
+// Grounds is a severity together with the value that determined it: Objective or Failing if one of them is set,
+// otherwise the score of the first suspect.
 type Grounds struct {
 	Severity Severity
-	// minimum that the score or the share of failures reaches or, for Minor, that the score misses; 0 with Objective
+	// threshold that the score or the failed fraction reached or, for Minor, that the score didn't; 0 with Objective
 	Bound     float64
 	Objective *incident.Missed // set if it determined the severity
 	Failing   *AffectedType    // set if it determined the severity
@@ -43,7 +44,7 @@ type Grounds struct {
 // Severity returns the severity of x over its whole course.
 func (x *Incident) Severity() Severity { return x.Grounds().Severity }
 
-// Grounds returns the severity of x over its whole course, and the reason for it.
+// Grounds returns the severity of x over its whole course, with the reason for it.
 func (x *Incident) Grounds() Grounds {
 	score := 0.
 	if len(x.Suspects) > 0 {
@@ -72,7 +73,7 @@ type Impact struct {
 	Failed float64 // failed requests above the usual number
 }
 
-// Impact returns the impact of x until now, or until its end if it has ended.
+// Impact returns the impact of x until now or, if x is closed, until its end.
 func (x *Incident) Impact(now trace.Nanos) Impact {
 	if !x.IsOpen() {
 		now = x.End()

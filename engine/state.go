@@ -30,7 +30,7 @@ type savedCore struct {
 	Plans         []savedPlan
 	Problems      []detect.Problem
 	Refinements   []savedRefinements // ascending by group
-	Searches      []savedSearch      // in the order their incidents were opened
+	Searches      []savedSearch      // in the order in which their incidents opened
 	Samples       []savedSample      // ascending by group
 	Loads         []savedPart        // ascending by request type
 	Found         []savedFound       // ascending by problem
@@ -42,17 +42,17 @@ type savedCore struct {
 	Objectives    incident.ObjectivesState
 	Affected      []affectedState
 	Versions      []VersionSeen
-	Annotations   []Annotation `cbor:"Deploys"` // oldest first; a former name
+	Annotations   []Annotation `cbor:"Deploys"` // oldest first; the key is a former name
 }
 
-// savedPart is the encoding of a single element, such as a tree.
+// savedPart is the encoding of one element, such as a tree, with its ID.
 type savedPart struct {
 	ID   analysis.Hash
 	Data []byte
 }
 
-// AppendState appends the state that a Core needs to continue after a restart to b. Cores with equal input append equal
-// bytes. It includes only the table entries that the state mentions.
+// AppendState appends to b the state that a Core needs to continue after a restart. Cores with equal input append equal
+// bytes. The state includes only the table entries that it mentions.
 func (c *Core) AppendState(b []byte) []byte { return append(b, c.snapshot(c.table).Encode()...) }
 
 // Snapshot is the state of a core at one point in time.
@@ -62,7 +62,7 @@ type Snapshot struct {
 	table *trace.Table
 }
 
-// Snapshot returns the current state of c. Another goroutine may encode it while c is used and changed. Call
+// Snapshot returns the current state of c. Another goroutine may encode the result while c is in use. Call
 // [Core.Release] once it is encoded.
 func (c *Core) Snapshot() *Snapshot { return c.snapshot(c.table.Freeze()) }
 
@@ -73,7 +73,7 @@ func (c *Core) snapshot(table *trace.Table) *Snapshot {
 	return &Snapshot{c.appendStatistics(make([]byte, room, room+size)), room, table}
 }
 
-// Release ends the use of the last snapshot.
+// Release releases the last snapshot, which must not be used any more.
 func (c *Core) Release() { c.table.Thaw() }
 
 // Encode returns the bytes that [Core.AppendState] would have appended. They share memory with s.
@@ -125,8 +125,8 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 }
 
 // Restore replaces the state of c, which must be new, with a state encoded by [Core.AppendState]. c keeps its options,
-// except that its [Settings] come from the encoded core. An error wraps [codec.ErrCorrupt] or is an
-// [UnknownStrategyError]; c is then unusable. Restore doesn't retain b.
+// except that its [Settings] come from the encoded core. The error wraps [codec.ErrCorrupt] or is an
+// [UnknownStrategyError]; c is unusable after an error. Restore doesn't retain b.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
 	r.Version(coreVersion)

@@ -12,10 +12,10 @@ import (
 // UnknownStrategyError reports that options or settings name an unknown strategy.
 type UnknownStrategyError struct{ Name string }
 
-// yardsticks are strategies of earlier versions that only the benchmarks still have.
+// yardsticks are strategies of earlier versions that only the benchmarks still use.
 var yardsticks = []string{"breadth-first", "flat", "random", "variables"}
 
-// Error returns the unknown name and the known names.
+// Error returns a message with the unknown name and the known names.
 func (e *UnknownStrategyError) Error() string {
 	text := fmt.Sprintf("unknown strategy %q", e.Name)
 	if slices.Contains(yardsticks, e.Name) {
@@ -25,7 +25,7 @@ func (e *UnknownStrategyError) Error() string {
 }
 
 // StrategyNamed returns the strategy called name, either a published one or one in more. The empty name means the
-// default. An error is an [UnknownStrategyError].
+// default. If there is no such strategy, it returns an [UnknownStrategyError].
 func StrategyNamed(name string, more []search.Strategy) (search.Strategy, error) {
 	name = cmp.Or(name, search.DefaultStrategy)
 	for _, s := range append(search.Strategies(), more...) {
@@ -36,7 +36,7 @@ func StrategyNamed(name string, more []search.Strategy) (search.Strategy, error)
 	return search.Strategy{}, &UnknownStrategyError{Name: name}
 }
 
-// CheckStrategy returns an [UnknownStrategyError] if a [Core] with options o would have no strategy of that name.
+// CheckStrategy returns an [UnknownStrategyError] if a [Core] with options o has no strategy called name.
 func (o *Options) CheckStrategy(name string) error {
 	_, err := StrategyNamed(name, o.Strategies)
 	return err

@@ -20,16 +20,16 @@ type Trees struct {
 	aged   trace.Nanos // when old contexts were last deleted
 
 	room  *cct.Room // for the contexts of all trees
-	nodes int       // of all builds that are cached
-	uses  int       // number of the last use of a build
+	nodes int       // in all cached builds
+	uses  int       // sequence number of the latest use of a build
 }
 
-// tree collects the contexts of one request type, and caches the latest build of their tree.
+// tree collects the contexts of one request type, and caches the latest tree built from them.
 type tree struct {
 	builder cct.Builder
 	built   *cct.Tree
 	grown   bool // since the latest build
-	used    int  // number of its latest use
+	used    int  // sequence number of the latest use of built
 }
 
 func newTrees(table *trace.Table, offers *Offers, contexts int) *Trees {
@@ -44,11 +44,11 @@ func newTrees(table *trace.Table, offers *Offers, contexts int) *Trees {
 // Contexts returns the number of contexts in all trees.
 func (r *Trees) Contexts() int { return r.room.Used() }
 
-// Refused returns the number of times that a new context was dropped since the start, for lack of room in its tree or
-// in all trees.
+// Refused returns how many times a new context has been dropped since the start because its tree, or all trees
+// together, had no room for it.
 func (r *Trees) Refused() int { return r.room.Refused() }
 
-// add adds a tree of the contexts in b. If the room does not suffice, b forgets the oldest of them.
+// add adds a tree of the contexts in b. If there isn't enough room, the tree drops the oldest contexts.
 func (r *Trees) add(requestType analysis.Hash, b *cct.Builder) *tree {
 	t := &tree{builder: *b, grown: true}
 	t.builder.Limit = r.maxNodes()
@@ -71,7 +71,7 @@ func (r *Trees) observe(requestType analysis.Hash, x cct.Observation) {
 }
 
 // Of returns the up-to-date tree of requestType, building it if necessary, or nil if the type has no tree. If the
-// builds exceed the room, it drops those used least recently.
+// builds exceed the room, it drops the least recently used builds.
 func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 	t := r.byType[requestType]
 	if t == nil {
@@ -96,7 +96,8 @@ func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 // roomy reports whether there is room for another build.
 func (r *Trees) roomy() bool { return r.nodes < r.room.Limit }
 
-// addOthers adds the latest builds of all types that trees lacks. It builds those that are missing while there is room.
+// addOthers adds the latest build of each type missing from trees. If a type has no build, it builds one as long as
+// there is room.
 func (r *Trees) addOthers(trees map[analysis.Hash]*cct.Tree) {
 	for _, id := range hashes(r.byType) {
 		if trees[id] != nil {
@@ -110,8 +111,8 @@ func (r *Trees) addOthers(trees map[analysis.Hash]*cct.Tree) {
 	}
 }
 
-// dispensable returns the tree other than t whose build was used least recently, if all builds exceed the room.
-// Otherwise it returns nil.
+// dispensable returns the tree other than t with the least recently used build if the builds together exceed the room,
+// and nil otherwise.
 func (r *Trees) dispensable(t *tree) (last *tree) {
 	if r.nodes <= r.room.Limit {
 		return nil
@@ -132,8 +133,8 @@ func (r *Trees) drop(t *tree) {
 	}
 }
 
-// Built returns the latest build of the tree of requestType, or nil if there is none. some reports whether the type has
-// a tree.
+// Built returns the latest build of the tree of requestType, or nil if it hasn't been built. some reports whether the
+// type has a tree.
 func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	t := r.byType[requestType]
 	if t == nil {
@@ -142,7 +143,7 @@ func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	return t.built, true
 }
 
-// All yields the latest builds by request type, in any order. It skips trees without one.
+// All yields the latest builds by request type, in any order. It skips trees without a build.
 func (r *Trees) All() iter.Seq2[analysis.Hash, *cct.Tree] {
 	return func(yield func(analysis.Hash, *cct.Tree) bool) {
 		for id, t := range r.byType {
@@ -153,7 +154,7 @@ func (r *Trees) All() iter.Seq2[analysis.Hash, *cct.Tree] {
 	}
 }
 
-// inside returns the tree inside operations, joined over types.
+// inside returns a tree of the contexts inside operations, merged over types.
 func (r *Trees) inside(types []analysis.Hash, operations map[trace.Op]bool) *cct.Tree {
 	joined := cct.Builder{Limit: r.maxNodes()}
 	for _, id := range types {
@@ -185,7 +186,7 @@ func (r *Trees) learnInside(
 	}
 }
 
-// outdate makes Of rebuild every tree. Until then, builds refer to the present catalogue, so that the former one is not
+// outdate makes Of rebuild every tree. Until then, the builds refer to the new catalogue, so that the old one isn't
 // kept in memory.
 func (r *Trees) outdate() {
 	for _, t := range r.byType {
@@ -200,7 +201,7 @@ const (
 	shortAging = 2 * time.Hour // age of old contexts if there is little room
 )
 
-// age deletes the trees of types that aren't known and, every treeAging, old contexts from the others.
+// age deletes the trees of unknown types and, every treeAging, old contexts from the other trees.
 func (r *Trees) age(now trace.Nanos, known func(requestType analysis.Hash) bool) {
 	maps.DeleteFunc(r.byType, func(id analysis.Hash, t *tree) bool {
 		if known(id) {

@@ -15,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// View is the readable part of a [Core]. It isn't a copy, because copying the statistics of 10,000 request types would
-// take longer than an epoch leaves time for. So a View, its parts and everything they return belong to the core:
+// View is the readable part of a [Core]. It isn't a copy, because an epoch doesn't leave enough time to copy the
+// statistics of 10,000 request types. So a View, its parts and everything they return belong to the core:
 //
 //   - They must not be changed.
 //   - They are valid until the next call of a method of the core other than [Core.View]. In package live that is until
@@ -28,7 +28,7 @@ type View struct {
 	Ended    trace.Nanos  // end of the last epoch; 0 before that
 	Progress Progress
 
-	// Groups are provisional during the learning period: each entry operation is then one request type.
+	// Groups are provisional during the learning period, when each entry operation is one request type.
 	Groups      *group.Grouper
 	Problems    *Problems
 	Incidents   *Incidents
@@ -40,8 +40,8 @@ type View struct {
 	Spans       *observation.RecentSpans // recent durations of spans
 	Coverage    *trace.Coverage          // spans of the traces ingested
 	Annotations []Annotation             // the latest 1,000, oldest first
-	// Common lists places of different request types that rise and fall together, by decreasing correlation. It is
-	// empty without an open problem.
+	// Common lists edges of different request types whose times rise and fall together, by decreasing correlation. It
+	// is empty if no problem is open.
 	Common []explain.CommonEdges
 
 	annotations *annotations
@@ -85,7 +85,7 @@ func (v *View) Objectives() []incident.ObjectiveStatus { return v.objectives.Sta
 // same entry.
 const typeNameOps = 3
 
-// TypeSummary returns the fields of the summary of g, a request type, that name it.
+// TypeSummary returns a summary of g, a request type, with only the fields that identify and name it.
 func (v *View) TypeSummary(g *group.Group) group.Summary {
 	types := v.detector.Groups.Types
 	return group.Summary{
@@ -98,7 +98,7 @@ func (v *View) TypeSummary(g *group.Group) group.Summary {
 	}
 }
 
-// AffectedTypes returns the [View.TypeSummary] of each known request type that an incident affects, sorted by ID.
+// AffectedTypes returns the [View.TypeSummary] of each known request type affected by an incident, sorted by ID.
 func (v *View) AffectedTypes() []group.Summary {
 	var all []group.Summary
 	for _, a := range v.Incidents.affected {
@@ -112,7 +112,7 @@ func (v *View) AffectedTypes() []group.Summary {
 	return slices.CompactFunc(all, func(a, b group.Summary) bool { return a.ID == b.ID })
 }
 
-// Rate returns the requests per second of requestType in the judged window, or 0 if the type is unknown.
+// Rate returns the request rate of requestType in the judged window, per second, or 0 if the type is unknown.
 func (v *View) Rate(requestType analysis.Hash) float64 { return rateOf(v.detector.Groups, requestType) }
 
 func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
@@ -122,10 +122,10 @@ func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
 	return 0
 }
 
-// EndedPeriod returns the start of the period, of length [group.Period], that is over if the next epoch ends at now,
-// and its requests by group. Call it before [Core.Epoch], which merges them with others. ended is false if no period is
-// over or groups are still provisional. Each yielded value is valid only until the next one is yielded. The values
-// depend on nothing but the state of the core.
+// EndedPeriod returns the start of the period, of length [group.Period], that will be over when the next epoch ends at
+// now, and its requests by group. Call it before [Core.Epoch], which merges them with others. ended is false if no
+// period will be over or groups are still provisional. Each yielded value is valid only until the next one is yielded.
+// The values depend only on the state of the core.
 func (v *View) EndedPeriod(now trace.Nanos) (from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past], ended bool) {
 	if v.Ended == 0 || !v.Progress.Learned() {
 		return 0, nil, false
