@@ -48,8 +48,8 @@ type Options struct {
 	Strategy   string // name of a published strategy or of one in Strategies; empty: the default
 	Seed       uint64
 	Rules      group.Rules
-	// Retention is the time after which groups without requests are deleted. Closed incidents are kept equally long,
-	// but at least a day. If Retention is 0, groups and incidents are deleted only to make room.
+	// Retention is the maximum age of groups without requests. Closed incidents are kept equally long, but at least a
+	// day. If Retention is 0, groups and incidents are deleted only to make room.
 	Retention time.Duration
 	// IncidentsOnly switches off everything that incidents don't depend on: span percentiles, calling-context trees,
 	// explanations of problems, and the search. No decisions are made.
@@ -121,7 +121,7 @@ type Core struct {
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // may be nil
 	encoded   int                                                               // size of the last encoding in bytes
-	// time at which names were last deleted or, if they never were, of the first call to RenewNames; 0: not called yet
+	// time when names were last deleted or, if they never were, of the first call to RenewNames; 0: not called yet
 	forgotten trace.Nanos
 }
 

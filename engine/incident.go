@@ -15,9 +15,9 @@ type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // in decreasing order of loss, at most maxAffected
 	Share    float64         // requests of Types as a fraction of all requests since the onset; 0: unknown
-	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
+	Problems []analysis.Hash // in the order they joined, at most maxAffected
 	Place    Place
-	// Milestones are the events in the course of the incident, in the order in which they became known.
+	// Milestones are the events in the course of the incident, in the order they became known.
 	Milestones []Milestone
 	// AlertedSeverity is the severity when the incident opened or last reopened. All alerts about it carry this
 	// severity.

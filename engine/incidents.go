@@ -22,8 +22,7 @@ type Incidents struct {
 	affected   map[uint64]*affected // by incident
 }
 
-// All returns the open incidents and the closed incidents that haven't been deleted yet, in the order in which they
-// opened.
+// All returns the open incidents and the closed incidents that haven't been deleted yet, in the order they opened.
 func (c *Incidents) All() []Incident {
 	tracked := c.tracker.Incidents()
 	all := make([]Incident, len(tracked))

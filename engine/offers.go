@@ -152,7 +152,7 @@ func (f *Offers) room() int {
 }
 
 // set adds the catalogue of from.Service, which must not have one yet, unless it is empty. It leaves out tracepoints
-// for which there is no room. Normally package control refuses agents with too many tracepoints, but after a restart it
+// that there is no room for. Normally package control refuses agents with too many tracepoints, but after a restart it
 // doesn't know the agents that were connected before.
 func (f *Offers) set(from *search.Catalogue) {
 	service := f.table.Symbol(from.Service)

@@ -63,8 +63,8 @@ func appendWindow(values []uint64, x uint64) []uint64 {
 	return slices.Delete(values, 0, max(0, len(values)-explain.SeriesWindows))
 }
 
-// choose selects the most frequent request types and the edges in which each of them spends the most time. A series
-// that is selected again continues.
+// choose selects the most frequent request types and the edges where each of them spends the most time. A series that
+// is selected again continues.
 func (s *seriesSet) choose(groups *group.Grouper) {
 	var types []*group.Group
 	requests := make(map[analysis.Hash]uint64)
@@ -106,7 +106,7 @@ func (t *typeSeries) nanosOf(e trace.Edge, windows int) []uint64 {
 	return make([]uint64, windows)
 }
 
-// leadingEdges returns the edges in which the requests of g spend the most time, in descending order.
+// leadingEdges returns the edges where the requests of g spend the most time, in descending order.
 func leadingEdges(g *group.Group) []trace.Edge {
 	w := g.Judged()
 	if w.Total.N == 0 {

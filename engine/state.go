@@ -30,7 +30,7 @@ type savedCore struct {
 	Plans         []savedPlan
 	Problems      []detect.Problem
 	Refinements   []savedRefinements // ascending by group
-	Searches      []savedSearch      // in the order in which their incidents opened
+	Searches      []savedSearch      // in the order their incidents opened
 	Samples       []savedSample      // ascending by group
 	Loads         []savedPart        // ascending by request type
 	Found         []savedFound       // ascending by problem
