@@ -10,12 +10,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// pendingChange is a change on its way through the journal and the shards to the core loop. It takes this way so that
-// recovery applies it between the same two requests and epochs.
+// pendingChange is a change on its way through the journal and the shards to the core loop. It takes this route so that
+// recovery applies it at the same point between requests and epochs.
 type pendingChange struct {
 	engine.Change
-	packed []byte            // for the journal
-	answer chan changeResult // receives one value; has room for it
+	packed []byte            // record for the journal
+	answer chan changeResult // receives one value; has a buffer of one
 }
 
 // changeResult answers [Service.Change].
@@ -28,7 +28,7 @@ func newPendingChange(x engine.Change) *pendingChange {
 	return &pendingChange{x, journal.Pack(nil, x.Append(nil)), make(chan changeResult, 1)}
 }
 
-// apply applies x, whose record in the journal has the time `at`, and answers it. Only the core loop may call it.
+// apply applies x and sends the answer. at is the time of x's journal record. Only the core loop may call apply.
 func (x *pendingChange) apply(core *engine.Core, at trace.Nanos) {
 	if f := x.Feedback; f != nil {
 		f.At = at
@@ -36,9 +36,9 @@ func (x *pendingChange) apply(core *engine.Core, at trace.Nanos) {
 	x.answer <- changeResult{changed: core.Apply(&x.Change)}
 }
 
-// Change applies x, with effect from the end of the epoch, and returns once it is durable and applied. changed is the
-// result of [engine.Core.Apply]. If the error is [refusal.Overloaded], the change was not applied and can be tried
-// again. If ctx ends first, the change may or may not have been applied. It is safe for concurrent use.
+// Change applies x, with effect from the end of the epoch, and returns once x is durable and applied. changed is the
+// result of [engine.Core.Apply]. If the error is [refusal.Overloaded], x was not applied and can be retried. If ctx
+// ends first, x may or may not be applied. Change is safe for concurrent use.
 func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, err error) {
 	switch {
 	case !s.ready.Load():
@@ -69,7 +69,7 @@ func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, er
 	}
 }
 
-// applySettings makes the settings of the options current, unless they equal the settings from the journal or the
+// applySettings makes the settings in the options current, unless they equal the settings from the journal or the
 // checkpoint. It returns once the core loop has processed the whole journal.
 func (q *sequencer) applySettings() error {
 	s := q.options.Core.Settings()
@@ -87,9 +87,9 @@ func (q *sequencer) applySettings() error {
 	return nil
 }
 
-// recoverChange applies the change in r, a record of the journal, again. It counts a record that it can't decode as
-// damaged. It returns an error if the change names a strategy that this version doesn't have, because later decisions
-// would then differ from the logged ones.
+// recoverChange reapplies the change in the journal record r. It counts a record that it can't decode as damaged. It
+// returns an error if the change names a strategy that this version doesn't have, because later decisions would differ
+// from the logged ones.
 func (q *sequencer) recoverChange(r journal.Record) error {
 	x, err := engine.DecodeChange(r.Data)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type Counts struct {
 	Requests atomic.Int64 // accepted export requests
 	Spans    atomic.Int64 // accepted
-	// Arrived is the arrival time of the latest spans of an observed request, in ns since 1970; 0 if unknown. After a
+	// Arrived is the time when the latest spans of an observed request arrived, in ns since 1970; 0: unknown. After a
 	// restart it is an estimate from the checkpoint.
 	Arrived  atomic.Int64
 	Rejected atomic.Int64 // rejected spans in accepted requests
@@ -31,23 +31,24 @@ type Counts struct {
 	Waited   atomic.Int64                        // time spent waiting for commits, in ns
 
 	Epochs, Checkpoints, Unsaved atomic.Int64 // epochs, checkpoints, failed checkpoints
-	Decided                      atomic.Int64 // time in ns spent on the decisions of the last epoch
-	deciding                     atomic.Int64 // when the present decisions began, in ns since 1970; 0 between them
+	Decided                      atomic.Int64 // time spent on the decisions of the last epoch, in ns
+	deciding                     atomic.Int64 // start of the decisions in progress, in ns since 1970; 0: idle
 	ended                        atomic.Int64 // end of the last epoch with decisions, in ns since 1970
-	ExemplarsLate                atomic.Int64 // exemplars, or sets of them, not stored in time
-	Encoded                      atomic.Int64 // time in ns that the last checkpoint blocked the core
-	Downsampled                  atomic.Int64 // time in ns that storing the last windows blocked the core
-	// Forgotten counts the epochs whose decisions were deleted, and deleted exemplars.
+	ExemplarsLate                atomic.Int64 // exemplars, or sets of exemplars, not stored in time
+	Encoded                      atomic.Int64 // time that the last checkpoint blocked the core, in ns
+	Downsampled                  atomic.Int64 // time that storing the last windows blocked the core, in ns
+	// Forgotten counts the epochs whose decisions have been deleted, and the deleted exemplars.
 	Forgotten struct{ Decisions, Exemplars atomic.Int64 }
 
 	Names atomic.Int64 // names deleted from the dictionary of the core
 
 	mu sync.Mutex // guards unusables, coverage, recent and values
-	// unusables counts roots excluded from the statistics, and incomplete traces, whose parts are judged separately.
+	// unusables counts the roots excluded from the statistics, and the incomplete traces, whose parts are judged
+	// separately.
 	unusables map[trace.Reason]int64
 	coverage  trace.Coverage                         // of all spans outside open traces
 	recent    [2]recentCoverage                      // this period and the previous one, in any order
-	values    map[string]int64                       // occurrences of attribute values without a name, by key
+	values    map[string]int64                       // occurrences of attribute values without a name, by attribute key
 	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: unknown
 }
 
@@ -108,11 +109,11 @@ const coveragePeriod = trace.Nanos(10 * time.Minute)
 
 // recentCoverage is the coverage in one period.
 type recentCoverage struct {
-	period trace.Nanos // number of the period since 1970
+	period trace.Nanos // sequence number of the period since 1970
 	of     trace.Coverage
 }
 
-// cover adds `of`, the coverage of spans whose traces were closed, or that were rejected, at time `at`.
+// cover adds the coverage of spans that were rejected, or whose traces were closed, at time at.
 func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +128,7 @@ func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
 	}
 }
 
-// reject counts the rejected spans in all, which arrived at time `at`, and returns their number.
+// reject counts the rejected spans in all, which arrived at time at, and returns their number.
 func (c *Counts) reject(at trace.Nanos, all []ingest.Rejection) (spans int) {
 	var of trace.Coverage
 	for _, r := range all {
@@ -163,8 +164,8 @@ func (c *Counts) RecentCoverage(now trace.Nanos) *trace.Coverage {
 	return &all
 }
 
-// unnamed adds to the counts of attribute values that have no name because their key has too many values. It takes
-// numbers by key.
+// unnamed adds values, which yields numbers by attribute key, to the counts of attribute values that have no name
+// because their key has too many values.
 func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
 	for key, n := range values {
 		c.mu.Lock()
@@ -173,7 +174,7 @@ func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
 	}
 }
 
-// expect sets the counts of keys to 0, and drops all others.
+// expect sets the counts of attribute values to 0 for each key in keys, and drops all other counts.
 func (c *Counts) expect(keys []string) {
 	c.values = make(map[string]int64)
 	for _, key := range keys {
@@ -181,7 +182,8 @@ func (c *Counts) expect(keys []string) {
 	}
 }
 
-// Unnamed returns, by key, how often attribute values appeared that have no name because their key has too many values.
+// Unnamed returns, by attribute key, the occurrences of attribute values that have no name because the key has too many
+// values.
 func (c *Counts) Unnamed() map[string]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 )
 
 // exemplarStore stores whole traces of each group for people to view. The core loop samples the requests. At the end of
-// every epoch a separate goroutine copies the sampled traces from the journal to the store.
+// each epoch, a separate goroutine copies the sampled traces from the journal to the store.
 type exemplarStore struct {
 	options  *Options
 	retained *atomic.Pointer[Retention]
@@ -28,7 +28,7 @@ type exemplarStore struct {
 	groups    map[analysis.Hash]*groupSample
 	work      chan task
 	keeps     []keep        // for the next task
-	postponed chan []change // changes that run had no time for; epoch receives them
+	postponed chan []change // changes that run had no time for; received by epoch
 	record    []byte        // scratch of run
 	whole     *wholeTraces
 }
@@ -36,9 +36,9 @@ type exemplarStore struct {
 // groupSample samples the requests of one group, to choose its exemplars.
 type groupSample struct {
 	sample stats.Stratified[store.Exemplar] // without Records
-	// failed has recent failed requests, oldest first, without Records: at most as many as exemplarStore.size.
+	// failed holds up to exemplarStore.size recent failed requests, oldest first, without Records.
 	failed  []store.Exemplar
-	records map[uint64][]uint64 // records of the requests sampled since the last epoch, by key
+	records map[uint64][]uint64 // journal records of the requests sampled since the last epoch, by key
 	began   trace.Nanos
 	fresh   bool       // changed since the last epoch
 	traces  []trace.ID // stored, or about to be
@@ -51,7 +51,7 @@ type change struct {
 	before    []trace.ID       // groupSample.traces before the change
 }
 
-// task is work for exemplarStore.run, which does it in the order of the fields.
+// task is work for exemplarStore.run, which processes the fields in order.
 type task struct {
 	changes   []change
 	keeps     []keep
@@ -62,20 +62,20 @@ type task struct {
 }
 
 const (
-	// maxExemplarGroups limits the groups with exemplars.
+	// maxExemplarGroups is the maximum number of groups with exemplars.
 	maxExemplarGroups = 4096
-	// sampleAge is the age at which a sample starts again, so that exemplars are recent.
+	// sampleAge is the age at which a sample restarts, so that exemplars are recent.
 	sampleAge = time.Hour
-	// failedAge is the minimum age at which a failed request may be replaced by another, so that we copy few traces if
-	// all requests fail.
+	// failedAge is the minimum age of a failed request that is replaced by another, so that we copy few traces if all
+	// requests fail.
 	failedAge = time.Minute
 	// tasksWaiting is the capacity of exemplarStore.work: one task for the changes of an epoch, and one for trimming
 	// the journal. Changes that find it full are retried at the end of the next epoch.
 	tasksWaiting = 2
 	// maxReusedRecord is the maximum size in bytes of a scratch record that is kept for reuse.
 	maxReusedRecord = 4 << 20
-	// exemplarShare limits the time for exemplars to 1/exemplarShare of an epoch. The limit matters while samples are
-	// small and many exemplars are new.
+	// exemplarShare limits the time spent on exemplars to 1/exemplarShare of an epoch. The limit matters while samples
+	// are small, because many exemplars are then new.
 	exemplarShare = 4
 )
 
@@ -89,7 +89,7 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 		whole:     newWholeTraces(o.Whole),
 		groups:    make(map[analysis.Hash]*groupSample),
 		work:      make(chan task, tasksWaiting),
-		postponed: make(chan []change, tasksWaiting+1), // one more for the current task, so that run never blocks
+		postponed: make(chan []change, tasksWaiting+1), // plus one for the current task, so that run never blocks
 	}
 	err := o.Store.Exemplars.Each(func(group analysis.Hash, e *store.Exemplars) error {
 		x := k.sample(group, 0)
@@ -113,8 +113,8 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 	return k, err
 }
 
-// sample returns the sample of group, which it starts at time now if there is none, or nil if there are
-// maxExemplarGroups others.
+// sample returns the sample of group. If there is none, it starts one at time now, or returns nil if there are already
+// maxExemplarGroups.
 func (k *exemplarStore) sample(group analysis.Hash, now trace.Nanos) *groupSample {
 	x := k.groups[group]
 	if x == nil && len(k.groups) < maxExemplarGroups {
@@ -142,8 +142,8 @@ func (x *groupSample) add(e store.Exemplar) bool {
 	return true
 }
 
-// addFailed adds e, a failed request, and keeps at most size of them. It returns false if it doesn't add e, because
-// there are that many and the oldest is not yet failedAge older than e.
+// addFailed adds the failed request e, and drops the oldest failed requests beyond size. It returns false without
+// adding e if there are already size requests and the oldest isn't at least failedAge older than e.
 func (x *groupSample) addFailed(e store.Exemplar, size int) bool {
 	if len(x.failed) >= size {
 		if size == 0 || e.Start.Sub(x.failed[0].Start) < failedAge {
@@ -163,7 +163,7 @@ func (x *groupSample) addFailed(e store.Exemplar, size int) bool {
 // keyOf returns the key of e in samples.
 func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
-// observe adds r to the sample of group, which may be nil.
+// observe adds r to the sample of group. It does nothing if group is nil.
 func (k *exemplarStore) observe(group *group.Group, r *request) {
 	if group == nil || k.size == 0 {
 		return
@@ -186,15 +186,15 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 }
 
 // keep schedules exemplars to be kept at the end of the epoch, after the changes of the samples. It drops the oldest
-// beyond maxKeeps.
+// scheduled keeps beyond maxKeeps.
 func (k *exemplarStore) keep(all []keep) {
 	k.keeps = append(k.keeps, all...)
 	k.keeps = k.keeps[max(0, len(k.keeps)-maxKeeps):]
 }
 
 // epoch passes the changed samples, the scheduled keeps and newlyKept, the requests kept for comparisons, to run. It
-// deletes the exemplars of groups that aren't known. If run is too busy, the changes and keeps are tried again at the
-// next epoch.
+// deletes the exemplars of unknown groups. If run is too busy, the changes and keeps are retried at the end of the next
+// epoch.
 func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, known func(analysis.Hash) bool) {
 	k.resize(now)
 	k.retryPostponed()
@@ -228,7 +228,7 @@ func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, know
 	}
 }
 
-// retryPostponed marks the postponed changes to be tried again.
+// retryPostponed marks the postponed changes to be retried.
 func (k *exemplarStore) retryPostponed() {
 	for {
 		select {
@@ -240,7 +240,7 @@ func (k *exemplarStore) retryPostponed() {
 	}
 }
 
-// retry marks changes to be tried again at the end of the next epoch, if they still apply then.
+// retry marks changes to be retried at the end of the next epoch, if they still apply then.
 func (k *exemplarStore) retry(changes []change) {
 	for _, c := range changes {
 		x := k.groups[c.group]
@@ -256,8 +256,8 @@ func (k *exemplarStore) retry(changes []change) {
 	}
 }
 
-// resize restarts all samples if their size has changed. Stored exemplars are replaced once the new sample has
-// requests, or deleted at the end of this epoch if the new size is 0.
+// resize restarts all samples if Retention.Exemplars has changed. Stored exemplars are replaced once the new sample has
+// requests or, if the new size is 0, deleted at the end of this epoch.
 func (k *exemplarStore) resize(now trace.Nanos) {
 	size := k.retained.Load().Exemplars
 	if size == k.size {
@@ -271,8 +271,8 @@ func (k *exemplarStore) resize(now trace.Nanos) {
 	}
 }
 
-// trim tells run to enforce the limits in r, and to delete journal records before oldest once earlier tasks, which may
-// need them, are done. It does nothing if run is too busy.
+// trim tells run to enforce the limits in r and to delete the journal records before oldest, after earlier tasks, which
+// may still need them. It does nothing if run is too busy.
 func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	select {
 	case k.work <- task{trim: oldest, cleanup: r}:
@@ -280,8 +280,8 @@ func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	}
 }
 
-// change returns the exemplars of group to store now, and marks x as unchanged. Typical requests are chosen from
-// exemplars that are stored or were sampled since the last epoch, because the journal may lack the traces of others.
+// change returns the exemplars of group to store now, and marks x as unchanged. It chooses typical requests only from
+// exemplars that are stored or were sampled since the last epoch, because the journal may no longer have other traces.
 func (x *groupSample) change(group analysis.Hash) change {
 	list := func(items []stats.Item[store.Exemplar]) (all []store.Exemplar) {
 		for _, i := range items {
@@ -313,9 +313,9 @@ func (x *groupSample) change(group analysis.Hash) change {
 	return c
 }
 
-// run processes tasks until the channel is closed.
+// run processes tasks until k.work is closed.
 func (k *exemplarStore) run(ctx context.Context) {
-	refs := make(map[trace.ID]int) // number of exemplars by stored trace
+	refs := make(map[trace.ID]int) // number of exemplars that refer to each stored trace
 	count := func(e *store.Exemplars) error {
 		for r := range e.All() {
 			refs[r.Trace]++
@@ -363,8 +363,8 @@ func (k *exemplarStore) applyAll(t task, refs map[trace.ID]int) (err error) {
 	return err
 }
 
-// apply stores the new exemplars of c's group with their traces, then deletes traces without exemplars. It leaves out
-// exemplars whose traces the journal no longer has.
+// apply stores the new exemplars of c.group with their traces, then deletes traces that no exemplar refers to. It
+// leaves out exemplars whose traces the journal no longer has.
 func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Exemplars.Of(c.group)
 	if err != nil {
@@ -380,7 +380,7 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 					kept, failed := k.copyTrace(&e)
 					err = errors.Join(err, failed)
 					if !kept {
-						if len(e.Records) > 0 { // otherwise it was deleted by enforce
+						if len(e.Records) > 0 { // otherwise enforce has deleted the trace
 							k.counts.ExemplarsLate.Add(1)
 						}
 						return true

@@ -17,10 +17,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// fullDelay is the delay before a retry when there is no room. Exporters give up after ten seconds.
+// fullDelay is the delay before a retry if there is no room. Exporters give up after ten seconds.
 const fullDelay = 2 * time.Second
 
-// Refusals of requests. All of them are temporary, and no part of a refused request is stored.
+// Reasons to refuse a request. All are temporary, and no part of a refused request is stored.
 var (
 	errBusy     = refusal.New(refusal.Overloaded, "too many requests are waiting", "").Later(time.Second)
 	errFull     = refusal.New(refusal.Overloaded, "the disk is full", "").Later(fullDelay)
@@ -40,10 +40,11 @@ type intake struct {
 	decoders chan *decoder
 	free     sync.Pool    // of *delivery
 	inFlight atomic.Int64 // bytes
-	// names has the names of released deliveries that didn't reach the core; may be nil. The next delivery takes them
-	// along, because their decoder won't return them again.
+	// names holds the names of released deliveries that didn't reach the core; may be nil. The next delivery carries
+	// them, because their decoder won't return them again.
 	names atomic.Pointer[trace.Table]
-	// period counts the periods of the core's dictionary. Each decoder starts a period with an empty dictionary.
+	// period is the number of the current period of the core's dictionary. Each decoder starts a period with an empty
+	// dictionary.
 	period atomic.Int64
 	counts *Counts
 }
@@ -66,16 +67,15 @@ func newIntake(o *Options, counts *Counts) *intake {
 	return in
 }
 
-// decoder is one of a few decoders, which each have their own caches and dictionary, so that requests are decoded in
-// parallel.
+// decoder is one of several decoders, each with its own caches and dictionary, that decode requests in parallel.
 type decoder struct {
 	*otlp.Decoder
 	table  *trace.Table
 	period int64 // of the names in table
 }
 
-// newDecoder returns a decoder whose dictionary has at most the given number of names of each kind. If new names in a
-// request take more than a quarter of it, some names lose their text but keep their identity.
+// newDecoder returns a decoder whose dictionary has at most the given number of names of each kind. If the new names in
+// a request take more than a quarter of the dictionary, some of them lose their text but keep their identity.
 func newDecoder(keys *ingest.Keys, names int) *decoder {
 	table := &trace.Table{Limit: names}
 	table.RecordAdditions()
@@ -84,8 +84,8 @@ func newDecoder(keys *ingest.Keys, names int) *decoder {
 	return d
 }
 
-// begin prepares the decoder for a request in period. It drops all names if they are from an earlier period, or if
-// there is little room for more.
+// begin prepares the decoder for a request in period. It drops all names if they are from an earlier period or if there
+// is little room for more.
 func (c *decoder) begin(period int64) {
 	if c.period != period || c.table.Crowded() {
 		c.period = period
@@ -103,7 +103,7 @@ type delivery struct {
 	cost    int64            // in bytes of Options.InFlight
 	seq     uint64
 	durable chan error   // receives one value
-	left    atomic.Int32 // number of shards that haven't processed it yet
+	left    atomic.Int32 // number of shards that haven't processed the delivery yet
 }
 
 // charge adds a request of size bytes to the bytes in flight and returns its cost.
@@ -116,7 +116,7 @@ func (in *intake) charge(size int) (cost int64) {
 // refund undoes charge.
 func (in *intake) refund(cost int64) { in.inFlight.Add(-cost) }
 
-// newDelivery returns an empty delivery for a request with this cost.
+// newDelivery returns an empty delivery for a request with the given kind and cost.
 func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
 	d, _ := in.free.Get().(*delivery)
 	if d == nil {
@@ -131,14 +131,14 @@ func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
 	return d
 }
 
-// requestCost is the number of bytes of Options.InFlight that each byte of a request takes. It covers spans and the
+// requestCost is the cost of each byte of a request, in bytes of Options.InFlight. It covers the decoded spans and the
 // packed form.
 const requestCost = 2
 
-// maxReusedDelivery limits the size in bytes of the packed data, or the spans, in a delivery that is reused.
+// maxReusedDelivery is the maximum size, in bytes, of the packed data and of the spans of a delivery that is reused.
 const maxReusedDelivery = 4 << 20
 
-// release takes back d, which must have failed or have been processed by all shards.
+// release refunds the cost of d and returns d to the pool. d must have failed, or all shards must have processed it.
 func (in *intake) release(d *delivery) {
 	in.refund(d.cost)
 	in.keepNames(d.names)
@@ -148,7 +148,7 @@ func (in *intake) release(d *delivery) {
 	}
 }
 
-// keepNames keeps names, which may be nil, for the next delivery. It takes ownership of them.
+// keepNames keeps names, which may be nil, for the next delivery, and takes ownership of it.
 func (in *intake) keepNames(names *trace.Table) {
 	for names != nil && !in.names.CompareAndSwap(nil, names) {
 		if kept := in.names.Swap(nil); kept != nil {
@@ -157,7 +157,8 @@ func (in *intake) keepNames(names *trace.Table) {
 	}
 }
 
-// takeNames removes the kept names and returns them merged with names, or nil if there are neither.
+// takeNames removes the kept names and returns them merged with names. Either may be nil; if both are, so is the
+// result.
 func (in *intake) takeNames(names *trace.Table) *trace.Table {
 	if in.names.Load() == nil {
 		return names
@@ -170,17 +171,18 @@ func (in *intake) takeNames(names *trace.Table) *trace.Table {
 	return names
 }
 
-// full reports whether the bytes in flight have reached the limit, so no more requests are accepted.
+// full reports whether the bytes in flight have reached the limit, so that no more requests are accepted.
 func (in *intake) full() bool { return in.inFlight.Load() >= in.limit }
 
-// overrun reports whether there is no room for a request whose cost has already been charged. If no other request is in
-// flight, there is always room.
+// overrun reports whether a request with the given cost, which has already been charged, exceeds the limit. If no other
+// request is in flight, there is always room.
 func (in *intake) overrun(cost int64) bool {
 	n := in.inFlight.Load()
 	return n > in.limit && n > cost
 }
 
-// decode decodes body into d and assigns its spans to shards. It waits for a free decoder until ctx is done.
+// decode decodes body into d and assigns its spans to shards. If no decoder is free, it waits for one until ctx is
+// done.
 func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	var c *decoder
 	select {
@@ -205,9 +207,9 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	return nil
 }
 
-// Refuse returns the refusal that any request would receive now, or nil if requests are accepted. It counts refusals
-// unless the service is starting. It doesn't block, so a receiver can refuse a request before reading its body. It is
-// safe for concurrent use.
+// Refuse returns the refusal that any request would receive now, or nil if requests are accepted. It counts the refusal
+// unless the service is starting. It doesn't block, so that a receiver can refuse a request before reading its body. It
+// is safe for concurrent use.
 func (s *Service) Refuse() *refusal.Error {
 	if !s.ready.Load() {
 		return errStarting
@@ -234,9 +236,8 @@ func (s *Service) Refuse() *refusal.Error {
 }
 
 // Take accepts body, an uncompressed export request, and returns once it is durable. It returns the number of rejected
-// spans, and why they were rejected. It doesn't retain body. A [*ingest.RecordError] means that the body is not an
-// export request. A [refusal.Overloaded] error means that the request was refused and can be sent again. Take is safe
-// for concurrent use.
+// spans and the reasons, and doesn't retain body. An [*ingest.RecordError] means that body is not an export request. A
+// [refusal.Overloaded] error means that the request was refused and can be sent again. Take is safe for concurrent use.
 func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rejected int, why string, err error) {
 	if refused := s.Refuse(); refused != nil {
 		return 0, "", refused

@@ -2,11 +2,11 @@ package live
 
 import "time"
 
-// Lag tells by how much decisions are late.
+// Lag is the delay of the decisions, with its probable cause.
 type Lag struct {
-	Overdue time.Duration // since the next epoch should have ended; at least 0
+	Overdue time.Duration // time since the next epoch should have ended; at least 0
 	Cause   LagCause
-	Work    time.Duration // spent on decisions in the last epoch, or so far in the present one if that is more
+	Work    time.Duration // time spent on decisions in the last epoch, or so far in the current one if that is more
 }
 
 // LagCause is the probable cause of late decisions.
@@ -15,19 +15,19 @@ type LagCause uint8
 const (
 	// LagNone means that decisions are at most lateEpochs behind.
 	LagNone LagCause = iota
-	// LagSpace means that no epoch ends for lack of space on the disk.
+	// LagSpace means that epochs don't end because the disk is full.
 	LagSpace
 	// LagDecisions means that the decisions of an epoch take longer than the epoch.
 	LagDecisions
-	// LagAnalysis means that requests arrive faster than they are analysed.
+	// LagAnalysis means that requests arrive faster than they can be analysed.
 	LagAnalysis
 )
 
-// lateEpochs is the number of epochs that decisions may be overdue.
+// lateEpochs is the number of epochs that decisions may be overdue without counting as late.
 const lateEpochs = 2
 
-// Lag returns by how much decisions are late. After a start, epochs are expected from then on. Lag is safe for
-// concurrent use.
+// Lag returns the delay of the decisions, or the zero value before the service is ready. Epochs are expected from the
+// time it became ready. Lag is safe for concurrent use.
 func (s *Service) Lag() Lag {
 	if !s.Ready() {
 		return Lag{}

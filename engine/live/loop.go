@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// loop is the core loop. It has a single goroutine, which alone uses the core.
+// loop is the core loop. Only its single goroutine uses the core.
 type loop struct {
 	options   *Options
 	core      *engine.Core
@@ -28,20 +28,20 @@ type loop struct {
 	retained  *atomic.Pointer[Retention]
 	counts    *Counts
 
-	atBarrier []*shardOutput // by shard: its output up to the current barrier; nil if not yet received
+	atBarrier []*shardOutput // by shard: its output that ends with the current barrier; nil: not received yet
 	missing   int            // number of shards that haven't reached the barrier
-	ahead     []*shardOutput // outputs of shards beyond the barrier
+	ahead     []*shardOutput // outputs of shards that are past the barrier
 	saved     trace.Nanos    // time of the last checkpoint
 	took      time.Duration  // duration of the last checkpoint
-	saving    chan *saving   // receives the checkpoint that is being stored; nil if there is no such checkpoint
+	saving    chan *saving   // receives the checkpoint being stored; nil: no checkpoint is being stored
 	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil during the first period
 	trimmed   trace.Nanos    // when exemplars were last deleted by age
 	closed    []store.Closed
-	cramped   bool // the last check found too little free space for a checkpoint
-	held      bool // the last call of Options.Epoch failed, so no checkpoint may be stored
+	cramped   bool // the last check found too little disk space for a checkpoint
+	held      bool // the last call to Options.Epoch failed, so no checkpoint may be stored
 }
 
-// run receives the shards' outputs until their channel is closed, and answers queries.
+// run processes the shards' outputs until their channel is closed, and answers queries.
 func (l *loop) run(ctx context.Context) {
 	var keeping sync.WaitGroup
 	keeping.Go(func() { l.exemplars.run(ctx) })
@@ -67,7 +67,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// receive processes o, or keeps it for later if its shard has passed a barrier that other shards haven't reached.
+// receive processes o, or keeps it for later if its shard has passed a barrier that other shards haven't reached yet.
 func (l *loop) receive(o *shardOutput) {
 	switch {
 	case o.names != nil:
@@ -142,7 +142,7 @@ func (l *loop) pass() {
 	}
 }
 
-// epoch ends an epoch at time `at`, and stores its decisions and exemplars.
+// epoch ends an epoch at time at, and stores its decisions and exemplars.
 func (l *loop) epoch(at trace.Nanos) {
 	l.keepPeriod(at)
 	l.ticks.now = at
@@ -167,7 +167,7 @@ func (l *loop) epoch(at trace.Nanos) {
 	}
 }
 
-// report reports the end of the epoch e to the caller of the service.
+// report calls Options.Epoch for the epoch e. It sets l.held to whether the call failed.
 func (l *loop) report(view *engine.View, e Ended) {
 	err := l.options.Epoch(view, e)
 	if err != nil && !l.held {
@@ -177,11 +177,12 @@ func (l *loop) report(view *engine.View, e Ended) {
 	l.held = err != nil
 }
 
-// savingShare limits checkpoints to 1/savingShare of the time, so that large states are saved less often.
+// savingShare limits the time spent on checkpoints to 1/savingShare of all time, so that large states are saved less
+// often.
 const savingShare = 20
 
-// youngEnough returns the number of the first record, starting at oldest, that is within the maximum age of the
-// journal. Records after m always count as young enough, because no checkpoint covers them.
+// youngEnough returns the sequence number of the first record, from oldest on, that is within the maximum age of the
+// journal. Records after m always are, because no checkpoint covers them.
 func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
 	if l.options.MaxJournalAge == 0 {
 		return oldest
@@ -205,8 +206,8 @@ type saving struct {
 	err     error
 }
 
-// checkpoint starts to save the state at m. The loop stops only while the statistics are encoded. It continues while
-// their names are added and the state is stored.
+// checkpoint starts to save the state at m. It blocks the loop only while the statistics are encoded. Another goroutine
+// adds their names and stores the state.
 func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	s := &saving{began: l.options.Clock(), cleanup: l.retention(m.at)}
 	s.Checkpoint = &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: l.youngEnough(m, oldest), Closed: l.closed}
@@ -217,7 +218,7 @@ func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	l.saving = done
 	stored, ticks := l.stored, l.ticks.take()
 	go func() {
-		wait(stored) // the checkpoint makes them durable
+		wait(stored) // the checkpoint makes the windows durable
 		l.keepTicks(ticks)
 		s.State = state.Encode()
 		s.err = l.options.Store.Checkpoints.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
@@ -225,14 +226,14 @@ func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	}()
 }
 
-// finish waits until the checkpoint that is being stored, if any, is durable.
+// finish waits until the checkpoint being stored, if any, is durable.
 func (l *loop) finish() {
 	if l.saving != nil {
 		l.finished(<-l.saving)
 	}
 }
 
-// finished ends the checkpoint s. If s failed, the previous checkpoint and all records after it remain valid.
+// finished completes the checkpoint s. If s failed, the previous checkpoint and all records after it remain valid.
 func (l *loop) finished(s *saving) {
 	l.saving = nil
 	l.core.Release()
@@ -258,8 +259,8 @@ func (l *loop) finished(s *saving) {
 	l.counts.Checkpoints.Add(1)
 }
 
-// Flush returns once every request taken before the call, and every trace and epoch due by now, has reached the core.
-// It returns an error if ctx ends or the service stops before that. It is safe for concurrent use.
+// Flush returns once every request taken before the call, and every trace and epoch that is due, has reached the core.
+// It returns an error if ctx ends or the service stops first. It is safe for concurrent use.
 func (s *Service) Flush(ctx context.Context) error {
 	reached := make(chan struct{})
 	select {
@@ -288,9 +289,9 @@ type query struct {
 // errStopped is returned by Ask and Flush once the service has stopped.
 var errStopped = errors.New("the service has stopped")
 
-// Ask calls read with a view of the core and returns when read has returned. The core doesn't change meanwhile. read
-// must return quickly and must not retain the view. Ask returns an error if ctx ends before the call or the service has
-// stopped. It is safe for concurrent use.
+// Ask calls read with a view of the core and returns when read has returned. The core doesn't change in the meantime.
+// read must return quickly and must not retain the view. Ask returns an error if ctx ends or the service stops first.
+// It is safe for concurrent use.
 func (s *Service) Ask(ctx context.Context, read func(*engine.View)) error {
 	q := query{read, make(chan struct{})}
 	select {

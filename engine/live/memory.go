@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// heapWatch measures the heap. The limits of all parts of the service are estimates, so it has the last word: while
-// live objects take more than the limit, or all memory more than mappedShare of it, requests are refused, and senders
-// try again later. Open traces and requests in flight then make room within a minute, and garbage at once. It is safe
-// for concurrent use.
+// heapWatch measures the heap and has the last word on whether requests are accepted, because the limits in other parts
+// of the service are only estimates. Requests are refused while live objects exceed the limit, or all memory exceeds
+// mappedShare fifths of it, and senders retry later. Open traces and requests in flight are then released within a
+// minute, and garbage at once. It is safe for concurrent use.
 type heapWatch struct {
-	limit     uint64       // of live bytes; 0: unlimited
-	blamed    func() bool  // reports whether this service fills the heap; nil: there is no other
+	limit     uint64       // on live objects, in bytes; 0: unlimited
+	blamed    func() bool  // reports whether this service fills the heap; nil: no other service shares it
 	now       atomic.Int64 // time of the last measurement in ns
-	collected atomic.Int64 // time of the last collection that it started
+	collected atomic.Int64 // time of the last collection started by full
 	over      atomic.Bool
 }
 
-// mappedShare is the memory that the process may have, in fifths of the limit on live objects, before requests are
-// refused. Many senders can fill the memory with garbage faster than it is collected.
+// mappedShare is the memory above which requests are refused, in fifths of the limit on live objects. It is needed
+// because many senders can fill the memory with garbage faster than it is collected.
 const mappedShare = 8
 
 const (
@@ -28,8 +28,8 @@ const (
 	collectionInterval = time.Second          // between collections while the limit is exceeded
 )
 
-// full reports whether live objects took more than the limit after the last garbage collection, or the process takes
-// too much now.
+// full reports whether live objects exceeded the limit at the last garbage collection, or the process currently uses
+// too much memory. It measures at most once per heapInterval.
 func (w *heapWatch) full() bool {
 	now, last := time.Now().UnixNano(), w.now.Load()
 	if w.limit == 0 || now-last < int64(heapInterval) || !w.now.CompareAndSwap(last, now) {
@@ -43,7 +43,7 @@ func (w *heapWatch) full() bool {
 	metrics.Read(s)
 	over := w.exceeded(s[0].Value.Uint64(), s[1].Value.Uint64()-s[2].Value.Uint64())
 	w.over.Store(over)
-	// While requests are refused, little memory is allocated, so no collection would start by itself.
+	// While requests are refused, little memory is allocated, so that no collection would start on its own.
 	last = w.collected.Load()
 	if over && now-last > int64(collectionInterval) && w.collected.CompareAndSwap(last, now) {
 		go runtime.GC()
@@ -51,9 +51,9 @@ func (w *heapWatch) full() bool {
 	return over
 }
 
-// exceeded reports whether requests are to be refused because of these numbers of bytes in live objects and in all. If
-// other services share the heap, those that fill it are refused first, and garbage is theirs, so that the flood of one
-// doesn't stop the others.
+// exceeded reports whether to refuse requests, given the sizes in bytes of live objects and of all memory. If several
+// services share the heap, the services that fill it refuse first, and garbage is attributed to them, so that a flood
+// to one service doesn't stop the others.
 func (w *heapWatch) exceeded(live, all uint64) bool {
 	if live <= w.limit && all <= w.limit/5*mappedShare {
 		return false

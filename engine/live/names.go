@@ -6,8 +6,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// renewNames starts a period of the core's dictionary. It keeps the names in stored decisions, because people may still
-// read these.
+// renewNames starts a new period of the core's dictionary. It keeps the names in stored decisions, because people may
+// still read those decisions.
 func (l *loop) renewNames(now trace.Nanos) {
 	deleted, err := l.core.RenewNames(now, l.options.Store.Decisions.Encoded())
 	l.counts.Names.Add(int64(deleted))

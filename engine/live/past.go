@@ -23,13 +23,14 @@ const (
 	packAge = 2 * group.Day
 	// leastPast is the minimum time for which closed problems are kept.
 	leastPast = group.Day
-	// pastMargin is added to the age limit of windows, so that with a limit of a week the windows of a week ago still
-	// exist.
+	// pastMargin is added to the age limit of windows, so that with a limit of a week the windows from exactly a week
+	// ago still exist.
 	pastMargin = group.Day
 )
 
-// keepPeriod stores the windows of the last period if the epoch that ends at now belongs to a new period. The loop
-// stops only while they are encoded. If a restart reads the journal again, it stores equal windows again.
+// keepPeriod stores the windows of the last period if the epoch that ends at now is the first of a new period. It
+// blocks the loop only while the windows are encoded. If the journal is read again after a restart, it stores equal
+// windows again.
 func (l *loop) keepPeriod(now trace.Nanos) {
 	from, all, ended := l.core.View().EndedPeriod(now)
 	if !ended {
@@ -57,7 +58,7 @@ func wait(done <-chan struct{}) {
 	}
 }
 
-// pastStore packs and deletes the stored past in its own goroutine, because a day of many groups takes seconds.
+// pastStore packs and deletes the stored past in its own goroutine, because a day with many groups takes seconds.
 type pastStore struct {
 	options *Options
 	work    chan pastLimits
@@ -67,14 +68,14 @@ type pastStore struct {
 type pastLimits struct {
 	now trace.Nanos
 	age time.Duration // 0: unlimited
-	// held lists the problems and incidents whose evidence is kept at any age: open ones, and those that belong to an
-	// incident that isn't forgotten.
+	// held is the set of problems and incidents whose evidence is kept at any age: open problems, and incidents that
+	// haven't been deleted, with their problems.
 	held map[search.Subject]bool
 }
 
 func newPastStore(o *Options) *pastStore { return &pastStore{o, make(chan pastLimits, 1)} }
 
-// trim tells run to enforce x, unless earlier limits are still waiting.
+// trim tells run to enforce x, unless earlier limits are still pending.
 func (p *pastStore) trim(x pastLimits) {
 	select {
 	case p.work <- x:
@@ -82,7 +83,7 @@ func (p *pastStore) trim(x pastLimits) {
 	}
 }
 
-// run enforces limits until the channel is closed.
+// run enforces limits until p.work is closed.
 func (p *pastStore) run(ctx context.Context) {
 	for x := range p.work {
 		if err := p.enforce(x); err != nil {
@@ -110,34 +111,34 @@ func (p *pastStore) enforce(x pastLimits) error {
 	)
 }
 
-// keep asks to keep exemplars of a group for a problem or an incident, so that they can be viewed when the group has
-// newer ones.
+// keep is a request to keep exemplars of a group for a problem or an incident, so that people can still view them when
+// the group has newer exemplars.
 type keep struct {
 	of    search.Subject
 	group analysis.Hash
-	since trace.Nanos // start of the slow requests to keep
+	since trace.Nanos // keep only requests that started at or after this time
 	slow  bool        // keep slow requests only
-	// If replaced is set, located replaces the exemplars that ran the located place. It may be empty. Other exemplars
-	// stay.
+	// If replaced is set, located, which may be empty, replaces the kept exemplars that ran the located place. The
+	// other exemplars stay.
 	replaced bool
 	located  []store.Exemplar
 }
 
 const (
-	// maxKept limits the number of problems whose exemplars are kept per epoch.
+	// maxKept is the maximum number of problems whose exemplars are kept per epoch.
 	maxKept = 64
-	// keptTypes limits the request types of an incident whose exemplars are kept.
+	// keptTypes is the maximum number of request types of an incident whose exemplars are kept.
 	keptTypes = 3
-	// keepEvery is the interval at which exemplars of an open incident are kept. It is shorter than sampleAge, so that
+	// keepEvery is the interval at which exemplars of an open incident are kept. It is shorter than sampleAge so that
 	// few slow requests are lost when a sample restarts.
 	keepEvery = sampleAge / 6
-	// maxKeeps limits the keeps that wait for the goroutine of the exemplarStore.
+	// maxKeeps is the maximum number of keeps waiting for the goroutine of exemplarStore.
 	maxKeeps = 1024
 )
 
-// keeps returns the exemplars to keep at the end of the epoch from last to now. Exemplars of problems are kept when
-// they open or close, and exemplars of incidents also every keepEvery while they are open. before has the problems that
-// were open at the start of the epoch.
+// keeps returns the exemplars to keep at the end of the epoch from last to now. Exemplars are kept when a problem or an
+// incident opens or closes and, for incidents, every keepEvery while they are open. before holds the problems that were
+// open at the start of the epoch.
 func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []keep {
 	var all []keep
 	open := core.Problems.Open()
@@ -161,8 +162,8 @@ func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []
 	return all
 }
 
-// keepDue reports whether the exemplars of an incident that last opened at time opened must be kept at the end of the
-// epoch from last to now.
+// keepDue reports whether exemplars of an incident that last opened at opened must be kept at the end of the epoch from
+// last to now.
 func keepDue(opened, last, now trace.Nanos) bool {
 	return opened > last || now.Sub(opened)/keepEvery > last.Sub(opened)/keepEvery
 }
@@ -181,8 +182,8 @@ func sinceOf(all []store.Exemplar, instant trace.Nanos) []store.Exemplar {
 	return slices.DeleteFunc(all, func(e store.Exemplar) bool { return e.Start < instant })
 }
 
-// keepExemplars adds the current exemplars of x.group to those kept for x.of, or replaces the located ones if
-// x.replaced is set.
+// keepExemplars adds the current exemplars of x.group to the exemplars kept for x.of or, if x.replaced is set, replaces
+// the located ones.
 func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Kept.Of(x.of, x.group)
 	if err != nil {
@@ -224,7 +225,7 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	return k.replaceKept(x, before, after, refs)
 }
 
-// copied copies the traces of the first exemplars in all, at most Retention.Exemplars, to the store unless it has them
+// copied copies the traces of the first Retention.Exemplars exemplars in all to the store, unless they are there
 // already. It returns the exemplars whose traces are stored.
 func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (stored []store.Exemplar, err error) {
 	for i := range all[:min(len(all), k.retained.Load().Exemplars)] {
@@ -242,7 +243,7 @@ func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (sto
 	return stored, err
 }
 
-// replaceKept replaces `before`, the exemplars of x.group kept for x.of, with `after`, and deletes traces that are no
+// replaceKept replaces before, the exemplars of x.group kept for x.of, with after, and deletes traces that are no
 // longer referenced.
 func (k *exemplarStore) replaceKept(x keep, before, after *store.Exemplars, refs map[trace.ID]int) error {
 	if err := k.options.Store.Kept.Put(x.of, x.group, after); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// quota limits the accepted spans per second. A request may exceed it, because its spans are counted only once it is
+// quota limits the accepted spans per second. A request may exceed it, because its spans are counted only after it is
 // accepted; later requests are then refused until the average is below the quota again. It is safe for concurrent use.
 type quota struct {
 	rate float64 // spans per second; 0: unlimited
@@ -20,12 +20,12 @@ type quota struct {
 }
 
 const (
-	quotaBurst    = 2 * time.Second  // time whose spans may arrive at once
-	quotaMaxDelay = 30 * time.Second // the longest delay before a retry, because senders' clocks and queues are limited
+	quotaBurst    = 2 * time.Second  // size of a burst, as a time at the full rate
+	quotaMaxDelay = 30 * time.Second // maximum delay before a retry, because senders' timeouts and queues are limited
 )
 
-// exceeded returns the refusal of a request if more spans were accepted than the quota allows, or nil. spans is the
-// number of accepted spans since the start.
+// exceeded returns a refusal if more spans have been accepted than the quota allows, and nil otherwise. spans is the
+// number of spans accepted since the start.
 func (q *quota) exceeded(now time.Time, spans int64) *refusal.Error {
 	if q.rate == 0 {
 		return nil

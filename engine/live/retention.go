@@ -20,13 +20,13 @@ import (
 
 // cleanup holds the limits on the stored history that apply at one checkpoint.
 type cleanup struct {
-	bytes  int64       // of the store; 0: unlimited
+	bytes  int64       // maximum size of the store; 0: unlimited
 	before trace.Nanos // exemplars of requests before this time are deleted; 0: not now
 	past   *pastLimits // for windows and closed problems; nil: not now
-	open   evidence    // history that is deleted last
+	open   evidence    // evidence that is deleted last
 }
 
-// ageInterval is the minimum time between deletions of exemplars by age, which each read all exemplars.
+// ageInterval is the minimum time between deletions by age, because each of them reads all exemplars.
 const ageInterval = 10 * time.Minute
 
 // retention returns the limits that apply after a checkpoint at time now.
@@ -42,9 +42,9 @@ func (l *loop) retention(now trace.Nanos) *cleanup {
 	return x
 }
 
-// evidence lists subjects and groups that people may still be working on.
+// evidence holds the subjects and groups that people may still be working on.
 type evidence struct {
-	subjects map[search.Subject]bool // open problems, and incidents that aren't forgotten, with their problems
+	subjects map[search.Subject]bool // open problems, and incidents that haven't been deleted, with their problems
 	groups   map[analysis.Hash]bool  // of the open problems, with their request types
 }
 
@@ -64,20 +64,20 @@ func evidenceOf(core *engine.View) evidence {
 	return e
 }
 
-// keptExemplar is a stored exemplar with the group and the subject that it is kept for.
+// keptExemplar is a stored exemplar with its group and the subject that it is kept for.
 type keptExemplar struct {
 	store.Exemplar
 	group analysis.Hash
-	of    search.Subject // subject that it is kept for; zero if it is an exemplar of the group itself
+	of    search.Subject // zero: the exemplar is in the sample of the group
 }
 
-// headroom determines how much more is freed when the byte limit is exceeded: 1/headroom of the limit, so that it isn't
-// exceeded again immediately.
+// headroom is the inverse of the fraction of the byte limit that is freed in addition when the limit is exceeded, so
+// that it isn't exceeded again immediately.
 const headroom = 10
 
-// enforce first deletes exemplars beyond the age limit. If the store exceeds the byte limit, it then deletes the oldest
-// decisions, exemplars and days of windows, and evidence of open problems last. It never deletes the data of the
-// checkpoint. If that alone exceeds the limit, it deletes everything else.
+// enforce first deletes exemplars beyond the age limit. If the store still exceeds the byte limit, it deletes the
+// oldest decisions, exemplars and days of windows, leaving the evidence in r.open for last. It never deletes the
+// checkpoint; if that alone exceeds the limit, enforce deletes everything else.
 func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.ID]int) error {
 	if r.before > 0 {
 		if err := k.deleteAged(r, refs); err != nil {
@@ -109,8 +109,8 @@ func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.
 	return k.options.Store.Compact(ctx)
 }
 
-// excess returns by how many bytes the store exceeds most, negative if it doesn't, or 0 if most is 0, which means no
-// limit.
+// excess returns the number of bytes by which the store exceeds most, which is negative if it doesn't. It returns 0 if
+// most is 0, which means no limit.
 func (k *exemplarStore) excess(most int64) (int64, error) {
 	if most == 0 {
 		return 0, nil
@@ -190,8 +190,8 @@ func (x pastItem) about(open evidence) bool {
 	return slices.ContainsFunc(x.decided.Subjects, func(s search.Subject) bool { return open.subjects[s] })
 }
 
-// oldest yields decisions, exemplars and days of windows, oldest first. Items about subjects or groups in open come
-// after all others. A day is as old as its end. An error ends the sequence.
+// oldest yields decisions, exemplars and days of windows, oldest first, with items about subjects or groups in open
+// after all others. A day is as old as its end. The sequence ends after the first error.
 func (k *exemplarStore) oldest(open evidence) iter.Seq2[pastItem, error] {
 	return func(yield func(pastItem, error) bool) {
 		exemplars, err := k.all()
@@ -267,7 +267,7 @@ func (k *exemplarStore) deleteItem(x pastItem, refs map[trace.ID]int) (freed int
 }
 
 // deleteExemplar deletes e, and all other exemplars in its set with the same trace. It returns the number of bytes
-// freed, which is 0 while another set has an exemplar with the same trace.
+// freed, which is 0 as long as an exemplar in another set has the same trace.
 func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (freed int64, err error) {
 	kept, err := k.stored(e)
 	if err != nil {
@@ -284,7 +284,7 @@ func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (
 		})
 	}
 	if gone == 0 {
-		return 0, nil // it is in two lists and was deleted from both
+		return 0, nil // e was in two lists, and has been deleted from both
 	}
 	k.counts.Forgotten.Exemplars.Add(1)
 	if err := k.replace(e, kept); err != nil {

@@ -21,27 +21,27 @@ const sizeInterval = time.Second
 // are sent to the core again.
 const namesPeriod = 5 * time.Minute
 
-// maxCommitBytes limits the requests in one commit to the journal: once they reach it, the others wait for the next
+// maxCommitBytes limits a commit to the journal: once its requests reach this size, further requests wait for the next
 // commit.
 const maxCommitBytes = 16 << 20
 
-// message tells a shard the time, and optionally passes it a request or a barrier.
+// message tells a shard the time and may carry a request or a barrier.
 type message struct {
 	at       trace.Nanos
 	delivery *delivery // may be nil
 	barrier  *barrier  // may be nil
 }
 
-// barrier is a position in the journal. Each shard passes it on to the core loop, which acts once it has received the
-// barrier from all shards.
+// barrier marks a position in the journal. Each shard passes it on to the core loop, which acts on it once it has
+// received it from all shards.
 type barrier struct {
 	at      trace.Nanos
-	seq     uint64          // its own record, or the record before it if it has no record
+	seq     uint64          // record of the barrier or, if it has no record, the record before it
 	epoch   bool            // an epoch ends
 	renews  bool            // a period of the core's dictionary starts
-	change  *pendingChange  // applied here; may be nil
-	reached chan<- struct{} // closed when the core loop has received the barrier, without a checkpoint; may be nil
-	// versions has the versions of services that arrived since the previous barrier.
+	change  *pendingChange  // applied at this position; may be nil
+	reached chan<- struct{} // closed when the core loop has reached the barrier, without a checkpoint; may be nil
+	// versions holds the versions of services that arrived since the previous barrier.
 	versions []engine.VersionSeen
 }
 
@@ -53,7 +53,7 @@ type sequencer struct {
 	changes  <-chan *pendingChange
 	flushes  <-chan chan<- struct{}
 	shards   []chan<- message
-	names    chan<- *shardOutput // to the core loop: outputs that only have names
+	names    chan<- *shardOutput // to the core loop: outputs that contain only names
 	overfull *atomic.Bool        // belongs to the Service
 	full     bool                // the last check found too little free space for requests
 	memory   bool                // the last check found the memory used up
@@ -62,14 +62,14 @@ type sequencer struct {
 
 	clock    steadyClock // as of the last record or tick
 	epoch    trace.Nanos // end of the current epoch; 0 before the first
-	settings []byte      // encoded change that made the current settings; nil if there is none
-	covered  uint64      // last record that the restored checkpoint covers
+	settings []byte      // encoded change that set the current settings; nil: none
+	covered  uint64      // last record covered by the restored checkpoint
 	renewed  trace.Nanos // start of the current period of the core's dictionary; 0 before the first
 	versions versionBuffer
 }
 
-// sequence numbers requests and changes, sets their time, makes them durable and passes them on, until ctx is done or
-// the journal fails. It then drops requests and changes that are still waiting.
+// sequence numbers requests and changes, sets their times, makes them durable and passes them on. When ctx is done or
+// the journal fails, it drops the requests and changes that are still waiting and returns.
 func (q *sequencer) sequence(ctx context.Context) error {
 	ticks := time.NewTicker(q.options.tick)
 	defer ticks.Stop()
@@ -103,7 +103,7 @@ func (q *sequencer) sequence(ctx context.Context) error {
 	}
 }
 
-// fill adds waiting requests to group until it reaches maxCommitBytes. It leaves an empty group empty.
+// fill adds waiting requests to group until their total size reaches maxCommitBytes. It leaves an empty group empty.
 func (q *sequencer) fill(group []*delivery) []*delivery {
 	size := 0
 	for _, d := range group {
@@ -121,9 +121,9 @@ func (q *sequencer) fill(group []*delivery) []*delivery {
 	return group
 }
 
-// commit appends the end of the epoch if it is over, then changed unless it is nil, then the requests in group to the
-// journal. It then passes all of them on in this order. If the journal fails, it answers changed and group with the
-// error and returns it.
+// commit appends to the journal the end of the epoch, if it is over, then changed, unless it is nil, and then the
+// requests in group. It passes them on in the same order. If the journal fails, commit answers changed and group with
+// the error and returns it.
 func (q *sequencer) commit(changed *pendingChange, group []*delivery) error {
 	q.clock.advance(q.options.Clock())
 	m := q.epochEnd()
@@ -165,9 +165,9 @@ func (q *sequencer) commit(changed *pendingChange, group []*delivery) error {
 	return nil
 }
 
-// epochEnd returns the end of the current epoch and starts the next one, or returns nil if the current one isn't over.
-// Epochs end at multiples of their length. It skips epochs during which the service didn't run. No epoch ends while the
-// disk is full.
+// epochEnd returns the end of the current epoch and starts the next one, or returns nil if the current epoch isn't
+// over. Epochs end at multiples of their length. Epochs during which the service didn't run are skipped. No epoch ends
+// while the disk is full.
 func (q *sequencer) epochEnd() *barrier {
 	length := trace.Nanos(q.options.Core.Epoch)
 	over := q.clock.now / length * length
@@ -183,8 +183,8 @@ func (q *sequencer) epochEnd() *barrier {
 }
 
 // renewNames starts a new period of the core's dictionary if the current one is over, and reports whether it did.
-// Requests decoded from now on bring all of their names with them. Requests decoded earlier brought their names in the
-// last period, and their traces close in this one. So the core doesn't forget any name that it still needs.
+// Requests decoded from then on carry all of their names again. Names of requests decoded earlier arrived in the last
+// period, and the requests' traces close in this one. So the core doesn't delete any name that it still needs.
 func (q *sequencer) renewNames(now trace.Nanos) bool {
 	if now.Sub(q.renewed) < max(q.options.names, 2*q.options.Assembly.MaxAge) {
 		return false
@@ -194,7 +194,7 @@ func (q *sequencer) renewNames(now trace.Nanos) bool {
 	return true
 }
 
-// broadcast sends m to all shards. A barrier also gets the versions that arrived since the previous one.
+// broadcast sends m to all shards. If m has a barrier, it adds the versions that arrived since the previous barrier.
 func (q *sequencer) broadcast(m message) {
 	if m.barrier != nil {
 		m.barrier.versions = q.versions.take()
@@ -232,7 +232,7 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	}
 	d.left.Store(n)
 	d.durable <- nil
-	for i := 0; n > 0; i++ { // after the last send d may have been reused
+	for i := 0; n > 0; i++ { // once the last shard has it, d may be reused
 		if len(d.runs[i]) > 0 {
 			n--
 			q.shards[i] <- message{at: at, delivery: d}
@@ -240,9 +240,9 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	}
 }
 
-// recover passes on the journal records since the checkpoint, in their order and with their times. Before them it
-// passes on the requests from oldest on, because they may have spans of traces that were open at the checkpoint. oldest
-// must be 0 if there is no checkpoint. It counts missing records as damaged.
+// recover replays the journal records since the checkpoint, in their order and with their times. Before them, it
+// replays the requests from record oldest on, because they may contain spans of traces that were open at the
+// checkpoint. oldest must be 0 if there is no checkpoint. It counts missing records as damaged.
 func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 	next := oldest
 	if oldest == 0 {
@@ -290,7 +290,7 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 	return nil
 }
 
-// redeliver delivers the request in r, a record of the journal. It counts a request that it can't decode as damaged.
+// redeliver delivers the request in the journal record r. It counts a request that it can't decode as damaged.
 func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
 	if err := q.waitForRoom(ctx); err != nil {
 		return err
@@ -302,15 +302,15 @@ func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		q.counts.Damaged.Add(1) // the intake would have refused it
+		q.counts.Damaged.Add(1) // it can't have been accepted, since the intake refuses such requests
 		return nil
 	}
 	q.deliver(r.At, d)
 	return nil
 }
 
-// waitForRoom waits while the requests in flight have reached their limit. It doesn't wait for room in the heap,
-// because statistics and open traces don't shrink meanwhile, and a journal can have thousands of requests.
+// waitForRoom waits while the bytes in flight have reached their limit. It doesn't wait for room in the heap, because
+// statistics and open traces wouldn't shrink in the meantime, and a journal can contain thousands of requests.
 func (q *sequencer) waitForRoom(ctx context.Context) error {
 	for q.intake.full() {
 		select {

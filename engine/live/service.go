@@ -39,30 +39,30 @@ import (
 // Options configure a [Service].
 type Options struct {
 	Core     engine.Options
-	Assembly assemble.OnlineOptions // Memory is for all shards together
-	Keys     *ingest.Keys           // attributes to decode; nil: only those used by the protocol
+	Assembly assemble.OnlineOptions // Memory applies to all shards together
+	Keys     *ingest.Keys           // attributes to decode; nil: only the ones used by the protocol
 	Shards   int                    // 0: one per core
-	Decoders int                    // requests that are decoded at a time; 0: one per core
+	Decoders int                    // requests decoded in parallel; 0: one per core
 	InFlight int64                  // bytes of accepted requests not yet assembled, and of those waiting for the core
-	// Heap is the limit in bytes on the live heap of the process after a garbage collection. Beyond it, requests are
-	// refused. 0 means unlimited.
+	// Heap is the limit on the live heap of the process after a garbage collection, in bytes. Requests are refused
+	// while it is exceeded. 0 means unlimited.
 	Heap int64
-	// Blameless is the number of bytes of open traces and requests in flight up to which the service isn't blamed for a
-	// full heap, which it shares with others. Its requests are then refused only if the heap exceeds the limit by a
-	// tenth. 0 means that there are no others.
+	// Blameless applies if the service shares the heap with others: up to this number of bytes in open traces and
+	// requests in flight, the service isn't blamed for a full heap and refuses requests only if the heap exceeds its
+	// limit by a tenth. 0 means that the heap isn't shared.
 	Blameless      int64
 	SpansPerSecond float64       // accepted spans beyond which requests are refused; 0: unlimited
-	Names          int           // names of each kind in the core's dictionary; 0: [trace.DefaultLimit]
+	Names          int           // limit on names of each kind in the core's dictionary; 0: [trace.DefaultLimit]
 	DecoderNames   int           // the same for the dictionary of a decoder
-	Whole          int           // bytes of whole traces; the default is enough for about 10,000 of 20 spans
-	Charted        int           // groups and request types whose requests are kept by tick
-	Checkpoint     time.Duration // minimum time between checkpoints, which are taken at the ends of epochs
+	Whole          int           // maximum bytes of whole traces; the default fits about 10,000 traces of 20 spans
+	Charted        int           // maximum number of groups and request types whose requests are kept by tick
+	Checkpoint     time.Duration // minimum time between checkpoints, which are taken at the end of an epoch
 	Retention      Retention
 	Journal        *journal.Journal
-	// MaxJournalAge is the maximum age of journal records that a checkpoint covers but that open traces still refer to.
-	// 0 means unlimited.
+	// MaxJournalAge is the maximum age of journal records that are covered by a checkpoint but still referenced by open
+	// traces. 0 means unlimited.
 	MaxJournalAge time.Duration
-	MaxJournal    uint64 // maximum size of the journal in bytes; if it is larger, requests are refused; 0: unlimited
+	MaxJournal    uint64 // size of the journal in bytes above which requests are refused; 0: unlimited
 	Store         *store.Store
 	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
 	// Fits reports whether the disk has room for the given number of bytes in addition to background work. While it
@@ -71,9 +71,9 @@ type Options struct {
 	Fits  func(now time.Time, bytes uint64) bool
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger
-	// Epoch, unless nil, is called by the core loop at the end of each epoch. It may read the core but must not retain
-	// it, and it must return quickly. After an error, no checkpoint is stored until an epoch ends without an error, so
-	// a restart ends the epochs in between again.
+	// Epoch, if not nil, is called by the core loop at the end of each epoch. It may read the core but must not retain
+	// it, and it must return quickly. If it returns an error, no checkpoint is stored until a later call succeeds, so
+	// that a restart repeats the epochs in between.
 	Epoch func(core *engine.View, e Ended) error
 
 	tick  time.Duration // time between checks for traces to close; 0: tickInterval
@@ -85,8 +85,8 @@ type Retention struct {
 	// Age is the maximum age of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics
 	// is a setting of the core.
 	Age time.Duration
-	// Bytes is the maximum size on disk. Beyond it, the oldest decisions, exemplars and days of windows are deleted. 0
-	// means unlimited.
+	// Bytes is the maximum size on disk. If it is exceeded, the oldest decisions, exemplars and days of windows are
+	// deleted. 0 means unlimited.
 	Bytes     int64
 	Exemplars int // maximum number of traces of each kind (slow, typical, fast, failed) for each group
 }
@@ -98,7 +98,7 @@ type Ended struct {
 	Decisions []search.Decision
 }
 
-// DefaultOptions returns options without a journal, a store and a log, which the caller must set.
+// DefaultOptions returns the default options. The caller must set Journal, Store and Log.
 func DefaultOptions() Options {
 	return Options{
 		Core:         engine.DefaultOptions(),
@@ -112,8 +112,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// Service is the running service. Open one and call Run, which returns when the service has ended. The journal and the
-// store belong to the caller.
+// Service is the running service. Create one with Open and call Run, which returns when the service has stopped. The
+// journal and the store belong to the caller.
 //
 // Its methods are safe for concurrent use. They communicate through channels with the sequencer, the shards and the
 // core loop, which each own their state.
@@ -132,7 +132,7 @@ type Service struct {
 
 	retained atomic.Pointer[Retention]
 	ready    atomic.Bool   // the service accepts requests
-	began    atomic.Int64  // since when, in ns since 1970
+	began    atomic.Int64  // when ready was set, in ns since 1970
 	overfull atomic.Bool   // the journal exceeds MaxJournal
 	started  chan struct{} // closed when the service first accepts requests
 	stopped  chan struct{} // closed when the sequencer has stopped
@@ -141,7 +141,7 @@ type Service struct {
 	counts   Counts
 }
 
-// Capacities of channels. Options.InFlight limits the number of bytes in them.
+// Capacities of channels. Options.InFlight limits the bytes in them.
 const (
 	arrivalsWaiting = 1024
 	deliveriesPerSh = 1024
@@ -238,12 +238,12 @@ func (s *Service) assemble() error {
 	return nil
 }
 
-// errUnreadable is returned for a checkpoint that can't be restored. The journal can't replace the checkpoint, because
-// the records that it covers have been deleted.
+// errUnreadable is returned for a checkpoint that can't be restored. The state can't be rebuilt from the journal,
+// because the records covered by the checkpoint have been deleted.
 var errUnreadable = errors.New("it is damaged, or another build of sibyl wrote it: use the build that wrote it, " +
 	"or start over with the rest of the journal by moving the folder store out of the data directory")
 
-// errOldStrategy is returned for a checkpoint or a journal with a strategy that this version doesn't have.
+// errOldStrategy is returned if the checkpoint or the journal names a strategy that this version doesn't have.
 var errOldStrategy = errors.New("another version of sibyl wrote it with " +
 	"another strategy: start that version once more with a strategy that both " +
 	"have, stop it, and start this one; or start over by moving the folders store and journal out of the data " +
@@ -281,13 +281,13 @@ func (s *Service) restore() error {
 	q := s.sequencer
 	q.settings, q.covered, q.clock.now = (&engine.Change{Settings: &settings}).Append(nil), c.Seq, c.At
 	s.restored = c.Oldest
-	// This is an estimate, in case the journal holds no later arrival.
+	// An estimate, in case the journal contains no later arrival.
 	s.counts.Arrived.Store(int64(restored.History.Requests.Latest(c.At)))
 	return nil
 }
 
-// reportOlder logs a warning if a later checkpoint than c, which may be nil, has been lost. The sign is that records
-// after c were deleted, which only happens once a checkpoint covers them.
+// reportOlder logs a warning if a checkpoint later than c, which may be nil, has been lost. It can tell because records
+// after c are missing, and records are deleted only once a checkpoint covers them.
 func (s *Service) reportOlder(c *store.Checkpoint) {
 	const remedy = "stop sibyl and restore a backup, or go on with this state; look for errors of the disk"
 	switch first := s.options.Journal.First(); {
@@ -301,9 +301,9 @@ func (s *Service) reportOlder(c *store.Checkpoint) {
 	}
 }
 
-// Run reads the journal records since the checkpoint and then accepts requests until ctx is done. Then it finishes the
-// accepted requests and takes a checkpoint. Open traces stay open across a restart. It returns an error if the journal
-// can't be read or written.
+// Run replays the journal records since the checkpoint and then accepts requests until ctx is done. Before it returns,
+// it finishes the accepted requests and takes a checkpoint. Open traces stay open across a restart. It returns an error
+// if the journal can't be read or written.
 func (s *Service) Run(ctx context.Context) error {
 	var shards, loop sync.WaitGroup
 	loop.Go(s.outputs.run)
@@ -339,10 +339,10 @@ func (s *Service) Run(ctx context.Context) error {
 // other limits at the next checkpoint. It is safe for concurrent use.
 func (s *Service) Retain(r Retention) { s.retained.Store(&r) }
 
-// Ready reports whether the service accepts requests.
+// Ready reports whether the service has read its journal and accepts requests.
 func (s *Service) Ready() bool { return s.ready.Load() }
 
-// Started returns a channel that is closed once the journal has been read and the service accepts requests.
+// Started returns a channel that is closed when the service first accepts requests.
 func (s *Service) Started() <-chan struct{} { return s.started }
 
 // Counts returns the counters of the service.

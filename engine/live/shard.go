@@ -15,7 +15,7 @@ import (
 type shard struct {
 	number  int
 	in      <-chan message
-	intake  *intake // takes back deliveries
+	intake  *intake // processed deliveries are released to it
 	outputs *shardOutputs
 	counts  *Counts
 	open    *assemble.Online
@@ -24,37 +24,37 @@ type shard struct {
 	observer  observation.Observer
 	closed    assemble.Closed
 	spans     *observation.SpanTally // of the traces closed since the last barrier
-	sites     *history.Tally         // of the same traces
+	sites     *history.Tally         // of the traces closed since the last barrier
 	coverage  *trace.Coverage        // of all spans since the last flush
 	out       *shardOutput
 }
 
-// shardOutput is the output of a shard, or new names from the sequencer, on its way to the core loop.
+// shardOutput is output of a shard on its way to the core loop. It also carries new names from the sequencer.
 type shardOutput struct {
 	shard    int
 	requests []request
-	n        int                    // number of valid requests; the others only keep their memory
+	n        int                    // number of valid requests; the others are kept only to reuse their memory
 	barrier  *barrier               // reached after the requests; may be nil
 	oldest   uint64                 // with a barrier: first record with spans of open traces
 	closed   []uint64               // with a barrier: hashes of the IDs of the traces closed since the last one
 	spans    *observation.SpanTally // with a barrier: of these traces
 	sites    *history.Tally         // with a barrier: of these traces
-	names    *trace.Table           // new names; if set, the other fields are not
+	names    *trace.Table           // new names; if set, no other field is
 }
 
-// request is the observation of a request, with its simulation.
+// request is the observation of a request with its simulation.
 type request struct {
 	observation.Observation
 	simulation critpath.Simulation
 }
 
 // shardOutputs connects the shards and the sequencer to the core loop. It queues the outputs while the loop is busy,
-// e.g. with the end of an epoch or with a checkpoint, so that neither the shards nor the intake have to wait.
+// e.g. with the end of an epoch or with a checkpoint, so that neither the shards nor the intake has to wait.
 type shardOutputs struct {
 	waiting chan *shardOutput
 	ready   chan *shardOutput // to the core loop: outputs from waiting, in the same order
-	limit   int64             // for the outputs between the two channels, in bytes
-	held    atomic.Int64      // bytes of those outputs
+	limit   int64             // maximum size of the outputs between the two channels, in bytes
+	held    atomic.Int64      // size of those outputs, in bytes
 	free    sync.Pool         // of *shardOutput
 }
 
@@ -65,7 +65,7 @@ func newShardOutputs(limit int64) *shardOutputs {
 // bytes estimates the memory used by o.
 func (o *shardOutput) bytes() int64 {
 	const output, perName, perRequest, perEdge, perVariable = 200, 100, 500, 64, 48
-	const perContext = 160 // including its part of the simulation
+	const perContext = 160 // including the context's part of the simulation
 	n := output
 	if o.names != nil {
 		n += perName * o.names.Len()
@@ -78,7 +78,7 @@ func (o *shardOutput) bytes() int64 {
 	return int64(n)
 }
 
-// run passes outputs on until waiting is closed and all have been passed on, and then closes ready.
+// run moves outputs from q.waiting to q.ready. Once q.waiting is closed and drained, it closes q.ready.
 func (q *shardOutputs) run() {
 	defer close(q.ready)
 	type sized struct {
@@ -110,7 +110,7 @@ func (q *shardOutputs) run() {
 	}
 }
 
-// outputRequests is the number of requests at which a shard sends its output.
+// outputRequests is the number of requests in an output at which a shard sends it.
 const outputRequests = 64
 
 func newShard(number int, in <-chan message, o *Options, from *intake, outputs *shardOutputs, counts *Counts) *shard {
@@ -124,7 +124,7 @@ func newShard(number int, in <-chan message, o *Options, from *intake, outputs *
 	}
 }
 
-// run processes messages until the channel is closed.
+// run processes messages until sh.in is closed.
 func (sh *shard) run() {
 	for m := range sh.in {
 		sh.close(m.at)
@@ -151,8 +151,8 @@ func (sh *shard) run() {
 	}
 }
 
-// close closes the traces that are due and observes those that have settled. Other traces were cut at an arbitrary
-// point, so calls that were open then would look unanswered.
+// close closes the traces that are due and observes the ones that have settled. Other traces were cut off at an
+// arbitrary point, so that calls still in progress would look unanswered.
 func (sh *shard) close(now trace.Nanos) {
 	for sh.open.Next(now, &sh.closed) {
 		sh.counts.Closed[sh.closed.Reason].Add(1)

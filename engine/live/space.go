@@ -2,7 +2,7 @@ package live
 
 import "log/slog"
 
-// Space is a level of free disk space, which determines what work continues.
+// Space is a level of free disk space, which determines the work that continues.
 type Space uint8
 
 const (
@@ -28,8 +28,8 @@ func (s *Service) Space() Space {
 	return SpaceEnough
 }
 
-// watchSpace refuses requests while the journal exceeds its limit. It logs when space or memory runs out, and when
-// there is enough again.
+// watchSpace updates q.overfull, which makes the service refuse requests while the journal exceeds its limit. It logs
+// when space or memory runs out and when there is enough again.
 func (q *sequencer) watchSpace() {
 	overfull := q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal
 	if q.overfull.Swap(overfull) != overfull {
@@ -63,11 +63,11 @@ func (q *sequencer) logRefusing(refusing bool, why string) {
 	}
 }
 
-// checkpointCopies is the number of copies of the last checkpoint that must fit on the disk to store the next one,
-// because the database writes it to its log and again to its files before it removes the last one.
+// checkpointCopies is the number of copies of the last checkpoint that must fit on the disk to store the next one. The
+// database writes the next checkpoint to its log and again to its files before it removes the last one.
 const checkpointCopies = 3
 
-// fits reports whether the disk has room for a checkpoint. It logs a warning when it no longer has.
+// fits reports whether the disk has room for a checkpoint. It logs a warning when there is no longer room.
 func (l *loop) fits() bool {
 	last, err := l.options.Store.Checkpoints.Size()
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// TicksKept is the age until which requests are kept by tick, for display.
+	// TicksKept is the maximum age of requests that are kept by tick, for display.
 	TicksKept = 3 * time.Hour
-	// MinutesKept is the age at which requests, kept by minute after TicksKept, are deleted.
+	// MinutesKept is the maximum age of requests that are kept by minute, once they are older than TicksKept.
 	MinutesKept = 2 * group.Day
-	// ticksEach is the mean number of ticks of a group between two checkpoints at which charts lack the requests in
-	// further ticks.
+	// ticksEach is the maximum number of ticks between two checkpoints, on average per group. Requests in further ticks
+	// are missing from charts.
 	ticksEach = 32
 )
 
-// ticks counts the requests since the last checkpoint by group and by the tick of their start, no matter when their
-// traces arrived. No decision depends on it.
+// ticks counts the requests since the last checkpoint by group and by the tick when they started, no matter when their
+// traces arrived. No decision depends on these counts.
 type ticks struct {
 	limit  int                           // groups and request types; docs/operations.md says how much space they take
 	now    trace.Nanos                   // end of the last epoch
@@ -39,7 +39,7 @@ func newTicks(limit int) *ticks {
 // TicksKept before, or more than an hour after, the end of the last epoch.
 func (t *ticks) observe(requestType, group *group.Group, o *observation.Observation) {
 	if t.now != 0 && (o.Start < t.now.Add(-TicksKept) || o.Start > t.now.Add(time.Hour)) {
-		return // it is from a recording or has a wrong clock
+		return // o is from a recording, or its clock is wrong
 	}
 	if requestType != nil {
 		t.add(requestType.ID, o)
@@ -72,8 +72,8 @@ func (t *ticks) add(id analysis.Hash, o *observation.Observation) {
 	}
 }
 
-// take returns the ticks since the last checkpoint and resets them. It forgets groups without recent requests, to make
-// room for others.
+// take removes and returns the ticks since the last checkpoint. It forgets groups without recent requests to make room
+// for others.
 func (t *ticks) take() map[store.Tick]*group.Past {
 	maps.DeleteFunc(t.ticked, func(_ analysis.Hash, latest trace.Nanos) bool { return latest < t.now.Add(-TicksKept) })
 	all := t.all

@@ -7,8 +7,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// versionBuffer holds the versions of services that arrived since the last barrier. The next barrier takes them to the
-// core loop. So the state at the end of an epoch, or in a checkpoint, has exactly the versions that arrived before it.
+// versionBuffer holds the versions of services that arrived since the last barrier. The next barrier carries them to
+// the core loop, so that the state at the end of an epoch, or in a checkpoint, has exactly the versions that arrived
+// before it.
 type versionBuffer struct {
 	seen   []engine.VersionSeen
 	places map[ingest.ServiceVersion]int // index in seen
@@ -33,11 +34,12 @@ func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 	}
 }
 
-// maxDelay is the maximum age of a version's first span when it arrives. If it is older, we assume a wrong clock.
+// maxDelay is the maximum age of a version's first span on arrival. If the span is older, we assume that its clock is
+// wrong.
 const maxDelay = 7 * group.Day
 
-// startOf returns when v, which arrived at time `at`, started: v.First, or `at` if v.First is unknown, later, or more
-// than maxDelay earlier. In a recorded past the start is long before the arrival.
+// startOf returns the start of v, which arrived at time at: v.First, or at if v.First is unknown, later than at, or
+// more than maxDelay earlier. In a recorded past, versions start long before they arrive.
 func startOf(v ingest.VersionStart, at trace.Nanos) trace.Nanos {
 	if v.First == 0 || at.Sub(v.First) > maxDelay {
 		return at

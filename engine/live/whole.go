@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// wholeTraces keeps the traces of requests kept for comparisons in memory, with all attributes. If there are too many,
-// it drops the oldest.
+// wholeTraces holds in memory the traces of requests kept for comparisons, with all attributes. It drops the oldest
+// traces to stay within its limit.
 type wholeTraces struct {
 	mu     sync.Mutex          // guards all fields
 	traces map[trace.ID][]byte // compressed OTLP requests in protobuf
@@ -25,8 +25,8 @@ func newWholeTraces(most int) *wholeTraces {
 	return &wholeTraces{traces: make(map[trace.ID][]byte), most: most}
 }
 
-// add adds the trace id, given as an OTLP request in protobuf, and drops the oldest ones if necessary. It ignores a
-// trace that is kept already or takes more than 1/100 of the memory.
+// add adds the trace id, given as a protobuf-encoded OTLP request, and drops the oldest traces if necessary. It ignores
+// a trace that is already kept or takes more than 1/100 of the memory.
 func (w *wholeTraces) add(id trace.ID, request []byte) {
 	packed := s2.Encode(nil, request)
 	w.mu.Lock()
@@ -43,7 +43,7 @@ func (w *wholeTraces) add(id trace.ID, request []byte) {
 	}
 }
 
-// get returns the trace id as an OTLP request in protobuf, or nil if it isn't kept.
+// get returns the trace id as a protobuf-encoded OTLP request, or nil if the trace isn't kept.
 func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
 	w.mu.Lock()
 	packed := w.traces[id]
@@ -54,12 +54,12 @@ func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
 	return s2.Decode(nil, packed)
 }
 
-// WholeTrace returns the trace of a request returned by [engine.Kept.Of], as an OTLP request in protobuf with all
-// attributes, or nil if the trace isn't kept.
+// WholeTrace returns the trace of a request returned by [engine.Kept.Of] as a protobuf-encoded OTLP request with all
+// attributes, or nil if the trace isn't kept. It is safe for concurrent use.
 func (s *Service) WholeTrace(id trace.ID) ([]byte, error) { return s.loop.exemplars.whole.get(id) }
 
-// copyWhole copies the traces of t.newlyKept from the journal to k.whole, and leaves out the rest after the deadline of
-// t. Records contain spans of many traces, so it caches the records it has read.
+// copyWhole copies the traces in t.newlyKept from the journal to k.whole. It drops the traces that are left when the
+// deadline t.until passes. A record holds spans of many traces, so copyWhole caches the records that it reads.
 func (k *exemplarStore) copyWhole(t task) error {
 	known, size := make(map[uint64][]byte), 0
 	read := func(seq uint64) ([]byte, error) {
@@ -88,11 +88,12 @@ func (k *exemplarStore) copyWhole(t task) error {
 	return nil
 }
 
-// maxKnownRecords limits the size in bytes of the records that copyWhole caches.
+// maxKnownRecords is the maximum total size, in bytes, of the records that copyWhole caches.
 const maxKnownRecords = 16 << 20
 
-// recordedTrace returns the trace id as an OTLP request in protobuf, with all attributes of its spans. It reads records
-// with read. It returns nil if records is empty or the journal no longer has all of them.
+// recordedTrace returns the trace id as a protobuf-encoded OTLP request, with all attributes of its spans. It calls
+// read for each of records. It returns nil if records is empty or read returns nil because the journal no longer has a
+// record.
 func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte, error)) (request []byte, err error) {
 	for _, seq := range records {
 		data, err := read(seq)
@@ -106,8 +107,8 @@ func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte,
 	return request, nil
 }
 
-// readRecord returns the request in record seq, in protobuf, or nil if the journal no longer has the record. It reads
-// into buf if that is large enough.
+// readRecord returns the request in record seq as protobuf, or nil if the journal no longer has the record. It reads
+// into buf if buf is large enough.
 func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
 	runtime.Gosched() // yield to the intake of requests
 	r, err := from.Get(seq, buf)

@@ -12,10 +12,10 @@ import (
 )
 
 // witnesses selects traces that contain the place of a problem or an incident. A tracepoint is disabled as soon as it
-// has located a place, so later traces don't have its spans. So we keep traces with the leading suspect while the
-// search is still running.
+// has located a place, and later traces lack its spans. So we keep traces with the leading suspect while the search is
+// still running.
 type witnesses struct {
-	requested map[trace.Symbol]bool // tracepoints that investigations have enabled
+	requested map[trace.Symbol]bool // tracepoints requested by investigations
 	seen      map[witnessKey][]witness
 	kept      map[search.Subject]keptWitnesses
 }
@@ -34,13 +34,13 @@ type witness struct {
 // keptWitnesses are the witnesses kept for one investigation.
 type keptWitnesses struct {
 	witnessKey
-	least   int64 // shortest time at the tracepoint among keptPerPlace kept ones; 0: there are fewer
+	least   int64 // shortest time at the tracepoint if keptPerPlace witnesses are kept; 0 if fewer are
 	located bool
 }
 
 const (
 	keptPerPlace = 2    // maximum number of witnesses kept for a place
-	maxWitnessed = 4096 // maximum number of pairs of tracepoint and request type in an epoch
+	maxWitnessed = 4096 // maximum number of pairs of tracepoint and request type per epoch
 )
 
 func newWitnesses() *witnesses {
@@ -85,8 +85,8 @@ func (w *witnesses) add(key witnessKey, x witness) {
 	w.seen[key] = all[:min(len(all), keptPerPlace)]
 }
 
-// keeps ends an epoch. It returns the witnesses to keep for investigations whose leading suspect is a tracepoint.
-// Witnesses of a located place stay.
+// keeps ends an epoch and returns the witnesses to keep for investigations whose leading suspect is a tracepoint.
+// Witnesses of a located place are not replaced.
 func (w *witnesses) keeps(state *search.State) []keep {
 	var all []keep
 	w.requested = make(map[trace.Symbol]bool)
@@ -114,8 +114,7 @@ func (w *witnesses) keeps(state *search.State) []keep {
 	return all
 }
 
-// best returns the state of the witnesses of v, and the witnesses that replace the old ones, or nil if the old ones
-// stay.
+// best returns the state of v's witnesses, and the witnesses that replace the old ones, or nil if the old ones stay.
 func (w *witnesses) best(v *search.Investigation, old keptWitnesses) (keptWitnesses, []store.Exemplar) {
 	located := v.Answer() != 0
 	if located && old.located || len(v.Suspects) == 0 || v.Suspects[0].Tracepoint == 0 ||
@@ -139,7 +138,7 @@ func (w *witnesses) best(v *search.Investigation, old keptWitnesses) (keptWitnes
 	return now, exemplars
 }
 
-// longest returns this epoch's witnesses of the leading suspect of v, from the request type with the longest one.
+// longest returns this epoch's witnesses of v's leading suspect, from the request type with the longest witness.
 func (w *witnesses) longest(v *search.Investigation) (best witnessKey, list []witness) {
 	tracepoint := v.Suspects[0].Tracepoint
 	if _, ofIncident := v.Subject.Incident(); !ofIncident {
