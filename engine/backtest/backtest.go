@@ -1,10 +1,11 @@
 // Package backtest plays recorded traces through the engine of sibyl serve, on a clock driven by the traces, and
 // returns the incidents that the service would have reported: files → traces in the order they ended →
-// [assemble.Online] → [engine.Core], epoch by epoch → [Result]. If there are labels, it scores the incidents.
+// [assemble.Online] → [engine.Core], epoch by epoch → [Result]. If there are labels, it scores the incidents against
+// them.
 //
 // A trace arrives as a whole when its last span ends, because a recording doesn't contain the delays of exporters. The
-// result only depends on the set of spans and the options, except if a clock is fast: then the order of spans in a file
-// shows when they arrived (see arrivals).
+// result depends only on the set of spans and the options, unless a clock is fast: then the package infers from the
+// order of spans in a file when they arrived (see arrivals).
 package backtest
 
 import (
@@ -18,29 +19,29 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Result has the incidents that the service would have reported for a recording, and their score.
+// Result holds the incidents that the service would have reported for a recording, and their score.
 type Result struct {
 	Table     *trace.Table // with all names used below
 	Traces    int
 	Misdated  int               // traces not played because their clocks were wrong; not in Traces
 	Coverage  trace.Coverage    // how their spans were used
-	From, To  trace.Nanos       // start of the first span, end of the last; 0 if there are no traces
-	Learned   trace.Nanos       // start of reporting incidents; 0: the recording is too short
+	From, To  trace.Nanos       // start of the first span and end of the last; 0 if there are no traces
+	Learned   trace.Nanos       // time from which incidents are reported; 0: the recording is too short
 	Incidents []engine.Incident // in the order of opening, as of their end or the recording's end; not nil
-	Types     []group.Summary   // names the request types that incidents affect
+	Types     []group.Summary   // name the request types affected by incidents
 	Score     *Score            // nil if there are no labels
 }
 
 // Files plays the traces of the files and directories in paths. It returns an error if a path can't be read, if there
-// is no room for temporary files, if ctx ends, or if there are traces and labels but no label can be scored. It doesn't
-// use Options.Table.
+// is no room for temporary files, if ctx ends, or if there are traces and labels but no label can be scored. Files
+// ignores options.Table.
 func Files(
 	ctx context.Context, paths []string, labels []Label, input file.Options, options Options,
 ) (result *Result, err error) {
 	if input.Memory <= 0 {
 		input.Memory = assemble.DefaultMemory
 	}
-	input.Memory /= 2 // traces by ID and traces by time are in memory together
+	input.Memory /= 2 // traces sorted by ID and traces sorted by time are in memory at the same time
 	r := NewRecording(input.Memory, input.TempDir)
 	input.Decoded = r.Decoded
 	in, err := file.Read(ctx, paths, input)

@@ -9,23 +9,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// clockTolerance is the maximum time between a span's arrival and its end; if the end is even later, we consider its
-// clock wrong. It allows for inaccurate arrival times and for files that were merged.
+// clockTolerance is the maximum time from a span's arrival to its end. If it ends later still, we consider its clock
+// wrong. It allows for inaccurate arrival times and for merged files.
 const clockTolerance = 10 * time.Minute
 
 // Limits on an [arrivals].
 const (
-	// Spans that determine the time of a later one: many batches, so that all services are included.
+	// Number of preceding spans that determine the arrival time of a span: many batches, so that all services are
+	// included.
 	arrivalsBefore = 16384
-	// Minimum number of spans read after it before it is judged, because the first spans after a pause of the recording
-	// don't have a wrong clock.
+	// Minimum number of spans read after a span before it is judged, because the first spans after a pause in the
+	// recording only seem to have a wrong clock.
 	arrivalsAfter = 256
-	leastClocks   = 3       // minimum number of clocks; fewer have no majority
+	leastClocks   = 3       // minimum number of clocks that can have a majority
 	maxFast       = 1 << 21 // maximum number of traces from fast clocks; the others keep their times
 )
 
-// arrivals finds spans from fast clocks by their place in their file. It relies on the fact that no span ends after it
-// arrived.
+// arrivals finds spans from fast clocks by their position in the file. It relies on the fact that no span ends after it
+// arrives.
 //
 //  1. Each host has a clock, and so does each service whose spans name no host. The time of a clock is the latest end
 //     of the last few spans that it dated, because some of them may be late.
@@ -40,12 +41,12 @@ const (
 type arrivals struct {
 	path    string
 	seen    int       // spans of the file
-	waiting []arrived // its last spans, which haven't been judged yet
+	waiting []arrived // the file's latest spans, which haven't been judged yet
 	clocks  map[trace.Symbol]clock
 	now     trace.Nanos   // time of arrival; 0: unknown
 	times   []trace.Nanos // scratch
 	inOrder int           // spans that ended about when they arrived
-	// Arrival times of the traces with a span from a fast clock: in this file, and in all earlier files.
+	// Arrival times of traces with a span from a fast clock: found in this file, fast in all earlier files.
 	found, fast map[trace.ID]trace.Nanos
 	lately      []arrived // spans from fast clocks among the last arrivalsBefore spans
 }
@@ -63,7 +64,7 @@ type clock struct {
 	number int            // number of the latest of these spans in its file
 }
 
-// add takes the spans of b, a batch from the file path.
+// add adds the spans of b, a batch from the file path.
 func (a *arrivals) add(path string, b *ingest.Batch) {
 	if path != a.path {
 		a.end()
@@ -115,8 +116,8 @@ func (a *arrivals) judge(n int) {
 	}
 }
 
-// rehabilitate clears spans of the suspicion of a fast clock if the arrival time has just jumped to their time. They
-// were the first spans after a pause of the recording.
+// rehabilitate clears recent spans of the suspicion of a fast clock if the arrival time has just jumped to their time,
+// because they were the first spans after a pause in the recording.
 func (a *arrivals) rehabilitate() {
 	for _, s := range a.lately {
 		if s.number >= a.seen-arrivalsBefore && s.end.Sub(a.now) <= clockTolerance {
@@ -126,7 +127,7 @@ func (a *arrivals) rehabilitate() {
 	a.lately = a.lately[:0]
 }
 
-// tell computes the current arrival time, or 0 with fewer than leastClocks clocks.
+// tell sets a.now to the current arrival time, or to 0 if there are fewer than leastClocks clocks.
 func (a *arrivals) tell() {
 	a.times = a.times[:0]
 	for of, c := range a.clocks {
@@ -158,8 +159,8 @@ func (a *arrivals) end() {
 	a.seen, a.inOrder = 0, 0
 }
 
-// extent returns the [Extent] of t without the spans from fast clocks, or the arrival time of t, twice, if all spans
-// are from fast clocks.
+// extent returns the [Extent] of t without the spans from fast clocks. If all spans are from fast clocks, both results
+// are the arrival time of t.
 func (a *arrivals) extent(t *trace.Trace) (from, to trace.Nanos) {
 	at, found := a.fast[t.ID]
 	if !found {
@@ -177,7 +178,8 @@ func (a *arrivals) extent(t *trace.Trace) (from, to trace.Nanos) {
 	return from, to
 }
 
-// Extent returns the earliest start and the latest time of the spans of t, or [math.MaxInt64] and 0 if t has no spans.
+// Extent returns the earliest start and the latest start or end of the spans of t, or [math.MaxInt64] and 0 if t has no
+// spans.
 func Extent(t *trace.Trace) (from, to trace.Nanos) {
 	from = math.MaxInt64
 	for i := range t.Spans {

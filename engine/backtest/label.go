@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Label describes a known fault, with which incidents are compared.
+// Label describes a known fault to compare incidents with.
 type Label struct {
 	Name   string
 	Fault  string // kind of fault, for totals by kind
@@ -38,7 +38,7 @@ var ErrNoLabels = errors.New("no known faults, want one JSON object per line")
 // maxLabelLine is the maximum length of a line in a label file, in bytes.
 const maxLabelLine = 1 << 20
 
-// maxLabels limits the size of a label file in bytes.
+// maxLabels is the maximum size of a label file, in bytes.
 const maxLabels = 256 << 20
 
 // ReadLabels reads a label file with one JSON object per line. The file may be compressed, or [file.Stdin]. Errors
@@ -69,7 +69,7 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: malformed fault: %w", path, n, err)
 		}
-		if first := known[l]; first != 0 { // it would be counted twice
+		if first := known[l]; first != 0 { // the fault would be counted twice
 			return nil, fmt.Errorf("%s:%d: fault %q is a copy of line %d: leave it out", path, n, l.Name, first)
 		}
 		known[l] = n
@@ -84,8 +84,8 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 	return labels, nil
 }
 
-// during returns the labels that at least partly lie in the recorded time, and the names of the other labels. It
-// returns an error if all labels lie outside, or if one starts so early that its time must be in another unit.
+// during returns the labels that lie at least partly in the recorded time, and the names of the other labels. It
+// returns an error if all labels lie outside, or if a label starts so early that its time must be in another unit.
 func during(labels []Label, recorded history.Interval) (within []Label, outside []string, err error) {
 	for _, l := range labels {
 		w := l.Window

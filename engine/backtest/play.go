@@ -16,14 +16,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options configure a [Player] as the service is configured.
+// Options configure a [Player]. They correspond to the configuration of the service.
 type Options struct {
 	Table    *trace.Table // with the names of the traces; the engine adds contexts and edges
 	Core     engine.Options
 	Assembly assemble.OnlineOptions
 }
 
-// core lists the methods of [engine.Core] and its view that a Player uses, so that tests can replace it.
+// core is the part of [engine.Core] and its view that a Player uses, so that tests can replace it.
 type core interface {
 	Ingest(t *trace.Trace) (requests int)
 	ObserveVersions(seen []engine.VersionSeen)
@@ -49,8 +49,8 @@ func (c engineCore) AffectedTypes() []group.Summary { return c.View().AffectedTy
 // Coverage implements core.
 func (c engineCore) Coverage() *trace.Coverage { return c.View().Coverage }
 
-// longestGap limits the time without traces during which epochs still end. The rest of a longer gap is skipped, as if
-// the service had been stopped.
+// longestGap is the maximum time without traces during which epochs still end. The rest of a longer gap is skipped, as
+// if the service had been stopped.
 const longestGap = 24 * time.Hour
 
 // Player plays traces. Call [Player.Play] for each trace, then [Player.Finish]. It is not safe for concurrent use.
@@ -72,11 +72,11 @@ type Player struct {
 	version  trace.Symbol                                 // attribute key
 }
 
-// NewPlayer returns a Player that only looks for incidents. If labels is nil, there is no score.
+// NewPlayer returns a Player that looks only for incidents. If labels is nil, the result has no score.
 func NewPlayer(labels []Label, options Options) *Player {
 	options.Core.IncidentsOnly = true
-	// We don't look for chronic problems: they are older than any incident, and looking for them takes a sixth of the
-	// time.
+	// We don't look for chronic problems, because they are older than any incident and the search would take a sixth of
+	// the time.
 	options.Core.Watch.Chronic.CoV, options.Core.Watch.Chronic.Delayed = 0, 0
 	return newPlayer(engineCore{engine.NewCore(options.Table, options.Core)}, labels, options)
 }
@@ -98,17 +98,17 @@ func newPlayer(c core, labels []Label, options Options) *Player {
 	return p
 }
 
-// versionKey is the attribute with a service's version. The default configuration keeps it.
+// versionKey is the key of the attribute with a service's version. The default configuration keeps this attribute.
 const versionKey = "service.version"
 
-// Play advances the time to the end of t and then takes t. Call it for traces in the order they end. It doesn't retain
+// Play advances the time to the end of t and then adds t. Call it for traces in the order they end. It doesn't retain
 // t.
 func (p *Player) Play(t *trace.Trace) {
 	from, to := Extent(t)
 	p.play(t, from, to)
 }
 
-// play is like Play, but takes `from` and `to` as the start of the first span and the end of the last one.
+// play is like Play, but with from and to as the start of the first span and the end of the last.
 func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	if len(t.Spans) == 0 {
 		return
@@ -125,14 +125,13 @@ func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	p.ingest(p.now)
 }
 
-// endOfEpoch returns the end of the epoch that contains `at`. Epochs end at multiples of their length, as in the
-// service.
+// endOfEpoch returns the end of the epoch that contains at. Epochs end at multiples of their length, as in the service.
 func (p *Player) endOfEpoch(at trace.Nanos) trace.Nanos {
 	length := trace.Nanos(p.options.Core.Epoch)
 	return at/length*length + length
 }
 
-// pass advances the time to `to` and ends the epochs until then.
+// pass advances the time to to and ends the epochs up to that time.
 func (p *Player) pass(to trace.Nanos) {
 	last := min(to, p.now.Add(longestGap))
 	if p.now == 0 {
@@ -150,7 +149,7 @@ func (p *Player) pass(to trace.Nanos) {
 	p.ingest(to)
 }
 
-// endEpoch ends the epoch that ends at `at`.
+// endEpoch ends the current epoch at time at.
 func (p *Player) endEpoch(at trace.Nanos) {
 	p.ingest(at)
 	p.core.ObserveVersions(slices.Collect(maps.Values(p.versions)))
@@ -165,8 +164,8 @@ func (p *Player) endEpoch(at trace.Nanos) {
 	}
 }
 
-// follow records the current incidents as of `at`, the end of an epoch. An open incident that is no longer listed was
-// merged into another one, so follow marks it as merged.
+// follow records the current incidents as of at, the end of an epoch. An open incident that is no longer in current was
+// merged into another, so follow marks it as merged.
 func (p *Player) follow(at trace.Nanos, current []engine.Incident) {
 	listed := make(map[uint64]bool, len(current))
 	for _, x := range current {
@@ -183,7 +182,7 @@ func (p *Player) follow(at trace.Nanos, current []engine.Incident) {
 }
 
 // Incidents returns the incidents so far, in any order, as of the end of the latest epoch. The result is the player's
-// own map, which the next call of [Player.Play] changes.
+// own map, which the next call to [Player.Play] changes.
 func (p *Player) Incidents() map[uint64]engine.Incident { return p.incidents }
 
 // add adds the spans of t to the open traces.
@@ -221,8 +220,8 @@ func (p *Player) seeVersion(v ingest.ServiceVersion) {
 // Now returns the time that p has reached.
 func (p *Player) Now() trace.Nanos { return p.now }
 
-// ingest passes the settled traces that are due to the core, as the service does, and only counts the spans of the
-// others.
+// ingest passes to the core the settled traces that are due, as the service does. It only counts the spans of other
+// traces that are due.
 func (p *Player) ingest(now trace.Nanos) {
 	for p.open.Next(now, &p.closed) {
 		if p.closed.Reason.Settled() {

@@ -12,8 +12,8 @@ import (
 )
 
 // Recording sorts recorded traces by the time they ended and plays them. Its memory is bounded; the excess goes to
-// temporary files. Pass Decoded to the reader of the files, call Add for each trace once they have been read, then Play
-// at most once, and Close.
+// temporary files. Pass Decoded to the reader of the files. Once all files have been read, call Add for each trace,
+// then Play at most once, then Close.
 //
 // Traces far from the others have a wrong clock ([assemble.Calendar]). They aren't played because the engine's clock
 // would follow them.
@@ -23,8 +23,8 @@ type Recording struct {
 	calendar assemble.Calendar
 }
 
-// NewRecording returns an empty Recording that keeps at most memory bytes of traces in memory, and the others in
-// temporary files in dir.
+// NewRecording returns an empty Recording that keeps at most memory bytes of traces in memory and the rest in temporary
+// files in dir.
 func NewRecording(memory int64, dir string) *Recording {
 	return &Recording{
 		timeline: assemble.NewTimeline(assemble.Options{Memory: memory, TempDir: dir}),
@@ -32,7 +32,7 @@ func NewRecording(memory int64, dir string) *Recording {
 	}
 }
 
-// Decoded learns from the order of the spans in the file path when they arrived. It is a [file.Options.Decoded].
+// Decoded infers the arrival times of the spans in the file path from their order. Use it as [file.Options.Decoded].
 func (r *Recording) Decoded(path string, b *ingest.Batch) { r.clocks.add(path, b) }
 
 // Add copies t. It returns an error only if it can't write traces to disk; r is then unusable.
@@ -45,7 +45,7 @@ func (r *Recording) Add(t *trace.Trace) error {
 	return r.timeline.Add(to, t)
 }
 
-// Recorded returns the time between the first and the last trace, without those that have a wrong clock.
+// Recorded returns the time between the first and the last trace, ignoring traces with a wrong clock.
 func (r *Recording) Recorded() time.Duration {
 	from, to := r.calendar.Recorded()
 	return to.Sub(from)

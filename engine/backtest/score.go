@@ -11,24 +11,25 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Grace is the time after a labelled window within which its fault can still open an incident. The suspects are judged
+// Grace is the time after a labelled window during which its fault can still open an incident. The suspects are judged
 // at the end of this time.
 const Grace = time.Minute
 
 // Score compares incidents with labels.
 //
 // An incident that opens in a labelled window or within [Grace] after it is credited to the window. If it opens in
-// several windows, it is credited to the window whose service ranks highest among its suspects, and then to the window
-// that started first. A window is raised by the first incident credited to it or else by the first incident that opened
-// in it. All other incidents are false, including repeated ones in the same window.
+// several windows, it is credited to the window whose service ranks highest among its suspects or, if the ranks are
+// equal, to the window that started first. A window is raised by the first incident credited to it or, if there is
+// none, by the first incident that opened in it. All other incidents are false, including repeated incidents in the
+// same window.
 type Score struct {
 	Cases        []Case // in the order of the labels
 	All          Sum
 	False        []uint64 // IDs of the false incidents, in the order of opening
 	HealthyHours float64  // time after Result.Learned outside the labelled windows and Grace
 	ByFault      map[string]Sum
-	// Outside has the names of labels that aren't cases because no incident can open for them: they lie outside the
-	// recording, or end with Grace before Result.Learned.
+	// Outside holds the names of labels that aren't cases because no incident can open for them: they lie outside the
+	// recording, or end more than Grace before Result.Learned.
 	Outside []string
 }
 
@@ -76,8 +77,8 @@ type Case struct {
 	Fault          string   `json:"fault"`
 	Raised         bool     `json:"raised"`
 	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window; nil: not raised
-	// RankService is the rank, starting at 1, of the labelled service among the suspects. Suspects are taken [Grace]
-	// after the window, or at the end of the incident if that is earlier. It is nil if the service isn't among them.
+	// RankService is the rank, starting at 1, of the labelled service among the suspects as of [Grace] after the
+	// window, or as of the end of the incident if that is earlier. It is nil if the service isn't a suspect.
 	RankService *int `json:"rank_service"`
 
 	Service  string `json:"-"` // labelled
@@ -89,14 +90,14 @@ type Sum struct {
 	Cases  int     `json:"cases"`
 	Raised float64 `json:"raised"`
 	Top1   float64 `json:"top1"` // the labelled service is the first suspect
-	Top3   float64 `json:"top3"` // it is among the first three suspects
+	Top3   float64 `json:"top3"` // the labelled service is among the first three suspects
 }
 
-// scorer records incidents until their suspects are judged, to compare them with the labels.
+// scorer records incidents until their suspects are judged, and compares them with the labels.
 type scorer struct {
 	labels []Label
 	table  *trace.Table
-	// by label and ID: incidents that opened in the window, updated until the end of Grace
+	// by label and incident ID: incidents that opened in the window, updated until the end of Grace
 	judged []map[uint64]engine.Incident
 }
 
@@ -108,10 +109,10 @@ func newScorer(labels []Label, table *trace.Table) *scorer {
 	return s
 }
 
-// deadline returns the time at which the suspects for window are judged.
+// deadline returns the time when the suspects for the label with this window are judged.
 func deadline(window history.Interval) trace.Nanos { return window.To.Add(Grace) }
 
-// epoch records the incidents as of `at`, the end of an epoch.
+// epoch records the incidents as of at, the end of an epoch.
 func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	for i := range s.labels {
 		w := s.labels[i].Window
@@ -126,8 +127,8 @@ func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	}
 }
 
-// rank returns the rank, starting at 1, of the service of labels[label] among the suspects of incident id, or 0 if it
-// isn't among them.
+// rank returns the rank, starting at 1, of the service of labels[label] among the suspects of incident id, or 0 if the
+// service isn't a suspect.
 func (s *scorer) rank(label int, id uint64) int {
 	x := s.judged[label][id]
 	if into, merged := s.judged[label][x.Into()]; merged {
@@ -170,8 +171,8 @@ func (s *scorer) score(r *Result) *Score {
 	return score
 }
 
-// credit returns the ID of the first incident credited to each label, or 0 if there is none. incidents must be in the
-// order of opening.
+// credit returns, for each label, the ID of the first incident credited to it, or 0. incidents must be in the order of
+// opening.
 func (s *scorer) credit(incidents []engine.Incident) []uint64 {
 	credited := make([]uint64, len(s.labels))
 	for i := range incidents {
@@ -201,8 +202,8 @@ func (s *scorer) better(a, b int, id uint64) bool {
 	return x < y
 }
 
-// answer returns the case of labels[label]. credited is the incident credited to the label; if it is 0, the first of
-// incidents that opened in the window counts.
+// answer returns the case of labels[label]. credited is the ID of the incident credited to the label; if it is 0,
+// answer uses the first of incidents that opened in the window.
 func (s *scorer) answer(label int, credited uint64, incidents []engine.Incident) Case {
 	l := &s.labels[label]
 	c := Case{Name: l.Name, Fault: l.Fault, Service: l.Target.Service, Incident: credited}
@@ -223,7 +224,7 @@ func (s *scorer) answer(label int, credited uint64, incidents []engine.Incident)
 	return c
 }
 
-// healthy returns the time after learning that lies outside the labelled windows and [Grace].
+// healthy returns the total time after r.Learned that lies outside the labelled windows and [Grace].
 func (s *scorer) healthy(r *Result) (sum time.Duration) {
 	if r.Learned == 0 {
 		return 0

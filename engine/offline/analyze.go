@@ -1,5 +1,5 @@
 // Package offline analyses recorded traces. [Analyze] reads files in several passes and returns a [Report]: the
-// incidents, the groups of requests, their problems in order of rank, the causes of the first problems, and the
+// incidents, the groups of requests, their problems in order of rank, and the causes of the first problems with the
 // tracepoints to enable for them. [CompareWindow] and [CompareFiles] compare traces with a baseline and rank the
 // services by their additional cost. Critical paths, groups, detection, explanations and search are the same as in the
 // online core, package engine.
@@ -34,28 +34,28 @@ type Options struct {
 	Input      file.Options
 	Path       critpath.Options
 	Thresholds detect.Thresholds        // Analyze sets Thresholds.Objectives from Objectives
-	Objectives map[string]time.Duration // by the entry's "service operation"
+	Objectives map[string]time.Duration // by entry, as "service operation"
 	Budget     search.Budget
 	Strategy   string // name of a published strategy; empty: the default
 	Rules      group.Rules
 	Split      bool              // split groups by variables that explain their variance
 	Explained  int               // number of problems to explain, in order of rank
 	Order      detect.Order      // of the problems
-	Incidents  *backtest.Options // of the service whose incidents are looked for; nil: none are
+	Incidents  *backtest.Options // options of the service to look for incidents with; nil: don't look for incidents
 }
 
-// DefaultOptions returns the options that `sibyl analyze` uses without any flags.
+// DefaultOptions returns the options that `sibyl analyze` uses without flags.
 func DefaultOptions() Options {
 	return Options{Path: critpath.DefaultOptions(), Thresholds: detect.DefaultThresholds(), Explained: 20}
 }
 
-// Limits on the statistics. The first three are never reached, so that the statistics don't depend on the order of the
-// input.
+// Limits on the statistics. The first three are too high to be reached, so that the statistics don't depend on the
+// order of the input.
 const (
 	mostEdges   = 1 << 20
 	mostGroups  = 1 << 20
 	mostTargets = 1 << 20
-	sampleSize  = 256 // requests of a group, for intervals and explanations
+	sampleSize  = 256 // sampled requests of a group, for intervals and explanations
 )
 
 var errOverlap = errors.New(
@@ -70,17 +70,17 @@ type analyzer struct {
 	input     *file.Input
 	report    *Report
 	requests  *spool.Spool
-	recording *backtest.Recording // nil if no incidents are looked for
+	recording *backtest.Recording // nil if we don't look for incidents
 	types     *group.RequestTypes
-	aliases   group.Aliases // of all requests
+	aliases   group.Aliases // learned from all requests
 	grouper   *group.Grouper
 	trees     map[analysis.Hash]*cct.Builder // by request type
 
-	from, to trace.Nanos       // of the requests with plausible clocks
-	misdated map[trace.ID]bool // traces of the other requests
+	from, to trace.Nanos       // recorded time, without traces from wrong clocks
+	misdated map[trace.ID]bool // traces of the requests outside the recorded time
 }
 
-// Analyze reads traces from the files and directories in paths and reports the problems of their requests. The report
+// Analyze reads traces from the files and directories in paths and reports problems with their requests. The report
 // depends only on the set of spans, not on their order or their distribution over files.
 func Analyze(ctx context.Context, paths []string, options Options) (report *Report, err error) {
 	if options.Path.OverlapTolerance > 0 {
@@ -121,9 +121,9 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 	return a.report, nil
 }
 
-// extract reduces every trace to observations, and learns the targets of calls. It determines the recorded time, so
-// that later passes leave out traces from wrong clocks: rates per second would include the time between these traces
-// and the others.
+// extract reduces every trace to observations, and learns the targets of calls. It also determines the recorded time,
+// so that later passes leave out traces from wrong clocks. Otherwise, rates per second would include the time between
+// these traces and the others.
 func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
 	for reason, n := range a.input.Summary.Rejected {
@@ -178,8 +178,8 @@ func (a *analyzer) extract(ctx context.Context) error {
 	return nil
 }
 
-// dayAccounts counts the traces that start on one day. They are counted by day because we know only at the end which
-// days have wrong clocks.
+// dayAccounts counts the traces that start on one day. We count by day because only at the end do we know which days
+// are due to wrong clocks.
 type dayAccounts struct {
 	coverage         trace.Coverage
 	judged, complete int // traces
@@ -187,7 +187,7 @@ type dayAccounts struct {
 
 const dayLength = trace.Nanos(24 * time.Hour)
 
-// dayOf returns the accounts of the day on which the first root of p starts, and adds them to days if necessary.
+// dayOf returns the accounts of the day on which the first root of p starts, adding them to days if necessary.
 func dayOf(days map[trace.Nanos]*dayAccounts, p *critpath.Path) *dayAccounts {
 	var start trace.Nanos
 	if len(p.Roots) > 0 {
@@ -201,7 +201,7 @@ func dayOf(days map[trace.Nanos]*dayAccounts, p *critpath.Path) *dayAccounts {
 	return d
 }
 
-// addUp adds the days to the report. It counts judged spans of days outside the recorded time as misdated, because
+// addUp adds the days to the report. It counts the judged spans of days outside the recorded time as misdated, because
 // their clocks are wrong.
 func (a *analyzer) addUp(days map[trace.Nanos]*dayAccounts) {
 	for number, d := range days {
@@ -270,8 +270,9 @@ func (a *analyzer) group(ctx context.Context) error {
 	return nil
 }
 
-// each yields the observations with plausible clocks, after it has filled in the targets of calls that lost their
-// callee. Each observation is valid until the next one. If ctx is done or the spool fails, it yields an error last.
+// each yields the observations within the recorded time, after filling in the targets of calls that lost their callee.
+// An observation is valid until the next one is yielded. If ctx is done or the spool fails, the sequence ends with an
+// error.
 func (a *analyzer) each(ctx context.Context) iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		for o, err := range a.requests.All() {
@@ -290,7 +291,7 @@ func (a *analyzer) each(ctx context.Context) iter.Seq2[*observation.Observation,
 	}
 }
 
-// judge ranks the problems, explains the first ones and proposes tracepoints for these.
+// judge ranks the problems, explains the first Options.Explained ones and proposes tracepoints for them.
 func (a *analyzer) judge(ctx context.Context) error {
 	thresholds := a.options.Thresholds
 	objectives, err := a.objectives()
@@ -356,7 +357,7 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 		}
 	}
 	proposals := make(map[analysis.Hash]search.Decision)
-	for i := range problems { // one at a time because problems in a report don't share a budget
+	for i := range problems { // one at a time, because the problems in a report don't share a budget
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -379,11 +380,11 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 	return proposals, nil
 }
 
-// leastRecorded is the length of a recording below which incidents aren't looked for: they need as much history.
+// leastRecorded is the minimum length of a recording that we search for incidents, which need that much history.
 const leastRecorded = 9 * time.Minute
 
-// play plays the recording and reports the incidents. It comes last because the engine adds its own contexts and edges
-// to the table.
+// play plays the recording and reports the incidents. It must come last because the engine adds its own contexts and
+// edges to the table.
 func (a *analyzer) play(ctx context.Context) (err error) {
 	if a.recording == nil || a.recording.Recorded() < leastRecorded {
 		return nil

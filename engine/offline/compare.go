@@ -24,22 +24,22 @@ import (
 // Comparison compares some traces, called the window, with others, called the baseline.
 type Comparison struct {
 	Table    *trace.Table   // with all names used below
-	Traces   int            // number of traces read, including those on neither side
+	Traces   int            // number of traces read, including traces on neither side
 	Coverage trace.Coverage // how the spans read were used
 	Window   Side
 	Baseline Side
 	Around   bool              // the baseline has traces from before and after the window
 	Mean     float64           // mean duration of a trace in the baseline in ns, the unit of the times in Suspects
 	Suspects []compare.Suspect // ranked
-	// Usual has the highest scores of stretches of the baseline that are as long as the window. It is empty if the
-	// baseline is too short.
+	// Usual holds the highest score of each stretch of the baseline that is as long as the window, when compared with
+	// the rest. It is empty if the baseline is too short.
 	Usual        []float64
-	RequestTypes []TypeChange // in the window: slower types first, by added time
+	RequestTypes []TypeChange // types in the window; slower types first, by added time
 }
 
 // Side describes the window or the baseline of a [Comparison].
 type Side struct {
-	// open ends are replaced by the start of the first trace, or just after the start of the last one
+	// open ends are replaced by the start of the first trace or the instant after the start of the last one
 	Interval history.Interval
 	Open     bool // the range had no end
 	Traces   int
@@ -47,9 +47,9 @@ type Side struct {
 
 // TypeChange compares the requests of one type.
 type TypeChange struct {
-	Type     group.Summary // of the window; only has Count, Failed, Mean and the fields that name the type
+	Type     group.Summary // of the window; only its name, ID, Count, Failed and Mean are set
 	Baseline uint64        // number of requests in the baseline
-	Expected time.Duration // mean in the baseline; 0 if it has no requests
+	Expected time.Duration // mean in the baseline; 0 if the baseline has no requests of this type
 	// Rise is the increase of the mean beyond the variation of the baseline, in ns. It is 0 if the type isn't slower,
 	// and NaN if there are too few requests to judge. See [compare.Rise].
 	Rise float64
@@ -66,12 +66,13 @@ const (
 	// leastBaseline is the minimum number of traces in a baseline. It equals the number of pieces of a history that
 	// package compare needs to judge its variation.
 	leastBaseline = 16
-	// enoughBaseline is the minimum number of traces before a window; if there are fewer, or fewer than in the window,
-	// we add traces after it. It equals the default number of requests that a group needs to be judged.
+	// enoughBaseline is the number of traces before a window that suffices as a baseline. If there are fewer, or fewer
+	// than in the window, we add traces after the window. It equals the default number of requests that a group needs
+	// to be judged.
 	enoughBaseline = 50
 )
 
-// mostStretches limits the number of stretches of the baseline that are compared with the rest of it.
+// mostStretches is the maximum number of stretches of the baseline that are compared with the rest of it.
 const mostStretches = 8
 
 // The sets of traces in a recording.
@@ -80,10 +81,10 @@ const (
 	afterSet
 )
 
-// CompareWindow compares the traces that start in window with the traces that start in baseline. If baseline is nil, it
-// compares them with the traces before the window and, if there are few of these, after the window. It uses only Input,
+// CompareWindow compares the traces that start in window with the traces that start in baseline. If baseline is nil,
+// the baseline consists of the traces before the window and, if these are few, the traces after it. It uses only Input,
 // Path and Rules of options. As with [Analyze], the result depends only on the set of spans. It returns an error if the
-// window has no trace or the baseline has fewer than 16, but an empty result if there are no traces at all.
+// window has no traces or the baseline has fewer than 16, but an empty result if paths contain no traces at all.
 func CompareWindow(
 	ctx context.Context, paths []string, window TimeRange, baseline *TimeRange, options Options,
 ) (c *Comparison, err error) {
@@ -104,8 +105,9 @@ func CompareWindow(
 	return x.compare(ctx)
 }
 
-// CompareFiles compares the traces in the files `after`, the window, with the traces in the files `before`, the
-// baseline. Their times and IDs may overlap. Options, result and errors are the same as for [CompareWindow].
+// CompareFiles compares the traces in the files after, the window, with the traces in the files before, the baseline.
+// Their times may overlap, and they may have trace IDs in common. Options, result and errors are the same as for
+// [CompareWindow].
 func CompareFiles(ctx context.Context, before, after []string, options Options) (c *Comparison, err error) {
 	x, err := newComparer(options)
 	if err != nil {
@@ -127,7 +129,7 @@ func CompareFiles(ctx context.Context, before, after []string, options Options) 
 	return x.compare(ctx)
 }
 
-// choice reports whether a side of the comparison includes the traces or requests of set that start at the time start.
+// choice reports whether a side of the comparison includes the traces or requests of set that start at start.
 type choice func(start trace.Nanos, set compare.Set) bool
 
 func within(i history.Interval) choice {
@@ -340,7 +342,7 @@ func (r timed) compare(s timed) int {
 
 // typeRequests holds the requests of one type on both sides.
 type typeRequests struct {
-	entry            trace.Op // the smallest, because rules can join several
+	entry            trace.Op // the smallest entry, because rules can join several entries
 	baseline, window []timed
 	failed           uint64 // in the window
 }
@@ -374,7 +376,7 @@ func (c *comparer) typeChanges(ctx context.Context) ([]TypeChange, error) {
 	return changes, nil
 }
 
-// added returns the additional time that the requests of t take beyond the variation of the baseline, in ns.
+// added returns the total time that the requests of t take beyond the variation of the baseline, in ns.
 func (t *TypeChange) added() float64 {
 	if !t.Judged() {
 		return 0
@@ -438,7 +440,7 @@ func durations(requests []timed) []int64 {
 	return all
 }
 
-// mean returns the mean of durations, which are in ns, or 0 if there are none.
+// mean returns the mean of durations, which are in ns, or 0 if durations is empty.
 func mean(durations []int64) time.Duration {
 	var sum float64
 	for _, d := range durations {

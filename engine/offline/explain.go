@@ -14,10 +14,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// simulatedSpans limits the number of spans in the simulated requests of a problem.
+// simulatedSpans is the maximum number of spans in the simulated requests of a problem.
 const simulatedSpans = 1 << 17
 
-// explain returns a report on each problem, with findings for the first Options.Explained ones.
+// explain returns a report on each problem. The first Options.Explained reports have findings.
 func (a *analyzer) explain(ctx context.Context, problems []detect.Problem) ([]Problem, error) {
 	e := newExplainer(a, problems[:min(len(problems), a.options.Explained)])
 	for o, err := range a.each(ctx) {
@@ -107,7 +107,7 @@ type requestID struct {
 	root  trace.SpanID
 }
 
-// simulate adds simulations to the samples. To capture them, it reads the traces from the input again.
+// simulate adds simulations to the samples. It reads the traces from the input again to capture them.
 func (e *explainer) simulate(ctx context.Context) error {
 	type member struct {
 		sample  *explain.Sample
@@ -204,14 +204,14 @@ func (a *analyzer) span() (first, last trace.Nanos) {
 	return first, last
 }
 
-// observe adds the times of o to the sums, which common divides by the number of requests. It must not be called after
-// common.
+// observe adds the times of o to the sums in Means, which common divides by the number of requests. It must not be
+// called after common.
 func (s *seriesSet) observe(requestType analysis.Hash, o *observation.Observation) {
 	at := int(o.Start.Sub(s.first) / s.width)
 	for _, i := range s.byType[requestType] {
 		x := &s.series[i]
 		x.Counts[at]++
-		if c := o.Context(trace.Context(x.Edge)); c != nil { // a whole edge is its context
+		if c := o.Context(trace.Context(x.Edge)); c != nil { // all edges here are whole contexts
 			x.Means[at] += float64(c.Exclusive)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Report has the groups of requests that [Analyze] found in traces, and their problems.
+// Report is the result of [Analyze]: the groups of requests in the traces and their problems.
 type Report struct {
 	Table     *trace.Table // with all names used below
 	Traces    int
@@ -22,16 +22,16 @@ type Report struct {
 	Refused   uint64                // requests counted only by request type because there were too many groups
 	Groups    []group.Summary       // request types first, each followed by its groups; most requests first
 	Problems  []Problem             // ranked
-	Incidents *backtest.Result      // nil if none were looked for
-	Common    []explain.CommonEdges // places that different request types seem to share, strongest correlation first
+	Incidents *backtest.Result      // nil if we didn't look for incidents
+	Common    []explain.CommonEdges // places that different request types seem to share, by decreasing correlation
 }
 
 // Problem is a ranked problem with its explanations and the tracepoints that the search would enable next. Problems
-// beyond [Options.Explained] only have the embedded problem.
+// beyond [Options.Explained] have only the embedded problem.
 type Problem struct {
 	detect.Problem
 	Findings  explain.Findings
 	Proposed  []search.Pick
-	Missing   []trace.Op // operations that carry the problem and have no more tracepoints
+	Missing   []trace.Op // operations that carry the problem but have no further tracepoints
 	Exemplars Exemplars
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TimeRange is a time range that may be relative to the times of traces not yet read. The zero value contains every
-// time.
+// TimeRange is a time range that may be relative to the times of traces that haven't been read yet. The zero value
+// contains all times.
 type TimeRange struct {
 	text     string // as parsed
 	from, to timePoint
@@ -36,8 +36,8 @@ const (
 const day = 24 * time.Hour
 
 // ParseTimeRange parses a range "FROM..TO", which includes FROM but excludes TO. Each end is a date and time as in RFC
-// 3339, a time of day in UTC like 02:41 or 02:41:30, or an offset from the first trace like +10m. One of the ends may
-// be empty, which means that it is unbounded.
+// 3339, a time of day in UTC such as 02:41 or 02:41:30, or an offset from the first trace such as +10m. One end may be
+// empty, which leaves the range unbounded there.
 func ParseTimeRange(text string) (TimeRange, error) {
 	from, to, found := strings.Cut(text, "..")
 	if !found || from == "" && to == "" {
@@ -89,8 +89,8 @@ func parsePoint(text string) (timePoint, error) {
 	return timePoint{kind: dated, at: trace.Nanos(t.UnixNano())}, nil
 }
 
-// resolve returns the interval that r denotes for traces that start between first and last. It returns an error if that
-// is ambiguous, or wraps ErrOrder if the range ends before it starts.
+// resolve returns the interval that r denotes for traces that start between first and last. It returns an error if r is
+// ambiguous, and an error wrapping ErrOrder if the range ends before it starts.
 func (r TimeRange) resolve(first, last trace.Nanos) (history.Interval, error) {
 	i := history.Always()
 	if r.from.kind != open {
@@ -129,7 +129,7 @@ func (p timePoint) resolve(first, last trace.Nanos) (trace.Nanos, error) {
 		return p.at, nil
 	case offset:
 		return first.Add(min(p.since, trace.MaxNanos.Sub(first))), nil
-	case open, clock: // only a time of day; open ends are not resolved
+	case open, clock: // only clock gets here; open ends are not resolved
 	}
 	earliest := next(first, p.since)
 	switch {

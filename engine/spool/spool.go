@@ -1,4 +1,4 @@
-// Package spool keeps packed observations that are read several times. It holds them in memory up to a limit, and the
+// Package spool stores packed observations that are read several times. It keeps them in memory up to a limit, and the
 // rest in a temporary file.
 package spool
 
@@ -24,7 +24,7 @@ import (
 type Spool struct {
 	packer  observation.Packer
 	dir     string
-	limit   int // maximum of kept; beyond it, full chunks are written to the file
+	limit   int // value of kept above which full chunks are written to the file
 	kept    int // bytes in memory
 	chunks  [][]byte
 	file    *os.File // nil until the memory is used up
@@ -103,9 +103,9 @@ func (s *Spool) spill() error {
 // spillTo makes f the temporary file and takes ownership of it.
 func (s *Spool) spillTo(f *os.File) { s.file, s.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
 
-// All yields the observations in the order they were added. An observation is valid until the next one is yielded. An
-// error ends the sequence. It comes from reading the file, or wraps [codec.ErrCorrupt] if a chunk contains anything
-// other than packed observations.
+// All yields the observations in the order they were added. An observation is valid until the next one is yielded. The
+// sequence ends after an error, which comes from reading the file or, if a chunk contains anything other than packed
+// observations, wraps [codec.ErrCorrupt].
 func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		var o observation.Observation
@@ -126,8 +126,9 @@ func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 }
 
 // InOrder yields the observations with their ranks, by ascending rank. Observations of equal rank stay in the order
-// they were added. It calls rank for all observations, in that order, before it yields the first one. An observation is
-// valid until the next one is yielded. InOrder panics if there are observations in the temporary file.
+// they were added. InOrder calls rank for all observations, in the order they were added, before it yields the first
+// one. An observation is valid until the next one is yielded. InOrder panics if there are observations in the temporary
+// file.
 func (s *Spool) InOrder(rank func(o *observation.Observation) int) iter.Seq2[int, *observation.Observation] {
 	if s.file != nil {
 		panic("spool: ordered while part of it is in a file")
@@ -162,7 +163,8 @@ func (s *Spool) unpack(b []byte, o *observation.Observation) (rest []byte) {
 	return rest
 }
 
-// eachChunk calls f for every chunk, starting with the file's, until f returns false or an error. It returns the error.
+// eachChunk calls f for every chunk, starting with the chunks in the file, until f returns false or an error. It
+// returns that error.
 func (s *Spool) eachChunk(f func([]byte) (more bool, err error)) error {
 	if more, err := s.eachSpilled(f); !more || err != nil {
 		return err
@@ -175,8 +177,7 @@ func (s *Spool) eachChunk(f func([]byte) (more bool, err error)) error {
 	return nil
 }
 
-// eachSpilled calls f for the chunks in the file, like eachChunk. It returns the last result of f, or true if there is
-// no file or the last chunk has been passed.
+// eachSpilled is like eachChunk for only the chunks in the file. more is false if f returned false.
 func (s *Spool) eachSpilled(f func([]byte) (more bool, err error)) (more bool, err error) {
 	if s.file == nil {
 		return true, nil
@@ -243,7 +244,7 @@ func Decode(b []byte) (*Spool, error) {
 	return s, nil
 }
 
-// check returns the error for the first observation that can't be unpacked, or nil.
+// check returns the error from unpacking the first observation that can't be unpacked, or nil.
 func (s *Spool) check() error {
 	for _, err := range s.All() {
 		if err != nil {
