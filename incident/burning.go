@@ -11,18 +11,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// unexplained reports whether x is open only because of objectives: no service stands out so far.
+// unexplained reports whether x is open only because of objectives and no service stands out so far.
 func (x *tracked) unexplained() bool {
 	return len(x.Objectives) > 0 && x.score == 0 && x.current.score == 0
 }
 
-// staysUnexplained reports whether x is still unexplained although its cause would have shown by now. Such an incident
-// may stay open for as long as the objective is too strict, so we go on learning meanwhile.
+// staysUnexplained reports whether x is still unexplained although its cause would have shown by now. If the objective
+// is too strict, such an incident stays open indefinitely, so we continue to learn while it is open.
 func (x *tracked) staysUnexplained(now trace.Nanos) bool {
 	return x.unexplained() && now.Sub(x.Opened()) >= spreading
 }
 
-// miss adds missed, objectives that requests miss because of x, or updates their figures.
+// miss adds the objectives in missed, which requests miss because of x, or updates their figures.
 func (x *tracked) miss(missed ...Missed) {
 	x.Objectives = slices.Clone(x.Objectives) // callers may keep the incident's slice
 	for _, m := range missed {
@@ -39,11 +39,11 @@ func (x *tracked) misses(o *Objective) bool {
 	return slices.ContainsFunc(x.Objectives, func(m Missed) bool { return m.counted() == o.counted() })
 }
 
-// maxCompared bounds the comparisons with the history per epoch. Each takes milliseconds.
+// maxCompared is the maximum number of comparisons with the history per epoch, each of which takes milliseconds.
 const maxCompared = 4
 
-// burn keeps an incident open for each objective that burns: the one it has joined, or one at a service on the path of
-// its requests, or one that has just closed. If there is no such incident, it opens one.
+// burn keeps an incident open for each burning objective: the incident that the objective has joined, an incident of a
+// service on the path of its requests, or an incident that has just closed. If there is no such incident, it opens one.
 func (t *Tracker) burn(now trace.Nanos, burns []Burn, sites *compare.Comparer) {
 	compared := 0
 	for i := range burns {
@@ -66,7 +66,7 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, sites *compare.Comparer) {
 	}
 }
 
-// burning returns the incident of b, which is open or may reopen, or nil if there is no such incident.
+// burning returns the incident of b if it is open or may reopen, and nil otherwise.
 func (t *Tracker) burning(b *Burn) *tracked {
 	all := []func(x *tracked) bool{
 		func(x *tracked) bool { return x.IsOpen() && x.misses(&b.Objective) },
@@ -89,7 +89,7 @@ func (b *Burn) passes(service trace.Symbol) bool {
 	return found
 }
 
-// openBy opens an incident for b at the service of its requests, and returns it.
+// openBy opens an incident for b at b.Service, and returns it.
 func (t *Tracker) openBy(now trace.Nanos, b *Burn, sites *compare.Comparer) *tracked {
 	x := &tracked{evidence: evidence{service: b.Service}, grown: now}
 	x.Onset = min(b.Since, now)
@@ -98,9 +98,9 @@ func (t *Tracker) openBy(now trace.Nanos, b *Burn, sites *compare.Comparer) *tra
 	return x
 }
 
-// explain looks for the cause of an unexplained incident: services where requests that miss the objective differ from
-// the others. If they don't differ anywhere, it takes the services on their path that have become slower since the
-// onset, ordered by the excess over their records. Ranking first doesn't make a service unusual.
+// explain looks for the cause of an unexplained incident: services where the requests that miss the objective differ
+// from the others. If they differ nowhere, it takes the services on their path that have become slower since the onset,
+// ordered by their excess over their records. A service isn't unusual merely because it ranks first.
 //
 // explain compares with the history only if may is true.
 func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.Comparer, may bool) {

@@ -9,16 +9,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// usualAfter is the age at which changed calls of a service become usual.
+// usualAfter is the age at which changed calls of a service count as usual.
 const usualAfter = 10 * time.Minute
 
-// ChangedCalls is a service that makes other calls than before but is neither slower nor fails, as after a deploy. It
-// is worth a note, but not an incident.
+// ChangedCalls is a service that makes different calls than before but is neither slower nor failing, as after a
+// deploy. It is worth a note but not an incident.
 type ChangedCalls struct {
 	Service trace.Symbol
-	Since   trace.Nanos // start of the first window with them
-	Seen    trace.Nanos // end of the last one
-	Share   float64     // number of other calls per request of all services
+	Since   trace.Nanos // start of the first window with different calls
+	Seen    trace.Nanos // end of the last such window
+	Share   float64     // number of different calls per request of all services
 }
 
 // ChangedCalls returns the services whose calls changed at most usualAfter before the last epoch, in ascending order.
@@ -31,7 +31,7 @@ func (t *Tracker) ChangedCalls() (all []ChangedCalls) {
 	return all
 }
 
-// noteCalls notes the services of f whose only change is that they make other calls.
+// noteCalls notes the services in f whose only change is that they make different calls.
 func (t *Tracker) noteCalls(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	ratio := t.baseline.ratio(sites.Services.Len())
 	for i := range f.Suspects {

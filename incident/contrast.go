@@ -11,36 +11,37 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// contrast compares the requests that miss an objective with the other recent ones: by the time in each step of their
-// critical paths, or by the steps where their failures start. A few slow requests would not show in a mean over all.
+// contrast compares the requests that miss an objective with other recent requests, either by the time in each step of
+// their critical paths or by the steps where their failures start. A few slow requests would not show in a mean over
+// all requests.
 type contrast struct {
 	missed, others int64 // requests
 	steps          map[trace.Op]*difference
-	last           trace.Op // the largest step of maxSteps
-	halved         int64    // number of the period when all numbers were last halved
+	last           trace.Op // the largest step if there are maxSteps
+	halved         int64    // number of the period when all counts were last halved
 }
 
-// difference is the time in ns, or the number of failures, at a step, for both kinds of requests.
+// difference is the time at a step in ns, or the number of failures there, for both kinds of requests.
 type difference struct{ missed, others int64 }
 
 const (
-	// halfLife is the age of requests that count half in a contrast. If an objective just burns at one request per
-	// second, ten slow requests still count.
+	// halfLife is the age of requests that have half their weight in a contrast. It is long enough that at one request
+	// per second, an objective that only just burns still has ten slow requests.
 	halfLife = 10 * time.Minute
-	// maxSteps bounds the steps of a contrast. It keeps the steps with the smallest identities, so that the order of
-	// requests doesn't matter.
+	// maxSteps is the maximum number of steps in a contrast. The steps with the smallest identities are kept, so that
+	// the order of requests doesn't matter.
 	maxSteps = 256
 )
 
 // Step is a step of the critical path of a request.
 type Step struct {
 	Op     trace.Op // with its target
-	Nanos  int64    // on the critical path, without other steps
+	Nanos  int64    // own time on the critical path
 	Failed bool     // a failure starts here
 }
 
-// add adds a request with its steps: their times if the objective is about latency, their failures if not. missed says
-// whether the request missed the objective.
+// add adds a request with its steps: the times of the steps if the objective is about latency, or else their failures.
+// missed reports whether the request missed the objective.
 func (c *contrast) add(steps []Step, latency, missed bool) {
 	if missed {
 		c.missed++
@@ -69,7 +70,7 @@ func (c *contrast) add(steps []Step, latency, missed bool) {
 	}
 }
 
-// at returns the difference at step, which it adds if needed, or nil if there is no room for it.
+// at returns the difference at step, adding it if necessary, or nil if there is no room for it.
 func (c *contrast) at(step trace.Op) *difference {
 	d := c.steps[step]
 	if d != nil {
@@ -91,7 +92,7 @@ func (c *contrast) at(step trace.Op) *difference {
 	return d
 }
 
-// age halves all numbers if a half-life has ended since the last time, and deletes steps that are left with nothing.
+// age halves all counts if a half-life has ended since it was last called, and deletes steps whose counts are 0.
 func (c *contrast) age(now trace.Nanos) {
 	period := int64(now) / int64(halfLife)
 	if period == c.halved {
@@ -110,9 +111,9 @@ func (c *contrast) age(now trace.Nanos) {
 const leastContrast = 0.05
 
 // suspects ranks the services where the requests that missed spend more time, or fail more often, than the others.
-// Scores are per request of the entry: the excess per missed request, in mean durations of the others, times share, the
-// share of requests that miss. duration is the mean duration of the others in ns, or 0 for failures. Without requests
-// to compare, suspects returns nil and 0.
+// share is the share of requests that miss. Scores are per request of the entry: the excess per missed request, in mean
+// durations of the others, times share. duration is the mean duration of the others in ns, or 0 for failures. If there
+// are no requests to compare, suspects returns nil and 0.
 func (c *contrast) suspects(table *trace.Table, latency bool,
 	share float64,
 ) (suspects []compare.Suspect, duration float64) {
@@ -135,7 +136,7 @@ func (c *contrast) suspects(table *trace.Table, latency bool,
 			o = table.Operation(called)
 		}
 		if o.Service == 0 {
-			continue // its name was forgotten
+			continue // its name has been deleted
 		}
 		s := byService[o.Service]
 		if s == nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// calls selects the calls that show whether an incident goes on: calls of some operations of a service. Without
-// operations it selects all calls of the service, and without a service all requests.
+// calls selects the calls that show whether an incident is still going on, namely the calls of operations of service.
+// If operations is empty, it selects all calls of the service, and if service is 0, all requests.
 type calls struct {
 	service    trace.Symbol
 	operations []trace.Op
 }
 
-// telling returns the calls that show whether x goes on: the calls of the operations with evidence against its first
-// suspect. If the service gets or answers no requests, any request counts.
+// telling returns the calls that show whether x is still going on: the calls of the operations with evidence against
+// its first suspect. If the suspect no longer gets or answers requests, it returns all requests.
 func (x *tracked) telling() (c calls) {
 	if len(x.Suspects) == 0 || x.unexplained() {
 		return c
@@ -34,7 +34,7 @@ func (x *tracked) telling() (c calls) {
 	return c
 }
 
-// latest returns the time of the latest call that c selects, at most now, or 0 without such calls.
+// latest returns the time of the latest call that c selects, at most now, or 0 if there is no such call.
 func (c calls) latest(now trace.Nanos, sites *history.Sites) trace.Nanos {
 	if c.service == 0 {
 		return sites.Requests.Latest(now)
@@ -51,20 +51,21 @@ func (c calls) count(in history.Interval, sites *history.Sites) uint64 {
 }
 
 const (
-	// leastSeen is the number of calls without evidence that an incident must see before it can be over. If three in
-	// ten calls fail, ten calls in a row without a failure happen once in 35 cases.
+	// leastSeen is the number of calls without evidence before an incident can be over. If three in ten calls fail, ten
+	// calls in a row succeed in one of 35 cases.
 	leastSeen = 10
 	// leastCertain is the number of calls that would be certain evidence if the incident were going on.
 	leastCertain = 100
-	// leastStayedAway is the number of calls that must be missing, at the usual rate, before we say that calls stopped.
+	// leastStayedAway is the number of calls that must be missing, relative to the usual rate, before we say that calls
+	// have stopped.
 	leastStayedAway = 5
-	// patience is the longest time that an incident stays open without evidence.
+	// patience is the maximum time that an incident stays open without evidence.
 	patience = 15 * quiet
 )
 
-// end closes x after a quiet time if it is over, its calls have stopped, or another service has taken them over, and
-// reports whether it closed x. If calls go on, x stays open while there are fewer than leastSeen of them, or fewer than
-// leastCertain that still show half of the cost, but no longer than patience.
+// end closes x, after a quiet time, if it is over, its calls have stopped, or another service has taken them over. It
+// reports whether it closed x. If there still are calls, x stays open while they are fewer than leastSeen, or fewer
+// than leastCertain and still show half of the cost, but no longer than patience.
 func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 	if to := sites.Successor(x.Suspects[0].Service, now); to != 0 {
 		x.close(Transition{At: now, State: Closed, Why: Moved, Service: to})
@@ -84,7 +85,7 @@ func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 		x.close(Transition{At: now, State: Closed, Why: Recovered, Calls: since})
 		return true
 	}
-	x.Seen = min(x.Seen, max(x.Opened(), latest)) // the window was without requests when it still had evidence
+	x.Seen = min(x.Seen, max(x.Opened(), latest)) // there may have been evidence in the window after its last request
 	why := Stopped
 	if Silent(now, sites.Sites) {
 		why = NoTraces
@@ -93,7 +94,7 @@ func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 	return true
 }
 
-// goesOn reports whether the first suspect of x has cost at least half as much since the last evidence as since the
+// goesOn reports whether the score of x's first suspect since the last evidence is at least half of its score since the
 // onset.
 func (x *tracked) goesOn(now trace.Nanos, sites *compare.Comparer) bool {
 	since := sites.Compare(history.Interval{From: x.Seen, To: now}, compare.Plain)

@@ -5,8 +5,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// kind is a kind of evidence against a service. Each kind has its own record, so that a service that once made other
-// calls, or failed, is watched as closely for added latency as before.
+// kind is a kind of evidence against a service. Each kind has its own record, so that a service whose calls once
+// changed or failed is still watched as closely for added latency.
 type kind uint8
 
 const (
@@ -14,21 +14,21 @@ const (
 	own
 	in // late for its callers
 	out
-	failing // calls that failed or got no answer
+	failing // calls that failed or weren't answered
 	unanswered
 	silent
-	// flow is the share of requests whose calls changed. It raises nothing on its own, because a deploy changes calls;
-	// if the new calls are slower or fail, that is evidence of another kind.
+	// flow is the share of requests whose calls changed. It doesn't raise an incident on its own, because a deploy
+	// changes calls. If the new calls are slower or fail, there is evidence of another kind.
 	flow
-	added // time of calls that the service makes more often than before; last, so that saved records keep their kinds
+	added // time of calls that the service makes more often than before; last, because kinds are saved by number
 	numKinds
 )
 
-// levels holds the figures that judge a service, by kind.
+// levels holds the level of the evidence against a service, by kind.
 type levels [numKinds]float64
 
-// levelsOf returns the levels of s. If there are only a few failures, they count relative to all requests, because one
-// or two may be most of the calls to a service that is rarely called.
+// levelsOf returns the levels of s. If there are only a few failures, it relates them to all requests instead of the
+// calls, because one or two calls may be most of the calls to a service that is rarely called.
 func levelsOf(s *compare.Suspect) levels {
 	failures := 1.0
 	if s.Failures >= leastFailures && s.Calls > 0 {
@@ -47,7 +47,7 @@ func levelsOf(s *compare.Suspect) levels {
 	}
 }
 
-// symptoms is a set of ways in which requests suffer.
+// symptoms is a set of ways that requests suffer.
 type symptoms uint8
 
 const (
@@ -56,8 +56,8 @@ const (
 	stops
 )
 
-// symptomsOf returns the symptoms of s: the kinds of evidence whose level is above its threshold. If only the score as
-// a whole is above its threshold, its largest part counts.
+// symptomsOf returns the symptoms of s, according to the kinds of evidence with a level above the threshold. If only
+// the score as a whole is above its threshold, its largest part determines the symptom.
 func symptomsOf(s *compare.Suspect, above func(k kind, level float64) bool) (all symptoms) {
 	raised := false
 	for k, level := range levelsOf(s) {
@@ -73,7 +73,7 @@ func symptomsOf(s *compare.Suspect, above func(k kind, level float64) bool) (all
 			all |= fails
 		case silent:
 			all |= stops
-		case lost, flow, numKinds: // lost is the sum of others, and flow raises nothing
+		case lost, flow, numKinds: // lost is the sum of others, and flow raises no incident
 		}
 	}
 	if !raised || all != 0 {

@@ -10,16 +10,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Silent reports whether no request has come for two minutes, not counting long ones.
+// Silent reports whether no request has arrived for two minutes, not counting long requests.
 func Silent(now trace.Nanos, sites *history.Sites) bool {
 	return sites.Requests.Latest(now) <= now.Add(-quiet)
 }
 
-// growing is the minimum growth of a score that makes an incident worse. The highest score also grows by chance.
+// growing is the factor by which a score must grow to make an incident worse, because the highest score also grows by
+// chance.
 const growing = 1.25
 
-// follow updates the suspects of an open incident when there is more evidence than before, and closes the incident once
-// calls without evidence show that it is over. It reports whether the incident is open.
+// follow updates the suspects of the open incident x if there is more evidence than before, and closes x once calls
+// without evidence show that it is over. It reports whether x is still open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) bool {
 	switch {
 	case x.staysUnexplained(now):
@@ -40,14 +41,14 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) b
 		if t.due(now, x.Onset) {
 			x.measureAgain(now, sites)
 		}
-		return true // without new requests only the shares in the window change
+		return true // the shares in a window change even without new requests
 	}
 	x.evidence = e
 	t.suspect(now, x, e.from, sites)
 	return true
 }
 
-// steady enters the state Steady once the evidence has not grown for a day, and leaves it if the evidence grows.
+// steady puts x in the state Steady once its evidence hasn't grown for a day, and back in Open if the evidence grows.
 func (x *tracked) steady(now trace.Nanos, e evidence, grows bool) {
 	if grows && e.score >= growing*x.settled {
 		if x.grown != 0 && now.Sub(x.grown) >= unfolding {
@@ -63,9 +64,9 @@ func (x *tracked) steady(now trace.Nanos, e evidence, grows bool) {
 	}
 }
 
-// suspect sets the suspects of x from a window. The service that raised x is first, because any service that explains
-// it has already taken its place. Scores that a service also reaches in healthy windows are not evidence, and services
-// with an incident of their own are not suspects of this one.
+// suspect sets the suspects of x from the window f. The service that raised x comes first, because any service that
+// explains it has already replaced it. Services with an open incident of their own come last. The others are ordered by
+// score above their record, because a score that is also reached in healthy windows is no evidence.
 func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compare.Comparer) {
 	x.Suspects = slices.Clone(f.Suspects)
 	t.affect(x, sites)
@@ -87,7 +88,8 @@ func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compar
 }
 
 // affect adds the suspects of x and their callers to the services that x affects. A score that a service also reaches
-// in healthy windows doesn't make it affected: otherwise its history would end at the onset of the incident.
+// in healthy windows doesn't make the service affected, because its history would then end at the onset of the
+// incident.
 func (t *Tracker) affect(x *tracked, sites *compare.Comparer) {
 	affected := append(slices.Clone(x.affected), x.service)
 	for i := range x.Suspects {
@@ -103,8 +105,8 @@ func (x *tracked) grows() bool {
 	return x.IsOpen() && x.current.score > 0 && x.current.score >= x.score
 }
 
-// skip excludes the calls of services from the history while x is open. Without services it excludes all calls. Each
-// reopening has a skip of its own.
+// skip excludes the calls of services, or of all services if there are no arguments, from the history while x is open.
+// Each time that x reopens, a separate exclusion starts.
 func (x *tracked) skip(now trace.Nanos, sites *compare.Comparer, services ...trace.Symbol) {
 	id := x.ID
 	if x.Reopened() != 0 {
@@ -119,8 +121,9 @@ func (x *tracked) sinceOnset(now trace.Nanos, sites *compare.Comparer) *compare.
 	return &since
 }
 
-// due reports whether the time since an onset has grown by about a thirtieth, so that measuring again may show more. We
-// don't measure every time because it takes longer the further the onset is past.
+// due reports whether the time since onset has grown by about a thirtieth since the last measurement, so that measuring
+// again may show more. We don't measure in every epoch because the more time has passed since the onset, the longer it
+// takes.
 func (t *Tracker) due(now, onset trace.Nanos) bool {
 	const part = 32
 	step := history.SliceLength
@@ -130,9 +133,9 @@ func (t *Tracker) due(now, onset trace.Nanos) bool {
 	return now/trace.Nanos(step) != now.Add(-t.epochLength)/trace.Nanos(step)
 }
 
-// measureAgain measures the same suspects again, and keeps the result if the first one has cost more since the onset
-// than it had at the last measurement: the mean over the time with the most evidence is higher than over the whole
-// time. Time after the last evidence doesn't count.
+// measureAgain measures the same suspects again, and keeps the result if the total cost of the first suspect since the
+// onset has increased since the last measurement. It compares totals because the mean over the time with the most
+// evidence is higher than over the whole time. It does nothing unless there is evidence in this epoch.
 func (x *tracked) measureAgain(now trace.Nanos, sites *compare.Comparer) {
 	if x.Seen != now || x.unexplained() {
 		return
@@ -145,8 +148,8 @@ func (x *tracked) measureAgain(now trace.Nanos, sites *compare.Comparer) {
 	}
 }
 
-// measure replaces the scores of the suspects by scores over the time since the onset. The scores that raise incidents
-// and rank suspects are lower bounds for a window that may start before the onset.
+// measure replaces the scores of the suspects with their scores since the onset. The earlier scores, which raise
+// incidents and rank suspects, are lower bounds for a window that may start before the onset.
 func (x *tracked) measure(since *compare.Comparison) {
 	x.Requests, x.Duration, x.Mean = int(since.Requests), since.Duration, since.Mean
 	measured := make(map[trace.Symbol]*compare.Suspect, len(since.Suspects))
@@ -164,12 +167,12 @@ func (x *tracked) measure(since *compare.Comparison) {
 			showRise(s)
 		}
 	}
-	// Sort the others by the scores that are shown.
+	// Sort all but the first suspect by the scores that are shown.
 	sorting.SliceStable(x.Suspects[min(1, len(x.Suspects)):],
 		func(a, b compare.Suspect) int { return cmp.Compare(b.Score, a.Score) })
 }
 
-// withoutBefore returns m minus the part that the incident replaced by x had already shown, or all of m if nothing
+// withoutBefore returns m without the part that the incident replaced by x had already shown, or all of m if nothing
 // would be left.
 func (x *tracked) withoutBefore(m *compare.Suspect) compare.Suspect {
 	s := *m

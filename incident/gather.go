@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// gathering is the longest time between the openings of two incidents that may have one cause in a place. It is
-	// long because services with few requests show the cause later.
+	// gathering is the maximum time between the openings of two incidents whose common cause may be a place. It is long
+	// because services with few requests show the cause later.
 	gathering = 5 * time.Minute
-	// maxGathered bounds the suspects that are compared by place.
+	// maxGathered is the maximum number of suspects that are compared by place.
 	maxGathered = 50
 )
 
-// gather joins the open incidents whose services are slow in the same node or zone, because that place is their cause.
-// f is the comparison of the window that ends now.
+// gather joins the open incidents whose services are slow in the same node or zone, because that place is their common
+// cause. f is the comparison of the window that ends now.
 func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	first := slices.IndexFunc(t.incidents, func(x *tracked) bool { return x.gathers(now) })
 	if first < 0 {
@@ -54,13 +54,13 @@ func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 	}
 }
 
-// gathers reports whether the cause of x may be a place that it shares with other incidents.
+// gathers reports whether the cause of x may be a place shared with other incidents.
 func (x *tracked) gathers(now trace.Nanos) bool {
 	return x.IsOpen() && !x.unexplained() && now.Sub(x.LastOpened()) <= gathering
 }
 
-// isIn reports whether x is open and we already know that its cause is place. Services that show it much later then
-// belong to x.
+// isIn reports whether x is open and is already known to be caused by place. Services that become slow there much later
+// then belong to x.
 func (x *tracked) isIn(place *compare.SharedPlace) bool {
 	return x.IsOpen() && len(x.Shared.Services) > 0 && x.Shared.Key == place.Key && x.Shared.Value == place.Value
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// finding is the comparison of a window.
+// finding is the comparison of a window with the history.
 type finding struct {
 	compare.Comparison
 	window history.Interval
-	every  time.Duration // between two windows; 0 means every epoch
-	weeks  int           // age of the times that it compares with; 0 means the hours before the window
+	every  time.Duration // time between two windows; 0: every epoch
+	weeks  int           // weeks between the window and the time it is compared with; 0: the hours before
 }
 
-// youngOf returns the young operations of a service that have evidence.
+// youngOf returns the young operations of service that have evidence.
 func (f *finding) youngOf(service trace.Symbol) []compare.YoungOperation {
 	first, _ := slices.BinarySearchFunc(f.Young, service, func(o compare.YoungOperation, service trace.Symbol) int {
 		return cmp.Compare(o.Service, service)
@@ -31,25 +31,24 @@ func (f *finding) youngOf(service trace.Symbol) []compare.YoungOperation {
 	return f.Young[first:end]
 }
 
-// evidence is the evidence against the service that an incident is about.
+// evidence is the evidence against a service.
 type evidence struct {
 	service trace.Symbol
 	score   float64
-	waits   bool // the score is time spent in the service, which may include waits for another one
-	// opaque means that the service emits no spans: its score is the time that its callers wait, so they are charged
-	// with it as well.
+	waits   bool // the score is time spent in the service, which may include waits for another service
+	// opaque means that the service emits no spans. Its score is the time that its callers wait, so the callers are
+	// charged with the same time.
 	opaque bool
 	// beyond is the part of the score above its threshold, without unanswered calls. If it is 0 or less, only
 	// unanswered calls raise an incident.
 	beyond float64
 	shared []compare.SharedPart
-	from   *finding // nil if it is from an earlier epoch
+	from   *finding // nil if the evidence is from an earlier epoch
 
-	symptoms symptoms // above their thresholds
+	symptoms symptoms // symptoms whose levels are above their thresholds
 }
 
-// evidenceOf returns the evidence against a suspect whose levels raise an incident. threshold is the threshold of its
-// score.
+// evidenceOf returns the evidence against s, whose levels raise an incident. threshold is the threshold of its score.
 func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
 	const nearlyAll = 0.95
 	return evidence{
@@ -58,9 +57,9 @@ func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
 	}
 }
 
-// include adds the evidence of o, an operation that raises an incident on its own. Its typical time may show a change
-// before anything else in the service does. A rare operation is not evidence apart from a neighbour, because it may
-// wait for the neighbour.
+// include adds the evidence of o, an operation that raises an incident on its own, because its typical time may show a
+// change before anything else in the service does. A rare operation doesn't count as evidence apart from a neighbour,
+// because it may be waiting for that neighbour.
 func (e *evidence) include(o grownOperation) {
 	if e.symptoms == 0 {
 		e.symptoms = slower
@@ -74,7 +73,7 @@ func (e *evidence) include(o grownOperation) {
 	}
 }
 
-// apart reports whether the evidence raises an incident even without the part that the service shares with a neighbour.
+// apart reports whether e raises an incident even without the part that its service shares with neighbour.
 func (e *evidence) apart(neighbour trace.Symbol) bool {
 	for _, x := range e.shared {
 		if x.Service == neighbour {
@@ -91,14 +90,14 @@ const keeping = 0.5
 // judgement is the outcome of judging windows that end now.
 type judgement struct {
 	raising []evidence     // above the thresholds, in the order of the suspects
-	keeping []trace.Symbol // services whose open incidents go on
+	keeping []trace.Symbol // services whose open incidents stay open
 }
 
 func (j *judgement) add(k judgement) {
 	j.raising, j.keeping = append(j.raising, k.raising...), append(j.keeping, k.keeping...)
 }
 
-// judge judges the services in f, the window of an epoch. It also returns the time when each service first exceeded its
+// judge judges the services in f, the window of an epoch. exceeded holds the time when each service first exceeded its
 // threshold, because uncertain growth raises an incident only if it persists.
 func (t *Tracker) judge(now trace.Nanos, f *finding,
 	sites *compare.Comparer,
@@ -145,17 +144,17 @@ func (t *Tracker) judge(now trace.Nanos, f *finding,
 	return j, exceeded
 }
 
-// ratio returns the multiple of its record that the score of a service must reach if there are that many services. See
-// [ratioFor].
+// ratio returns the multiple of its record that the score of a service must reach, given the number of services. See
+// ratioFor.
 func (b *baseline) ratio(services int) float64 { return ratioFor(services, fine, b.healthy[:]) }
 
-// ratioFor returns the multiple of its record that one of `scores` scores must reach in a window of scale `of`. healthy
-// holds the number of healthy windows without overlap, by age.
+// ratioFor returns the multiple of its record that a score must reach in a window of scale of, given the number of
+// scores. healthy holds the number of healthy windows, without overlap, by age.
 //
 // The highest scores of healthy windows fall off exponentially: the record of n windows is about θ·ln n, and one window
 // exceeds r times the record with probability n^−r. Let N be the number of windows of all scores in a week. With r =
-// ln(N) ⁄ ln(n), we expect one of them to exceed r times its record. After a day both numbers count windows that are as
-// good as independent. Before that, scores vary with the application rather than by chance.
+// ln(N) ⁄ ln(n), we expect one of them to exceed r times its record. After a day, both numbers count windows that are
+// as good as independent. Until then, scores vary with the application rather than by chance.
 func ratioFor(scores, of int, healthy []float64) float64 {
 	const week = 7 * 24 * time.Hour
 	length, independent, n := lengths[of].window, 1.0, sum(healthy)
@@ -173,12 +172,12 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// quietest is the part of the traffic so far that may be usual at a time of day that we don't know yet.
+// quietest is the fraction of the traffic so far that may be usual at a time of day that we haven't seen yet.
 const quietest = 0.1
 
 // threshold returns the level of kind k that s must reach to raise an incident in a window with the given number of
-// requests. ratio is the result of [baseline.ratio]. Chance makes levels higher if there are fewer requests than usual,
-// also for services whose level is usually 0.
+// requests. ratio is the result of baseline.ratio. With fewer requests than usual, chance makes levels higher, even for
+// services whose level is usually 0.
 func (b *baseline) threshold(s *compare.Suspect, k kind, requests uint64, ratio float64) float64 {
 	usual := sum(b.requests[:]) / max(1, sum(b.healthy[:]))
 	if !b.dayIsKnown() {

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// baseline describes healthy windows: the scores that services reach in them, and the growth of their operations. It
-// judges other windows by these: what exceeds the records and the gates is unusual. It knows nothing of incidents.
+// baseline describes healthy windows: the scores of services and the growth of their operations. Other windows are
+// judged by it: scores and growth that exceed the records and the gates are unusual. It knows nothing about incidents.
 type baseline struct {
 	gates    Gates
 	records  map[trace.Symbol]*record
@@ -21,8 +21,8 @@ type baseline struct {
 	ageBegan trace.Nanos // start of the current age
 	// end of the first window that was judged or reviewed, or 0
 	firstJudged trace.Nanos
-	pending     []window                     // may not be healthy
-	relearned   map[trace.Symbol]trace.Nanos // services that are learned again, and when they were accepted
+	pending     []window                     // not yet known to be healthy
+	relearned   map[trace.Symbol]trace.Nanos // services that are being relearned, and when they were accepted
 }
 
 func newBaseline() baseline {
@@ -37,8 +37,8 @@ func newBaseline() baseline {
 	return b
 }
 
-// learnWindow learns from the window of an epoch. If incidents are open, the window belongs to them; if not, it may be
-// healthy.
+// learnWindow learns from the window of an epoch. The window belongs to the open incidents if there are any; otherwise
+// it may be healthy.
 func (t *Tracker) learnWindow(now trace.Nanos, c *compare.Comparison, open bool) {
 	switch {
 	case open:
@@ -50,8 +50,8 @@ func (t *Tracker) learnWindow(now trace.Nanos, c *compare.Comparison, open bool)
 	}
 }
 
-// review learns the scores of the windows before the first judged one. Such windows exist if a history arrives all at
-// once, as from a replayed recording, which may take several epochs to arrive. There must be no incidents yet.
+// review learns the scores of the windows before the first judged window. Such windows exist if a history arrives all
+// at once, e.g. from a replayed recording, even if that takes several epochs. There must be no incidents yet.
 func (b *baseline) review(now trace.Nanos, sites *compare.Comparer) {
 	first, last := now.Add(-sites.Requests.Covered(now)).Add(leastHistory+Window), now.Add(-lengths[fine].proving)
 	if b.firstJudged != 0 {
@@ -70,11 +70,11 @@ func (b *baseline) review(now trace.Nanos, sites *compare.Comparer) {
 	}
 }
 
-// relearning is the time a service raises nothing after a person accepted its behaviour. Its scores are meaningless
-// until its history is long enough, and must be learned before they are judged.
+// relearning is the time after a person has accepted the behaviour of a service during which the service raises no
+// incident. Its scores are meaningless until its history is long enough, and must be learned before they are judged.
 const relearning = leastHistory + 3*Window
 
-// relearn forgets what is usual for a service.
+// relearn deletes the records of service and marks it as being relearned.
 func (b *baseline) relearn(now trace.Nanos, service trace.Symbol) {
 	b.relearned[service] = now
 	delete(b.records, service)
@@ -87,7 +87,7 @@ func (b *baseline) relearn(now trace.Nanos, service trace.Symbol) {
 	}
 }
 
-// pend takes the scores of a window without an incident, and learns the scores of pending windows that have proved
+// pend adds the scores of a window without an incident, and learns the scores of pending windows that have proved
 // healthy.
 func (b *baseline) pend(now trace.Nanos, c *compare.Comparison) {
 	b.pending = append(b.pending, window{now, c.Requests, b.scores(now, c)})
@@ -95,8 +95,8 @@ func (b *baseline) pend(now trace.Nanos, c *compare.Comparison) {
 	b.learnBefore(now.Add(-lengths[fine].proving))
 }
 
-// pendUnaffected takes the growth of the operations that no incident affects. It takes nothing while an incident is
-// new, because we don't know yet which operations it affects.
+// pendUnaffected adds the growth of the operations that no incident affects. While an incident is new, it adds nothing
+// and drops all pending growth, because we don't know yet which operations the incident affects.
 func (t *Tracker) pendUnaffected(now trace.Nanos, c *compare.Comparison) {
 	x := &t.baseline.scales[fine]
 	if slices.ContainsFunc(t.incidents,
@@ -110,8 +110,8 @@ func (t *Tracker) pendUnaffected(now trace.Nanos, c *compare.Comparison) {
 	x.learnBefore(now.Add(-lengths[fine].proving), Window)
 }
 
-// scores returns the scores above 0 in a window that ends now. It leaves out services that were accepted so recently
-// that their history is too short.
+// scores returns the scores above 0 in a window that ends now. It skips services that were accepted so recently that
+// their history is too short.
 func (b *baseline) scores(now trace.Nanos, c *compare.Comparison) []score {
 	var scores []score
 	for i := range c.Suspects {
@@ -126,8 +126,8 @@ func (b *baseline) scores(now trace.Nanos, c *compare.Comparison) []score {
 	return scores
 }
 
-// learnBefore learns the pending windows that ended by instant, except the last one, because its weight depends on the
-// next.
+// learnBefore learns the pending windows that ended by instant. It leaves the last pending window, whose weight depends
+// on the next one.
 func (b *baseline) learnBefore(instant trace.Nanos) {
 	for len(b.pending) > 1 && b.pending[0].end <= instant {
 		b.learn(&b.pending[0], windowsBetween(b.pending[0].end, b.pending[1].end, Window))
@@ -136,13 +136,13 @@ func (b *baseline) learnBefore(instant trace.Nanos) {
 	b.scales[fine].learnBefore(instant, Window)
 }
 
-// windowsBetween returns the weight of a window of the given length that ends at end if the next one ends at next:
-// overlapping windows count in part. It is at most 1, because the service may not have run in between.
+// windowsBetween returns the weight of a window of the given length that ends at end if the next window ends at next.
+// It is less than 1 if the windows overlap, and never more, because the service may not have run in between.
 func windowsBetween(end, next trace.Nanos, length time.Duration) float64 {
 	return min(1, float64(next.Sub(end))/float64(length))
 }
 
-// learn takes the scores of a healthy window. windows is its weight, see windowsBetween.
+// learn adds the scores of the healthy window w. windows is its weight; see windowsBetween.
 func (b *baseline) learn(w *window, windows float64) {
 	b.healthy[0] += windows
 	b.requests[0] += windows * float64(w.requests)
@@ -156,7 +156,7 @@ func (b *baseline) learn(w *window, windows float64) {
 	}
 }
 
-// leastInAge is the smallest number of healthy windows in an age of records. An age lasts longer during a long
+// leastInAge is the minimum number of healthy windows in an age of records. An age thus lasts longer if there is a long
 // incident, when we learn nothing.
 const leastInAge = float64(recordAge/Window) / 2
 
@@ -178,13 +178,13 @@ func (b *baseline) age(now trace.Nanos) {
 	maps.DeleteFunc(b.records, func(_ trace.Symbol, r *record) bool { return !r.forget(now.Add(-ages * recordAge)) })
 }
 
-// isRelearned reports whether a service is learned again.
+// isRelearned reports whether service is being relearned.
 func (b *baseline) isRelearned(service trace.Symbol) bool {
 	_, relearned := b.relearned[service]
 	return relearned
 }
 
-// dayIsKnown reports whether the healthy windows make up a day.
+// dayIsKnown reports whether the healthy windows add up to at least a day.
 func (b *baseline) dayIsKnown() bool {
 	return sum(b.healthy[:]) > float64(recordAge/Window)
 }

@@ -10,22 +10,22 @@ import (
 // State is a state in the life of an incident.
 type State uint8
 
-// The states of an incident. Open and Steady are open: see [State.IsOpen].
+// The states of an incident. An incident in state Open or Steady is open; see [State.IsOpen].
 const (
 	Open     State = iota // requests are slower, or fail more often, than usual
 	Steady                // open for a [Day] without getting worse: we propose to accept it as normal
-	Closed                // over, or nobody knows: see Why
-	Merged                // another incident, which goes on, has the same cause
+	Closed                // over, or the cause can no longer be observed: see Why
+	Merged                // has the same cause as another incident, which continues
 	Accepted              // a person accepted the behaviour since the onset as normal
 )
 
 // IsOpen reports whether an incident in state s is open.
 func (s State) IsOpen() bool { return s <= Steady }
 
-// Why is the reason of a transition.
+// Why is the reason for a transition.
 type Why uint8
 
-// The reasons of transitions. Merged and Accepted have one reason each.
+// The reasons for transitions. Merged and Accepted have one reason each.
 const (
 	Noticed   Why = iota // Open: its evidence exceeded a threshold
 	Returned             // Open: evidence returned soon after the incident ended
@@ -33,8 +33,8 @@ const (
 	Unchanged            // Steady
 	Recovered            // Closed: requests are back to normal
 	Stopped              // Closed: its requests stopped, so nobody knows whether its cause is gone
-	NoTraces             // Closed: no traces arrived, so nobody knows either
-	Replaced             // Closed: another incident of its service has other evidence
+	NoTraces             // Closed: no traces arrived, so nobody knows whether its cause is gone
+	Replaced             // Closed: another incident with different evidence replaced it
 	Moved                // Closed: its requests go to another service
 	SameCause            // Merged
 	ByPerson             // Accepted
@@ -46,21 +46,21 @@ type Transition struct {
 	State State
 	Why   Why
 
-	Into     uint64       // the incident that goes on, for SameCause and Replaced
+	Into     uint64       // the incident that continues, for SameCause and Replaced
 	Service  trace.Symbol // the service that gets the requests now, for Moved
 	Calls    uint64       // number of calls since the end of the evidence, for Recovered
-	By, Text string       // for ByPerson: the person, "" if unknown, and a note by that person
+	By, Text string       // for ByPerson: the person, or "" if unknown, and their note
 }
 
-// Day is the time an incident must stay the same before we propose to accept it as normal. By then people know of it,
-// and it is neither a peak nor a nightly job.
+// Day is the time that an incident must stay unchanged before we propose to accept it as normal. By then people know
+// about it, and it is neither a peak nor a nightly job.
 const Day = 24 * time.Hour
 
-// maxTransitions bounds a history. If an incident comes and goes more often, its history keeps the first transition and
-// the latest ones.
+// maxTransitions is the maximum length of a history. If there are more transitions, the history keeps the first and the
+// latest ones.
 const maxTransitions = 50
 
-// Enter appends a transition to the history of x. It never modifies a history that Incidents has returned.
+// Enter appends a transition to the history of x. It never modifies a history that [Tracker.Incidents] has returned.
 func (x *Incident) Enter(t Transition) {
 	h := slices.Clip(x.History)
 	if len(h) == maxTransitions {
@@ -91,10 +91,10 @@ func (x *Incident) Opened() trace.Nanos {
 	return x.History[0].At
 }
 
-// Reopened returns the end of the epoch when x last opened again, or 0 if it never did.
+// Reopened returns the end of the epoch when x last reopened, or 0 if it never did.
 func (x *Incident) Reopened() trace.Nanos { return x.latest(Returned) }
 
-// LastOpened returns the end of the epoch when x opened or last opened again.
+// LastOpened returns the end of the epoch when x opened or last reopened.
 func (x *Incident) LastOpened() trace.Nanos { return max(x.Opened(), x.Reopened()) }
 
 // Proposed returns the end of the epoch when we last proposed to accept x, or 0 if we never did.
@@ -126,8 +126,8 @@ func (x *Incident) latest(why Why) trace.Nanos {
 	return 0
 }
 
-// End returns the end of the evidence of a closed incident, or 0 while it is open. Incidents close some time after
-// that, in case the evidence returns.
+// End returns the time when the evidence of a closed incident ended, or 0 while x is open. An incident closes some time
+// later, in case the evidence returns.
 func (x *Incident) End() trace.Nanos {
 	if x.IsOpen() {
 		return 0
@@ -143,7 +143,7 @@ func (x *Incident) Lasted(now trace.Nanos) time.Duration {
 	return max(0, now.Sub(x.Onset))
 }
 
-// NobodyKnows reports whether x closed without a sign that its cause is gone.
+// NobodyKnows reports whether x was closed without a sign that its cause is gone.
 func (x *Incident) NobodyKnows() bool {
 	why := x.Last().Why
 	return !x.IsOpen() && (why == Stopped || why == NoTraces)

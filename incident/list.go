@@ -8,8 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// incidents are the incidents of a tracker in the order of opening. Its methods find an incident by its service, its
-// state or the services that it affects.
+// incidents holds the incidents of a tracker in the order of opening.
 type incidents []*tracked
 
 // openOf returns the open incident of service, or nil if it has no open incident.
@@ -22,7 +21,7 @@ func (all incidents) openOf(service trace.Symbol) *tracked {
 	return nil
 }
 
-// affects reports whether an incident that is open, or had evidence after `since`, affects service.
+// affects reports whether service is affected by an incident that is open or had evidence after since.
 func (all incidents) affects(service trace.Symbol, since trace.Nanos) bool {
 	return slices.ContainsFunc(all, func(x *tracked) bool {
 		if !x.IsOpen() && x.Seen <= since {
@@ -33,14 +32,14 @@ func (all incidents) affects(service trace.Symbol, since trace.Nanos) bool {
 	})
 }
 
-// raisedBy reports whether a service has an open incident that was raised by windows at least `every` apart.
+// raisedBy reports whether service has an open incident that was raised by windows at least every apart.
 func (all incidents) raisedBy(service trace.Symbol, every time.Duration) bool {
 	x := all.openOf(service)
 	return x != nil && x.every >= every
 }
 
-// rank returns 0 for the service that x is about, 2 for services with an open incident of their own, and 1 for all
-// others.
+// rank returns the rank of s among the suspects of x: 0 for the service that x is about, 2 for services with an open
+// incident of their own, and 1 for all others.
 func (all incidents) rank(x *tracked, s *compare.Suspect) int {
 	if s.Service == x.service {
 		return 0
@@ -53,7 +52,7 @@ func (all incidents) rank(x *tracked, s *compare.Suspect) int {
 	return 1
 }
 
-// onset returns the onset of the open incidents, or now if no incident is open.
+// onset returns the earliest onset of an open incident, or now if no incident is open.
 func (all incidents) onset(now trace.Nanos) trace.Nanos {
 	for _, x := range all {
 		if x.IsOpen() {
@@ -63,7 +62,7 @@ func (all incidents) onset(now trace.Nanos) trace.Nanos {
 	return now
 }
 
-// inWindow reports whether the current window has evidence of an incident that was not accepted and doesn't stay
+// inWindow reports whether the window that ends now has evidence of an incident that wasn't accepted and doesn't stay
 // unexplained.
 func (all incidents) inWindow(now trace.Nanos) bool {
 	return slices.ContainsFunc(all, func(x *tracked) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// merge joins incidents with one cause: if one explains the other, the younger one is merged into the older one. A
-// younger incident is closed if it was reported in an earlier epoch; otherwise it disappears.
+// merge joins incidents with the same cause: if one of two incidents explains the other, the younger is merged into the
+// older. The younger incident is closed if it was reported in an earlier epoch; otherwise it is deleted.
 func (t *Tracker) merge(now trace.Nanos, sites *compare.Comparer) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
 		for _, x := range t.incidents {
@@ -32,8 +32,8 @@ func (t *Tracker) merge(now trace.Nanos, sites *compare.Comparer) {
 	})
 }
 
-// absorb adds y, which has the same cause, to x. It reports whether y disappears, because nobody has heard of it yet;
-// otherwise y is closed.
+// absorb adds y, which has the same cause, to x. It reports whether y can be deleted because it hasn't been reported
+// yet; otherwise it closes y.
 func (x *tracked) absorb(now trace.Nanos, y *tracked) (disappears bool) {
 	x.Seen = max(x.Seen, y.Seen)
 	x.miss(y.Objectives...)

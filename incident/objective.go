@@ -11,20 +11,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Objective limits the share of the requests of an entry that are slow or fail. This share is its error budget.
-// Requests miss the objective once they spend the budget many times faster than it lasts; see alerts.
+// Objective limits the fraction of an entry's requests that may be slow or fail. This fraction is its error budget. An
+// objective burns if requests spend the budget many times faster than is sustainable; see alerts.
 type Objective struct {
 	Name string // optional
-	// Entry is a service and an operation, such as "shop GET /cart", or a service, which stands for all of its entries.
+	// Entry is a service and an operation, such as "shop GET /cart", or just a service, which stands for all of its
+	// entries.
 	Entry string
-	// Below is the duration that a share of the requests must stay below, and Percentile is that share in percent. If
-	// Below is 0, the objective is about failures.
+	// Percentile percent of the requests must take less than Below. If Below is 0, the objective is about failures.
 	Below      time.Duration
 	Percentile float64
-	Errors     float64 // share of the requests that may fail
+	Errors     float64 // fraction of the requests that may fail
 }
 
-// Budget returns the share of the requests that may miss o. It is within (0, 1) if o is valid.
+// Budget returns the fraction of the requests that may miss o. It is in (0, 1) if o is valid.
 func (o *Objective) Budget() float64 {
 	if o.Below > 0 {
 		const digits = 1e6 // 100 − 99.9 is not 0.1
@@ -47,14 +47,14 @@ func (o *Objective) Kind() string {
 	return ErrorsKind
 }
 
-// Valid reports whether o has an entry, a budget within (0, 1), and a limit of either latency or failures, not both.
+// Valid reports whether o has an entry, a budget in (0, 1), and a limit on either latency or failures, not both.
 func (o *Objective) Valid() bool {
 	budget := o.Budget()
 	return o.Entry != "" && o.Below >= 0 && budget > 0 && budget < 1 && (o.Below > 0 == (o.Errors == 0))
 }
 
-// counted identifies the requests that count against an objective: the slow or failed requests of an entry. It stays
-// the same if only the name or the budget changes.
+// counted identifies the requests that count against an objective: the slow or failed requests of an entry. It doesn't
+// change with the name or the budget.
 type counted struct {
 	entry string
 	below time.Duration
@@ -66,8 +66,9 @@ func (o *Objective) counted() counted { return counted{o.Entry, o.Below} }
 func (o *Objective) SameRequests(as *Objective) bool { return o.counted() == as.counted() }
 
 // alerts are pairs of windows to detect burning objectives, as in Google's SRE workbook, chapter 5. A rate of 1 would
-// use up the budget in 30 days. The long window shows that the loss matters, the short one that it goes on. The first
-// alert fires if 2 % of the budget of 30 days are spent in an hour, the second if 5 % are spent in six hours.
+// use up the budget in exactly 30 days. The long window shows that the loss matters, the short one that it is still
+// going on. The first alert fires if 2 % of the budget for 30 days is spent in an hour, the second if 5 % is spent in
+// six hours.
 var alerts = [...]struct {
 	long, short time.Duration
 	rate        float64
@@ -78,14 +79,15 @@ var alerts = [...]struct {
 // more occur once in 80,000 windows.
 const leastMissed = 10
 
-// rateOf returns the burn rate that raises alert number alert for a budget. If the budget is a tenth, requests cannot
-// spend 14.4 times as much, so it is enough that half of the requests that should meet the objective miss it.
+// rateOf returns the burn rate at which alert number alert fires for budget. With a budget of a tenth, for example, a
+// rate of 14.4 is impossible, so it is enough if half of the requests that should meet the objective miss it.
 func rateOf(alert int, budget float64) float64 { return min(alerts[alert].rate, (1+1/budget)/2) }
 
-// The periods over which requests are counted: by minute for the alerts, by hour for the month of the budget.
+// Requests are counted by minute over alertPeriod for the alerts, and by hour over BudgetPeriod for the remaining
+// budget.
 const (
 	alertPeriod = 6 * time.Hour
-	// BudgetPeriod is the period of the remaining budget.
+	// BudgetPeriod is the period that an error budget is for.
 	BudgetPeriod = 30 * 24 * time.Hour
 )
 
@@ -95,7 +97,7 @@ type Count struct {
 	Missed   uint64 // slow or failed requests
 }
 
-// Share returns the share of the requests that missed, or 0 without requests.
+// Share returns the fraction of the requests that missed, or 0 if there are no requests.
 func (c Count) Share() float64 { return float64(c.Missed) / float64(max(1, c.Requests)) }
 
 func (c *Count) add(d Count) {
@@ -103,10 +105,10 @@ func (c *Count) add(d Count) {
 	c.Missed += d.Missed
 }
 
-// ring counts requests in the latest slots of time.
+// ring counts requests in the latest time slots.
 type ring struct {
 	unit  time.Duration
-	slots []Count // slot n is at n modulo the length; empty before the first request
+	slots []Count // slot n is at n modulo the length
 	last  int64   // number of the latest slot
 }
 
@@ -128,8 +130,8 @@ func (r *ring) advance(now trace.Nanos) {
 	r.last = max(r.last, n)
 }
 
-// add counts requests that ended just before t. A t after the latest slot counts as the latest slot, and requests
-// before the oldest slot are ignored.
+// add counts requests that ended just before t. If t is after the latest slot, they count in the latest slot; if it is
+// before the oldest slot, they are ignored.
 func (r *ring) add(t trace.Nanos, c Count) {
 	if n := r.number(t); n > r.last-int64(len(r.slots)) && n >= 0 {
 		r.slot(min(n, r.last)).add(c)
@@ -155,7 +157,8 @@ func (r *ring) latest(window time.Duration) func(yield func(int64) bool) {
 	}
 }
 
-// covers reports whether the window is known: its earliest slot, or a slot before the window, has requests.
+// covers reports whether the ring covers the window, that is, whether the first slot of the window or an earlier slot
+// has requests.
 func (r *ring) covers(window time.Duration) bool {
 	n := int64(0)
 	for k := range r.latest(time.Duration(len(r.slots)) * r.unit) {
@@ -177,8 +180,8 @@ func (r *ring) first() (first trace.Nanos) {
 }
 
 // onset estimates when requests started to miss an objective, in the window that ends with the latest slot. As in
-// [compare.Comparer.Onset], each slot scores its misses minus half of the misses to expect at the share in the last
-// slots, and the onset is where the sum of scores up to the end is largest.
+// [compare.Comparer.Onset], the score of a slot is its misses minus half of the misses expected at the share over the
+// time last, and the onset is the slot from which the sum of scores up to the end is largest.
 func (r *ring) onset(window, last time.Duration) trace.Nanos {
 	half, sum, most, onset := r.sum(last).Share()/2, 0.0, 0.0, r.last
 	for n := range r.latest(window) {
@@ -190,36 +193,36 @@ func (r *ring) onset(window, last time.Duration) trace.Nanos {
 	return trace.Nanos(onset * int64(r.unit))
 }
 
-// Objectives counts requests against objectives and finds objectives that burn. It is not safe for concurrent use.
+// Objectives counts requests against objectives and finds burning objectives. It is not safe for concurrent use.
 type Objectives struct {
 	table   *trace.Table
 	all     []*watched
-	matches map[trace.Op][]*watched // cache: the objectives of an entry
+	matches map[trace.Op][]*watched // cache of the objectives by entry
 	ended   trace.Nanos             // end of the last epoch
 }
 
-// maxEntries bounds the cache of entries.
+// maxEntries is the maximum size of the cache of entries.
 const maxEntries = 1 << 16
 
-// watched is an objective with its requests.
+// watched is an objective with the counts of its requests.
 type watched struct {
 	Objective
-	entry          trace.Op // the smallest of its entries; 0 before the first request
+	entry          trace.Op // smallest operation among its entries; 0 before the first request
 	fresh          Count    // requests that ended after the last epoch
 	minutes, hours ring
 	contrast       contrast
 	burning        [len(alerts)]bool
 	since          trace.Nanos // end of the epoch when an alert started to burn, or 0
-	waived         bool        // a person accepted it as it is, until it stops burning
+	waived         bool        // a person accepted that it burns; reset when it stops burning
 }
 
-// NewObjectives returns a set without objectives, for operations of table.
+// NewObjectives returns an empty set of objectives for the operations in table.
 func NewObjectives(table *trace.Table) *Objectives {
 	return &Objectives{table: table, matches: make(map[trace.Op][]*watched)}
 }
 
-// Set replaces the objectives. An objective keeps its counts if the same requests count against it as before. It stops
-// burning, until it is judged again, if its budget has changed.
+// Set replaces the objectives. An objective keeps its counts if the same requests count against it as before. If its
+// budget has changed, it stops burning until it is judged again.
 func (s *Objectives) Set(all []Objective) {
 	before := make(map[counted]*watched, len(s.all))
 	for _, w := range s.all {
@@ -273,7 +276,7 @@ func (s *Objectives) of(entry trace.Op) []*watched {
 // Watches reports whether any objective applies to entry.
 func (s *Objectives) Watches(entry trace.Op) bool { return len(s.all) > 0 && len(s.of(entry)) > 0 }
 
-// Request is a request, reduced to the data that objectives need.
+// Request is a request reduced to the data that objectives need.
 type Request struct {
 	Entry    trace.Op
 	Ended    trace.Nanos
@@ -282,8 +285,8 @@ type Request struct {
 	Steps    []Step
 }
 
-// Observe counts a request. The order of the requests of an epoch does not matter. Requests that end after the last
-// epoch count at the end of the present one, because their clocks may be wrong. Observe does not retain r.
+// Observe counts r. The order of requests within an epoch doesn't matter. Requests that ended after the last epoch
+// count at the end of the current one, because their clocks may be wrong. Observe doesn't retain r.
 func (s *Objectives) Observe(r *Request) {
 	for _, w := range s.of(r.Entry) {
 		c, latency := Count{Requests: 1}, w.Below > 0
@@ -303,38 +306,38 @@ func (s *Objectives) Observe(r *Request) {
 	}
 }
 
-// Burn is an objective that burns now: requests spend its budget too fast.
+// Burn is a burning objective: requests are spending its budget too fast.
 type Burn struct {
 	Missed
 	Since trace.Nanos // estimated start
-	// Suspects are the services where the requests that missed it spend additional time, or where their failures start.
-	// The service that costs most comes first. Duration is the mean duration of the other requests in ns, the unit of
-	// the times in Suspects, or 0 if unknown.
+	// Suspects are the services where the requests that missed the objective spend additional time, or where their
+	// failures start, highest cost first. Duration is the mean duration of the other requests in ns, or 0 if unknown.
+	// It is the unit of the times in Suspects.
 	Suspects []compare.Suspect
 	Duration float64
-	// Services are the services that its requests run through or wait for, ascending. The caller of [Objectives.Step]
-	// adds them.
+	// Services are the services that requests of the objective run through or wait for, ascending. The caller of
+	// [Objectives.Step] sets them.
 	Services []trace.Symbol
 }
 
-// Missed is an objective that requests miss, with the figures of an epoch.
+// Missed is an objective that requests miss, with its figures as of an epoch.
 type Missed struct {
 	Objective
 	Service  trace.Symbol  // service of its requests
 	Op       trace.Op      // one of its entries
 	Window   time.Duration // the long window of the alert
 	Requests Count         // in the window
-	Rate     float64       // burn rate: at 1 the budget just lasts
+	Rate     float64       // burn rate; 1 uses up exactly the budget
 	At       trace.Nanos   // end of the last epoch when it burned
 }
 
-// Fast reports whether the alert with the shortest windows found m: the budget of 30 days would last about two days at
-// most, unless it is so large that [rateOf] limits the rate.
+// Fast reports whether m was found by the alert with the shortest windows, that is, whether the budget for 30 days
+// would last for about two days at most. If the budget is large, the limit is longer; see rateOf.
 func (m *Missed) Fast() bool { return m.Window <= alerts[0].long }
 
-// Step ends an epoch at time now and returns the objectives that burn and are not waived, in their order. An objective
-// stops burning when the rate in its short window falls below half of the rate that raised it, so that it doesn't flap
-// at the threshold.
+// Step ends an epoch at time now and returns the burning objectives that aren't waived, in the order of the
+// configuration. An objective stops burning when a rate falls below half of the rate of its alert, so that it doesn't
+// flap at the threshold.
 func (s *Objectives) Step(now trace.Nanos) []Burn {
 	s.ended = now
 	var burns []Burn
@@ -355,8 +358,8 @@ func (s *Objectives) Step(now trace.Nanos) []Burn {
 	return burns
 }
 
-// judge updates w.burning, w.since and w.waived, and returns the index of the first alert that burns, or −1 if no alert
-// burns.
+// judge updates w.burning, w.since and w.waived, and returns the index of the first alert that fires, or −1 if no alert
+// fires.
 func (w *watched) judge(now trace.Nanos) int {
 	first := -1
 	for i, a := range alerts {
@@ -365,7 +368,7 @@ func (w *watched) judge(now trace.Nanos) int {
 			rate *= keeping
 		}
 		long := w.minutes.sum(a.long)
-		// The windows differ only if there were requests before the short one.
+		// The long and the short window differ only if there were requests before the short window.
 		fresh := w.burning[i] || long.Missed >= leastMissed && w.minutes.covers(a.short)
 		w.burning[i] = fresh && w.rate(long) >= rate && w.rate(w.minutes.sum(a.short)) >= rate
 		if w.burning[i] && first < 0 {
@@ -381,7 +384,7 @@ func (w *watched) judge(now trace.Nanos) int {
 	return first
 }
 
-// rate returns the burn rate of the requests of c. At 1 the budget just lasts.
+// rate returns the burn rate of the requests in c. A rate of 1 uses up exactly the budget.
 func (w *watched) rate(c Count) float64 { return c.Share() / w.Budget() }
 
 func (w *watched) burn(now trace.Nanos, alert int) Burn {
@@ -405,7 +408,7 @@ func (s *Objectives) Matches(o *Objective, entry trace.Op) bool {
 	return slices.ContainsFunc(s.of(entry), func(w *watched) bool { return w.counted() == o.counted() })
 }
 
-// Waive ignores the objectives in missed that burn, until they stop burning.
+// Waive makes Step ignore the burning objectives in missed until they stop burning.
 func (s *Objectives) Waive(missed []Missed) {
 	for _, w := range s.all {
 		if w.since != 0 && slices.ContainsFunc(missed, func(m Missed) bool { return m.counted() == w.counted() }) {
@@ -414,28 +417,30 @@ func (s *Objectives) Waive(missed []Missed) {
 	}
 }
 
-// ObjectiveStatus is the present state of an objective.
+// ObjectiveStatus is the current state of an objective.
 type ObjectiveStatus struct {
 	Objective
-	Op      trace.Op    // one of its entries; 0 before the first request
+	Op      trace.Op    // one of the entries; 0 before the first request
 	Burning trace.Nanos // end of the epoch when it started to burn, or 0
 	Waived  bool        // a person accepted that it burns
-	Month   Count       // the requests of BudgetPeriod
-	// From is the start of the first of these hours with requests, or of the first minute if recent; 0 without any.
+	Month   Count       // requests in the last BudgetPeriod
+	// From is the start of the first hour with requests in that period, or of the first minute if it is recent; 0 if
+	// there were no requests.
 	From trace.Nanos
-	// Remaining is the part of the budget of these requests that is left. It is negative if the budget is overspent.
+	// Remaining is the fraction of the error budget that is left in that period. It is negative if the budget is
+	// overspent.
 	Remaining float64
 	Rates     []BurnRate // by window length, ascending
 }
 
-// BurnRate is the burn rate of the requests in a window, and the rate that raises an incident.
+// BurnRate is the burn rate of the requests in a window, and the rate at which its alert fires.
 type BurnRate struct {
 	Window      time.Duration
 	Requests    Count
 	Rate, Alert float64
 }
 
-// first returns the approximate time of the first counted request, or 0 without requests.
+// first returns the approximate time of the first counted request, or 0 if there were no requests.
 func (w *watched) first() trace.Nanos {
 	hour, minute := w.hours.first(), w.minutes.first()
 	if minute < hour.Add(w.hours.unit) {
@@ -444,7 +449,7 @@ func (w *watched) first() trace.Nanos {
 	return hour
 }
 
-// Status returns the state of the objectives at the end of the last epoch, in their order.
+// Status returns the state of the objectives at the end of the last epoch, in the order of the configuration.
 func (s *Objectives) Status() []ObjectiveStatus {
 	all := make([]ObjectiveStatus, 0, len(s.all))
 	for _, w := range s.all {
@@ -476,7 +481,7 @@ type ObjectivesState struct {
 	Ended trace.Nanos
 }
 
-// SavedObjective is an objective with its requests.
+// SavedObjective is the saved form of an objective with the counts of its requests.
 type SavedObjective struct {
 	Objective
 	Op             trace.Op
@@ -514,7 +519,7 @@ func (s *Objectives) State() ObjectivesState {
 	return saved
 }
 
-// Restore sets s to a state that State returned.
+// Restore sets s to a state returned by State.
 func (s *Objectives) Restore(saved *ObjectivesState) {
 	s.all, s.ended = nil, saved.Ended
 	clear(s.matches)

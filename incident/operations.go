@@ -11,25 +11,26 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Operations are also judged separately once they have been known for a day. A large installation has thousands, and
-// one may take three times as long while all requests together become slower by only a thousandth. See also [Gates].
+// Operations are also judged individually once they have been known for a day. A large installation has thousands of
+// operations, and one of them may take three times as long while all requests together become slower by only a
+// thousandth. See also [Gates].
 const (
 	// leastCalls is the minimum number of calls in a window for judging their typical time, and leastMeanCalls for
-	// judging their mean. If one call takes ten times as long, the mean of thirty rises by a third, and the typical
-	// time of ten rises by a third of an octave. Windows with fewer calls still count for records: otherwise the record
-	// of an operation that rarely has enough calls would be too low.
+	// judging their mean. If one call takes ten times as long, the mean of thirty calls rises by a third, and the
+	// typical time of ten calls rises by a third of an octave. Windows with fewer calls still count towards records,
+	// because the record of an operation that rarely has enough calls would otherwise be too low.
 	leastCalls     = 20
 	leastMeanCalls = 100
 	// leastRise is the rise in octaves that we assume an operation to have reached in a healthy window before we
 	// observed it.
 	leastRise = 0.15
-	// leastFailingRecord is the share of failures that we assume an operation to have reached in a healthy window
-	// before we observed it. The assumed growth is in lengths.
+	// leastFailingRecord is the fraction of failed calls that we assume an operation to have reached in a healthy
+	// window before we observed it. For the assumed growth, see lengths.
 	leastFailingRecord = 0.02
 )
 
-// Instances are slow for seconds or minutes after they start. The operations of a service must therefore grow by a
-// larger factor to raise an incident soon after a start.
+// Instances are slow for seconds or minutes after they start. Soon after a start, the operations of a service must
+// therefore grow by a larger factor to raise an incident.
 const (
 	warmUp       = 5 * time.Minute
 	warmUpFactor = 3
@@ -37,16 +38,17 @@ const (
 
 // The scales, by length of their windows.
 const (
-	fine   = iota // every epoch by a window: sudden changes
-	coarse        // by longer windows: changes that are small, or come and go
-	weekly        // by hours, compared with hours of the week before: changes that take days
+	fine   = iota // a window every epoch: sudden changes
+	coarse        // longer windows: changes that are small, or come and go
+	weekly        // windows of an hour, compared with the same time a week before: changes that take days
 	numScales
 )
 
 // lengths are the parameters of the scales: the length of a window; the time between two windows, or 0 for every epoch;
-// and the growth that we assume an operation to have reached in a healthy window before we observed it. After proving,
-// a window counts as healthy unless an incident was raised that started before the end of the window. Scores rise while
-// a window fills with the requests of an incident, and growth that takes days must not become usual by itself.
+// and the growth that we assume an operation to have reached in a healthy window before we observed it. After the time
+// proving, a window counts as healthy unless an incident that started before the end of the window has been raised. We
+// wait because scores rise while a window fills with the requests of an incident, and because growth that takes days
+// must not become usual on its own.
 //
 // Overlapping windows tend to have high scores at the same time, but not always: independent is the number of windows,
 // among those that start within one length, that are as good as independent. A moving mean of 18 normal numbers exceeds
@@ -62,13 +64,13 @@ var lengths = [numScales]struct {
 	weekly: {time.Hour, time.Hour, 24 * time.Hour, 0.05, 1},
 }
 
-// scale describes the operations in healthy windows of one length.
+// scale describes the operations in the healthy windows of one scale.
 type scale struct {
 	records map[operation]*operationRecord // only operations that grew in some window
 	healthy [ages]float64                  // number of windows judged healthy, by age
 	pending []grownWindow                  // may not be healthy
-	judged  trace.Nanos                    // end of the last window, or 0
-	wholes  trace.Nanos                    // time when taking the growth of whole services started, or 0
+	judged  trace.Nanos                    // end of the last window; 0: no window yet
+	wholes  trace.Nanos                    // time since when we have recorded the growth of whole services, or 0
 }
 
 // grownWindow is the growth of operations in a window.
@@ -83,7 +85,7 @@ type operationGrowth struct {
 	growth
 }
 
-// operation identifies an operation of a suspect. Op 0 stands for all of its calls.
+// operation identifies an operation of a suspect. If op is 0, it stands for all calls of the service.
 type operation struct {
 	service trace.Symbol
 	op      trace.Op
@@ -93,14 +95,14 @@ func (o operation) compare(p operation) int {
 	return cmp.Or(cmp.Compare(o.service, p.service), cmp.Compare(o.op, p.op))
 }
 
-// growth holds the figures that make an operation raise incidents. Each figure has a record of its own.
+// growth holds the figures that make an operation raise an incident. Each figure has a record of its own.
 type growth struct {
 	time     float64 // own time per call above the variation of the history, relative to the usual own time
-	failures float64 // share of the calls that fail, above the variation of the history
+	failures float64 // fraction of the calls that fail, above the variation of the history
 	// rise is the growth of the typical own time per call in octaves, times the square root of the number of calls,
 	// because chance makes it larger if there are fewer calls.
 	rise  float64
-	added float64 // time of additional calls that it makes, relative to its usual inclusive time
+	added float64 // time of the operation's additional calls, relative to its usual inclusive time
 }
 
 // growthOf returns the growth of o. Each figure is 0 if there are too few calls to judge it.
@@ -137,21 +139,21 @@ func (r *operationRecord) highest() (h growth) {
 	return h
 }
 
-// Growth of means and failures that barely exceeds the minimum must persist for a time, because chance comes and goes
-// from one epoch to the next. Typical times must rise in two parts of a window anyway.
+// Growth of means or failures that barely exceeds the minimum must persist for some time, because chance comes and goes
+// from one epoch to the next. Growth of typical times needn't, because they must rise in two parts of a window anyway.
 const (
 	confirming   = 20 * time.Second
 	certainShare = 2
 )
 
-// An operation that few requests reach hardly shows in the score of its service, which is a share of the time of all
-// requests: if the checkout takes twice as long, all requests together become slower by a hundredth. We therefore judge
-// rare operations separately as soon as six healthy windows are known, after about half an hour. Little is known of
-// them, so they must grow more than known operations, both in typical times and in means, and for longer: recordings of
-// healthy applications have request types that take three times as long for some seconds. Frequent operations can wait
-// until they have been known for a day.
+// An operation that few requests reach hardly shows in the score of its service, which is relative to the time of all
+// requests. If the checkout takes twice as long, all requests together may become slower by only a hundredth. We
+// therefore judge rare operations individually as soon as six healthy windows are known, after about half an hour.
+// Little is known about them by then, so they must grow more than known operations, in both typical times and means,
+// and for longer: recordings of healthy applications have request types that take three times as long for a few
+// seconds. Frequent operations can wait until they have been known for a day.
 const (
-	rareShare      = 0.12 // maximum calls of a rare operation per request of a window
+	rareShare      = 0.12 // maximum number of calls of a rare operation per request in a window
 	rareWindows    = 6    // healthy windows that must be known
 	rareHistory    = 3    // minimum ratio of calls before the window to calls in it
 	rareGrowth     = 0.5  // in place of [Gates].Growth
@@ -166,9 +168,9 @@ type grownOperation struct {
 	rare                      bool
 }
 
-// grown returns an operation of s whose growth in a window of scale `of` reaches share times the least growth that
-// raises an incident. If several do, it returns the one with the highest score. If none does, it tries all calls of s
-// together, then its rare operations.
+// grown returns the operation of s with the highest score whose growth, in a window of scale of, reaches share times
+// the least growth that raises an incident. If there is no such operation, it judges all calls of s together, and then
+// its rare operations.
 func (b *baseline) grown(now trace.Nanos, of int, s *compare.Suspect,
 	f *finding, share float64, sites *compare.Comparer,
 ) (g grownOperation) {
@@ -200,14 +202,14 @@ func (b *baseline) grown(now trace.Nanos, of int, s *compare.Suspect,
 	return g
 }
 
-// knowsWholes reports whether we have known the growth of whole services for a day, as required for operations.
+// knowsWholes reports whether we have recorded the growth of whole services for a day, as required for operations.
 func (b *baseline) knowsWholes(now trace.Nanos) bool {
 	since := b.scales[fine].wholes
 	return since != 0 && now.Sub(since) >= 24*time.Hour
 }
 
-// rare returns a rare operation of s whose growth reaches j.share times the least growth that raises an incident, or
-// nil if no operation does. If several do, it returns the one with the highest score.
+// rare returns the rare operation of s with the highest score whose growth reaches j.share times the least growth that
+// raises an incident, or nil if there is no such operation.
 func (j judge) rare(s *compare.Suspect, f *finding,
 	records map[operation]*operationRecord,
 ) (first *compare.SuspectOperation) {
@@ -219,7 +221,7 @@ func (j judge) rare(s *compare.Suspect, f *finding,
 			continue
 		}
 		m := j.multiples(&o.SuspectOperation, records[operation{s.Service, o.Op}].highest())
-		// mean is the excess over the history
+		// growth of the mean, as a multiple of half of rareGrowth
 		mean := o.Excess / max(o.Usual, float64(time.Microsecond)) / (rareGrowth / 2)
 		if max(min(m.risen, mean), m.failing) >= j.share && (first == nil || o.Score > first.Score) {
 			first = &o.SuspectOperation
@@ -235,7 +237,7 @@ type judge struct {
 	ratio  float64 // ratio of the least growth that raises an incident to the record: see [ratioFor]
 	enough float64 // minimum added latency of all calls of an operation in ns, at least 1
 	share  float64 // minimum multiple of the least growth that matters
-	// started reports whether instances of the service have just started. Its cost is linear in the number of all
+	// started reports whether instances of the service have just started. It takes time linear in the number of all
 	// instances.
 	started func() bool
 }
@@ -243,8 +245,9 @@ type judge struct {
 // multiples holds the growth of an operation, by kind, as multiples of the least growth that raises an incident.
 type multiples struct{ slower, risen, failing, adding float64 }
 
-// addedGrowth is the least growth by added calls. It is large because their time is only the usual time of such calls.
-// But the number of calls hardly varies, so the operation need not have been known for a day.
+// addedGrowth is the least growth by added calls. It is large because their time is only estimated from the usual time
+// of such calls. On the other hand, the number of calls hardly varies, so the operation need not have been known for a
+// day.
 const addedGrowth = 0.5
 
 // multiples judges the growth of an operation. highest is its highest growth in healthy windows.
@@ -254,7 +257,7 @@ func (j *judge) multiples(o *compare.SuspectOperation, highest growth) (m multip
 	m.slower = min(g.time/max(j.gates.Growth, j.ratio*max(lengths[j.of].growth, highest.time)),
 		j.lost(o.Excess, o.Calls))
 	m.adding = min(g.added/max(addedGrowth, j.ratio*highest.added), j.lost(o.Added.Nanos, o.Added.Calls))
-	if j.of == fine && g.rise > 0 && o.Calls >= leastCalls { // the mean of a longer window is as certain
+	if j.of == fine && g.rise > 0 && o.Calls >= leastCalls { // in longer windows the mean is just as certain
 		// Means of logarithms are roughly normal, so the highest of them grow with the root of the logarithm.
 		root := math.Sqrt(o.RiseCalls)
 		least := max(math.Log2(1+j.gates.Growth)*root, math.Sqrt(j.ratio)*max(leastRise*root, highest.rise))
@@ -266,14 +269,14 @@ func (j *judge) multiples(o *compare.SuspectOperation, highest growth) (m multip
 	return m
 }
 
-// lost returns the added latency of calls as a multiple of its minimum: the smaller multiple of the minimums per call
-// and for all calls.
+// lost returns the added latency of calls as a multiple of its minimum. There is a minimum per call and one for all
+// calls; the smaller multiple counts.
 func (j *judge) lost(excess, calls float64) float64 {
 	return min(excess/float64(max(1, j.gates.Time)), excess*calls/j.enough)
 }
 
-// pend takes the growth of operations in a window that ends now, including young operations, except for the services
-// that except accepts.
+// pend adds the growth of operations, including young ones, in a window that ends now. It skips services for which
+// except returns true.
 func (x *scale) pend(now trace.Nanos, c *compare.Comparison, except func(service trace.Symbol) bool) {
 	x.wholes = cmp.Or(x.wholes, now)
 	w := grownWindow{end: now}
@@ -300,8 +303,8 @@ func (x *scale) pend(now trace.Nanos, c *compare.Comparison, except func(service
 	x.pending = append(x.pending, w)
 }
 
-// learnBefore learns the pending windows, of the given length, that ended by instant, except the last one, because its
-// weight depends on the next.
+// learnBefore learns the pending windows, of the given length, that ended by instant. It leaves the last pending
+// window, whose weight depends on the next one.
 func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 	for len(x.pending) > 1 && x.pending[0].end <= instant {
 		x.learn(&x.pending[0], windowsBetween(x.pending[0].end, x.pending[1].end, length))
@@ -309,11 +312,11 @@ func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 	}
 }
 
-// mostRecords limits the operations with records. Only names that change all the time exceed the limit, and operations
-// with such names are never known for long enough to be judged.
+// mostRecords is the maximum number of operations with records. Only ever-changing names exceed it, and operations with
+// such names are never known for long enough to be judged.
 const mostRecords = 1 << 16
 
-// learn takes the growth in a healthy window. windows is its weight, see windowsBetween.
+// learn adds the growth in the healthy window w. windows is its weight; see windowsBetween.
 func (x *scale) learn(w *grownWindow, windows float64) {
 	x.healthy[0] += windows
 	for _, g := range w.growth {
@@ -329,7 +332,7 @@ func (x *scale) learn(w *grownWindow, windows float64) {
 	}
 }
 
-// forget deletes the pending growth of the services that services accepts.
+// forget deletes the pending growth of each service for which services returns true.
 func (x *scale) forget(services func(trace.Symbol) bool) {
 	for i := range x.pending {
 		w := &x.pending[i]
@@ -401,17 +404,17 @@ func (t *Tracker) learnSlowly(now trace.Nanos, windows []slowWindow) {
 	}
 }
 
-// grownForHours is the growth of own time, since the first two of the last 24 hours, that raises an incident for a
-// service or an operation. It is large because such growth has no record on the first day: an hour of a busy day may be
-// a fifth slower.
+// grownForHours is the growth of own time since the first two of the last 24 hours that raises an incident for a
+// service or an operation. It is large because such growth has no record on the first day, when an hour of a busy day
+// may be a fifth slower.
 const grownForHours = 0.35
 
-// grownToday returns the evidence of growth since the first two of the last 24 hours, as long as there is no week to
-// compare with. Growth that most services share doesn't count.
+// grownToday returns the evidence of growth since the first two of the last 24 hours, or nil once there is a week to
+// compare with. Growth shared by most services doesn't count.
 //
-// On the first day it also compares with the first half hour, and it judges operations and shorter windows: growth that
-// doubles in half an hour must not have gone much further by the time that it fills a window. Nothing has a record yet,
-// so the added latency must be as large as for sudden changes.
+// On the first day it also compares with the first half hour, and it also judges operations and shorter windows, so
+// that growth that doubles every half hour is noticed before it fills a window. Nothing has a record yet, so the added
+// latency must be as large as for sudden changes.
 func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evidence) {
 	if sum(t.baseline.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
 		return nil
@@ -444,15 +447,15 @@ func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evid
 	return above
 }
 
-// leavesOut reports whether growth of service in f, a window of a slower scale, raises nothing, because the service is
-// being learned again or is affected by an incident that faster windows raised.
+// leavesOut reports whether growth of service in f, a window of a slower scale, raises no incident because the service
+// is being relearned or is affected by an incident that faster windows raised.
 func (t *Tracker) leavesOut(service trace.Symbol, f *finding) bool {
 	return t.baseline.isRelearned(service) ||
 		t.incidents.affects(service, f.window.From) && !t.incidents.raisedBy(service, f.every)
 }
 
-// judgeOperations judges the operations in a window of a slower scale. Growth over four weeks is judged by the records
-// of growth over one week, because days vary less than hours.
+// judgeOperations judges the operations in f, a window of a slower scale. It judges growth over four weeks by the
+// records of growth over one week, because days vary less than hours.
 func (t *Tracker) judgeOperations(now trace.Nanos, of int, f *finding, sites *compare.Comparer) (j judgement) {
 	for i := range f.Suspects {
 		s := &f.Suspects[i]

@@ -28,15 +28,15 @@ func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
 	}
 }
 
-// unfolding is the time the evidence of an incident may keep growing and get further kinds, as windows fill and queues
-// grow. Evidence that appears later is another fault.
+// unfolding is the time for which the evidence of an incident may keep growing in size and kind, as windows fill and
+// queues grow. Evidence that appears later is another fault.
 const unfolding = 5 * time.Minute
 
 // larger is the factor by which a score must grow, after a time without growth, to count as another fault.
 const larger = 3
 
-// hides reports whether x, which must be open, would hide e, another fault of its service: evidence of another kind or
-// size that appears after the evidence of x has unfolded.
+// hides reports whether the open incident x would hide another fault of its service, namely e: evidence of a different
+// kind or size that appears after the evidence of x has unfolded.
 func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 	if x.unexplained() || now.Sub(x.LastOpened()) < unfolding || x.Suspects[0].Service != e.service {
 		return false
@@ -48,7 +48,7 @@ func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 	return e.symptoms&^x.symptoms != 0 || level > 0 && e.score >= larger*level
 }
 
-// open adds x, which starts now. Its ID is a hash of `of` and the time.
+// open adds x, which starts now. Its ID is a hash of of and now.
 func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Comparer) {
 	x.ID = trace.Mix(of, uint64(now))
 	x.affected, x.skipFrom = sites.Services.Callers(x.service), skippedFrom(x.Onset, now)
@@ -59,7 +59,8 @@ func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Co
 	}
 }
 
-// renew gives e to the incident of its service that is open or reopens. It reports whether there is such an incident.
+// renew adds e to the incident of e.service that is open or may reopen, reopening it if necessary. It reports whether
+// there is such an incident.
 func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	for _, x := range slices.Backward(t.incidents) {
 		within := t.baseline.returning() + returningWindows*min(x.every, e.from.every)
@@ -68,7 +69,7 @@ func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 		}
 		if !x.IsOpen() {
 			if now.Sub(x.Closed()) > returning {
-				x.every = max(x.every, returningLonger) // it comes and goes
+				x.every = max(x.every, returningLonger) // the evidence comes and goes
 			}
 			x.reopen(now, e.from.window.From)
 		}
@@ -79,8 +80,8 @@ func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 	return false
 }
 
-// joins reports whether e belongs to an open incident of another service, because one service explains the other. That
-// incident goes on, and takes e over if e.service is the one that explains the other.
+// joins reports whether e belongs to an open incident of another service because one service explains the other. If so,
+// the incident stays open, and it becomes an incident of e.service if e is the explanation.
 func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bool {
 	for _, x := range t.incidents {
 		if !x.IsOpen() {
@@ -95,7 +96,7 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bo
 		case x.Shared.Has(e.service) || explained(e, x.strongest(), sameTime, sites):
 		case explained(x.strongest(), e, sameTime, sites):
 			x.evidence, x.current, x.symptoms = evidence{service: e.service}, e, e.symptoms
-		case isNew && sites.Services.Related(x.service, e.service): // we don't know yet which of them is the cause
+		case isNew && sites.Services.Related(x.service, e.service): // we don't know yet which service is the cause
 		default:
 			continue
 		}
@@ -105,17 +106,18 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bo
 	return false
 }
 
-// stopping is the maximum time between the last requests of services that stopped for one reason.
+// stopping is the maximum time between the last requests of services that stopped for the same reason.
 const stopping = time.Minute
 
-// stopsWith reports whether the service of x and the service of e got their last requests at the same time. They
-// stopped for one reason, such as a service and the consumer behind its queue. The times when they exceed a threshold
-// don't show that, because rarer requests are missed later.
+// stopsWith reports whether the services of x and e got their last requests at the same time, and so stopped for the
+// same reason, like a service and the consumer of its queue. The times when they exceed their thresholds don't show
+// that, because the rarer requests are, the later they are missed.
 func (x *tracked) stopsWith(e *evidence, now trace.Nanos, sites *compare.Comparer) bool {
 	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, sites).Sub(x.Onset).Abs() <= stopping
 }
 
-// stopped returns the time of the last of the requests that no longer come, or 0 if there are no such requests.
+// stopped returns the time of the last request to the operations of e.service that have stopped, or 0 if no operation
+// has stopped.
 func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos {
 	var of []trace.Op
 	for i := range e.from.Suspects {
@@ -133,29 +135,28 @@ func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos
 	return sites.LatestOf(e.service, of, now)
 }
 
-// skippedFrom returns the start of the calls to exclude from the history when an incident opens now. Until we know
+// skippedFrom returns the time from which to exclude calls from the history when an incident opens now. Until we know
 // which services it affects, we exclude the calls of all services, so half of their history must remain even if the
-// onset is long past.
+// onset was long ago.
 func skippedFrom(onset, now trace.Nanos) trace.Nanos {
 	return max(min(onset, now.Add(-Window)), now.Add(-history.Span/2))
 }
 
-// reopen opens x again. The evidence goes back to since. Calls during the time when x was closed stay in the history,
-// because after hours there is no other history.
+// reopen reopens x, with evidence from since on. Calls while x was closed stay in the history, because after hours
+// there would be no other history.
 func (x *tracked) reopen(now, since trace.Nanos) {
 	x.skipFrom = max(x.Closed(), since)
 	x.Enter(Transition{At: now, Why: Returned})
 	x.grown, x.Alerted = now, x.Suspects[0].Service
 }
 
-// mayReturn reports whether evidence soon after the end of x reopens it.
+// mayReturn reports whether new evidence soon after the end of x may reopen it.
 func (x *tracked) mayReturn() bool {
 	last := x.Last()
 	return last.State == Closed && last.Why != Replaced && last.Why != Moved
 }
 
-// returningWindows is the number of periods between windows of a slower scale within which its evidence reopens an
-// incident.
+// returningWindows is the number of windows of a slower scale after the end of an incident that may reopen it.
 const returningWindows = 4
 
 // strongest returns the strongest evidence against the service of x so far.
@@ -166,8 +167,8 @@ func (x *tracked) strongest() evidence {
 	return x.evidence
 }
 
-// explained reports whether victim is slow or fails because of cause. Evidence explains weaker evidence against the
-// same service. For different services:
+// explained reports whether victim is slow or fails because of cause. Stronger evidence explains weaker evidence
+// against the same service. If the services differ:
 //
 //   - A service that emits no spans and its callers are charged with the same time.
 //   - A neighbour with a much lower score is a victim, unless it has enough evidence apart from the calls between the
@@ -187,7 +188,8 @@ func explained(victim, cause evidence, sameTime bool, sites *compare.Comparer) b
 	}
 }
 
-// exceededSince returns the time when service first exceeded its threshold, or now if a slower scale raised it.
+// exceededSince returns the time since when service has exceeded its threshold, or now if a slower scale raised the
+// incident.
 func (t *Tracker) exceededSince(service trace.Symbol, now trace.Nanos) trace.Nanos {
 	if since, ok := t.exceeded[service]; ok {
 		return since

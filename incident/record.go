@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// keptPeaks is the number of peaks that are kept per kind, the highest ones.
+	// keptPeaks is the number of peaks, the highest ones, that are kept per kind.
 	keptPeaks = 6
-	// oddWindows is the share of the windows judged healthy that may not have been. As many of the highest peaks, but
-	// at most mostOdd, are left out of the tail. Thresholds still exceed them, or incidents would open again minutes
-	// after they close.
+	// oddWindows is the fraction of windows judged healthy that may not have been. That many of the highest peaks, but
+	// at most mostOdd, are left out when estimating the tail. Thresholds still exceed them, because incidents would
+	// otherwise reopen minutes after they close.
 	oddWindows = 1. / 50
 	mostOdd    = 2
-	// leastMargin is the smallest ratio of a threshold to the highest peak.
+	// leastMargin is the minimum ratio of a threshold to the highest peak.
 	leastMargin = 1.25
 )
 
@@ -28,8 +28,8 @@ type peak struct {
 	last     trace.Nanos // end of the last window of the series
 }
 
-// record holds the highest peaks of a service by kind, in descending order of level. Several peaks describe the tail of
-// the levels, and a single odd window hardly changes it.
+// record holds the highest peaks of a service by kind, in descending order of level. It holds several because they
+// describe the tail of the levels, so that a single odd window hardly matters.
 type record [numKinds][]peak
 
 // learn adds l, the levels of a healthy window that ended at end.
@@ -60,7 +60,7 @@ func withPeak(peaks []peak, p peak) []peak {
 	return peaks
 }
 
-// forget deletes the peaks that ended before instant `before`. It reports whether any peak is left.
+// forget deletes the peaks that ended before before, and reports whether any are left.
 func (r *record) forget(before trace.Nanos) (left bool) {
 	for k := range r {
 		r[k] = slices.DeleteFunc(r[k], func(p peak) bool { return p.last < before })
@@ -75,7 +75,7 @@ func (p *peak) in(requests uint64) float64 {
 	return p.level * max(1, math.Sqrt(float64(p.requests)/float64(max(1, requests))))
 }
 
-// highest returns the highest level of kind k in healthy windows, or 0 if there is no level. r may be nil.
+// highest returns the highest level of kind k in healthy windows, or 0 if there is no peak. r may be nil.
 func (r *record) highest(k kind) float64 {
 	if r == nil || len(r[k]) == 0 {
 		return 0
@@ -83,11 +83,11 @@ func (r *record) highest(k kind) float64 {
 	return r[k][0].level
 }
 
-// usual returns the level of kind k that chance exceeds in one of n^ratio windows, if n windows were healthy. It is at
-// least leastMargin times the highest level, and 0 if there is no level. r may be nil.
+// usual returns the level of kind k that chance exceeds in one of n^ratio windows with the given number of requests, if
+// n windows were healthy. It is at least leastMargin times the highest level, or 0 if there is no peak. r may be nil.
 //
-// The tails of levels fall off about exponentially, with a mean θ. The i-th highest level of n windows, counted from 0,
-// is expected at θ·(1/(i+1) + … + 1/n), so each peak estimates θ. The highest estimate counts.
+// The tails of levels fall off about exponentially, with a mean θ. The expected value of the i-th highest level of n
+// windows, counted from 0, is θ·(1/(i+1) + … + 1/n), so each peak gives an estimate of θ. We use the highest estimate.
 func (r *record) usual(k kind, requests uint64, n, ratio float64) (level float64) {
 	if r == nil || len(r[k]) == 0 {
 		return 0

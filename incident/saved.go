@@ -18,7 +18,7 @@ type SavedTracker struct {
 	Requests  []float64     // in the healthy windows, by age
 	Scales    []SavedScale
 	Pending   []SavedWindow
-	Relearned []SavedTime    // services that are learned again, ascending
+	Relearned []SavedTime    // services that are being relearned, ascending
 	Exceeded  []SavedTime    // services whose score is above its threshold, ascending
 	Changed   []ChangedCalls // ascending by service
 
@@ -33,10 +33,11 @@ type SavedScale struct {
 	Records []SavedOperation // ascending by service and operation
 	Pending []SavedGrowth
 	Judged  trace.Nanos
-	Wholes  trace.Nanos // when taking the growth of whole services started, or 0
+	Wholes  trace.Nanos // time since when the growth of whole services has been recorded, or 0
 }
 
-// SavedOperation holds the highest growth of an operation in healthy windows. Op 0 stands for a whole service.
+// SavedOperation holds the highest growth of an operation in healthy windows. If Op is 0, it stands for the whole
+// service.
 type SavedOperation struct {
 	Service  trace.Symbol
 	Op       trace.Op
@@ -46,7 +47,7 @@ type SavedOperation struct {
 	Added    []float64
 }
 
-// SavedGrowth holds the growth of operations in a pending window, which may not be healthy.
+// SavedGrowth holds the growth of operations in a pending window, which isn't known to be healthy yet.
 type SavedGrowth struct {
 	End        trace.Nanos
 	Operations []SavedOperation // of a single age
@@ -63,13 +64,13 @@ type SavedIncident struct {
 	Shared  []compare.SharedPart
 
 	Affected   []trace.Symbol // ascending
-	Every      time.Duration  // time between windows that may have evidence; 0 means every epoch
+	Every      time.Duration  // time between windows that may have evidence; 0: every epoch
 	Grown      trace.Nanos    // end of the epoch when its evidence last grew
 	Settled    float64        // the score at that time
 	Plateau    float64
 	Symptoms   uint8            // a set
 	Before     *compare.Suspect // of the incident that it replaced, or nil
-	Searched   trace.Nanos      // when a cause was last searched for, if unexplained
+	Searched   trace.Nanos      // when we last searched for a cause, if unexplained
 	SkipFrom   trace.Nanos      // start of the excluded calls since it last opened
 	Acceptance *Acceptance      // since the last epoch, or nil
 }
@@ -87,13 +88,13 @@ type SavedPeak struct {
 	Last     trace.Nanos
 }
 
-// SavedTime is a service with the time when it was accepted, or when it first exceeded its threshold.
+// SavedTime is a service with the time when it was accepted or first exceeded its threshold.
 type SavedTime struct {
 	Service trace.Symbol
 	Since   trace.Nanos
 }
 
-// SavedWindow holds the scores of a pending window, which may not be healthy.
+// SavedWindow holds the scores of a pending window, which isn't known to be healthy yet.
 type SavedWindow struct {
 	End      trace.Nanos
 	Requests uint64
@@ -101,7 +102,7 @@ type SavedWindow struct {
 	Levels   [][]float64 // by service and kind of evidence
 }
 
-// Save returns the saved form of t. Equal trackers have equal forms.
+// Save returns the saved form of t. Equal trackers have equal saved forms.
 func (t *Tracker) Save() SavedTracker {
 	s := SavedTracker{Exceeded: savedTimes(t.exceeded), LastEpoch: t.lastEpoch}
 	for _, service := range slices.Sorted(maps.Keys(t.changed)) {
@@ -215,7 +216,7 @@ func savedOperation(o operation, ages ...growth) SavedOperation {
 	return s
 }
 
-// restore sets x to a scale that save returned.
+// restore sets x to a scale returned by save.
 func (x *scale) restore(s *SavedScale) {
 	copy(x.healthy[:], s.Healthy)
 	x.judged, x.wholes = s.Judged, s.Wholes
@@ -242,7 +243,7 @@ func (s *SavedOperation) record() *operationRecord {
 	return r
 }
 
-// Restore returns the tracker that was saved, with [DefaultGates], because gates are not saved. It ignores incidents
+// Restore returns the tracker saved in s. It has [DefaultGates], because gates are not saved. Restore ignores incidents
 // without suspects or history, and scores without a service.
 func Restore(s SavedTracker) *Tracker {
 	t := NewTracker()
@@ -262,7 +263,7 @@ func Restore(s SavedTracker) *Tracker {
 	return t
 }
 
-// restore sets b, which must be new, to a baseline that save saved.
+// restore sets b, which must be new, to the baseline that was saved in s.
 func (b *baseline) restore(s *SavedTracker) {
 	copy(b.healthy[:], s.Healthy)
 	copy(b.requests[:], s.Requests)

@@ -12,8 +12,8 @@ import (
 
 // The constants of the tracker don't depend on the application: they contain no request durations and no names.
 const (
-	// Window is the length of the windows that we judge services by. In three minutes an application with one request
-	// per second makes enough calls at most sites, and an on-call engineer takes longer than that to look.
+	// Window is the length of the windows that we judge services by. In three minutes, even an application with one
+	// request per second makes enough calls at most sites, and an on-call engineer takes longer than that to look.
 	Window = 3 * time.Minute
 	// quiet is the minimum time without evidence before an incident is over.
 	quiet = 2 * time.Minute
@@ -23,34 +23,35 @@ const (
 	returningLonger = 10 * time.Minute
 	// MaxClosed is the maximum number of closed incidents that are kept.
 	MaxClosed = 1000
-	// keptSuspects and keptOperations bound the suspects of a closed incident and their operations.
+	// keptSuspects and keptOperations limit the suspects of a closed incident and the operations of each suspect.
 	keptSuspects   = 20
 	keptOperations = 10
-	// recordAge is the length of an age of records, and ages the number of ages that count, including the current one.
-	// Many services and operations have their worst minutes once a week.
+	// recordAge is the length of an age of records, and ages is the number of ages that count, including the current
+	// one. They add up to a week because many services and operations have their worst minutes once a week.
 	recordAge = 24 * time.Hour
 	ages      = 7
-	// leastFailures is the minimum number of failures in a window that we relate to the calls of the service.
+	// leastFailures is the minimum number of failures in a window for relating them to the calls of the service.
 	leastFailures = 5
 	// leastRecord is the score that we assume a service to have reached in a healthy window before we observed it.
 	leastRecord = 0.01
-	// leastHistory is the minimum length of the history before a window. In a shorter one most requests look unusual.
+	// leastHistory is the minimum length of the history before a window. With a shorter history, most requests look
+	// unusual.
 	leastHistory = 2 * Window
-	// dominated is the maximum score of a victim, as a share of its neighbour's score. A service above it has a cause
-	// of its own.
+	// dominated is the maximum score of a victim, relative to its neighbour's score. A service with a higher score has
+	// a cause of its own.
 	dominated = 0.5
-	// waiting is the same share for services that don't call each other: a service that waits for another one may have
-	// no span that shows it.
+	// waiting is the same for services that don't call each other: a service that waits for another may have no span
+	// that shows it.
 	waiting = 0.1
-	// settling is the time that scores need to tell the victim from the cause. They rise as a window fills.
+	// settling is the time until scores, which rise as a window fills, can tell the victim from the cause.
 	settling = Window / 2
-	// spreading is the time an incident may take to show all services that it affects. Before that, we learn from no
-	// service.
+	// spreading is the time that an incident may take to show all services that it affects. Until then, we don't learn
+	// from any service.
 	spreading = 30 * time.Minute
 	// located is the number of suspects per incident whose instances are compared.
 	located = 3
-	// falseRate is the expected number of false incidents per week from services, and from operations at each scale:
-	// they add up to one.
+	// falseRate is the expected number of false incidents per week from services, and from operations at each scale.
+	// The total is one.
 	falseRate = 1.0 / (1 + numScales)
 )
 
@@ -64,24 +65,24 @@ type Tracker struct {
 	epochLength time.Duration // time between the last two epochs, or 0 if unknown
 }
 
-// tracked is an incident with the state that the tracker keeps for it. Each field has one writer: raise gives it
-// evidence, merge and gather move evidence between incidents, and follow takes it.
+// tracked is an incident with the state that the tracker keeps for it. raise adds evidence, merge and gather move
+// evidence between incidents, and follow consumes it.
 type tracked struct {
 	Incident
 	evidence          // the strongest so far
-	current  evidence // evidence of this epoch, if its score is above the threshold
+	current  evidence // evidence of this epoch, if above the thresholds
 	// affected are the services whose calls may belong to the incident, ascending: its suspects so far and their
 	// callers.
 	affected   []trace.Symbol
-	every      time.Duration    // time between windows that may have evidence; 0 means every epoch
+	every      time.Duration    // time between windows that may have evidence; 0: every epoch
 	grown      trace.Nanos      // end of the epoch when its evidence last grew, or returned after an end
 	settled    float64          // score at that time
 	plateau    float64          // the steady score before it grew to settled, or 0
-	symptoms   symptoms         // since it opened
+	symptoms   symptoms         // symptoms since it opened
 	before     *compare.Suspect // the suspect of the incident that it replaced, or nil
-	searched   trace.Nanos      // when a cause was last searched for, if unexplained
+	searched   trace.Nanos      // when we last searched for a cause, if unexplained
 	skipFrom   trace.Nanos      // start of the excluded calls since it last opened
-	acceptance *Acceptance      // by a person since the last epoch, or nil
+	acceptance *Acceptance      // acceptance since the last epoch, or nil
 }
 
 // NewTracker returns a tracker without incidents.
@@ -93,8 +94,8 @@ func NewTracker() *Tracker {
 	}
 }
 
-// Incidents returns the open incidents and the closed ones that are kept, in order of opening. The result is valid
-// until the next step.
+// Incidents returns the open incidents and the closed ones that are kept, in the order of opening. The result is valid
+// until the next call to Step.
 func (t *Tracker) Incidents() []Incident {
 	all := make([]Incident, len(t.incidents))
 	for i, x := range t.incidents {
@@ -103,7 +104,7 @@ func (t *Tracker) Incidents() []Incident {
 	return all
 }
 
-// Step ends an epoch at time now. burns are the objectives that burn. Step excludes the time of incidents from the
+// Step ends an epoch at time now. burns holds the burning objectives. Step excludes the time of incidents from the
 // history of the services that they affect.
 //
 //  1. Compare the window that ends now with the history, as it was before people accepted incidents in this epoch.
@@ -143,8 +144,9 @@ func (t *Tracker) Step(now trace.Nanos, sites *compare.Comparer, burns ...Burn) 
 	}
 }
 
-// compare compares the window that ends now. A brief comparison leaves out services without evidence. It can't be
-// repeated in full once the history has changed.
+// compare compares the window that ends now with the history. brief reports whether the comparison leaves out services
+// without evidence. If an incident has been accepted, the comparison is a full one, because it can't be repeated once
+// the history has changed.
 func (t *Tracker) compare(now trace.Nanos, sites *compare.Comparer) (f *finding, brief bool) {
 	f = &finding{window: history.Interval{From: now.Add(-Window), To: now}}
 	if slices.ContainsFunc(t.incidents, func(x *tracked) bool { return x.acceptance != nil }) {
@@ -155,8 +157,8 @@ func (t *Tracker) compare(now trace.Nanos, sites *compare.Comparer) (f *finding,
 	return f, true
 }
 
-// judgeAll judges f and the windows of slower scales that end now, and learns from the latter. It returns the evidence
-// that raises incidents.
+// judgeAll judges f and the windows of slower scales that end now, and learns from the slower windows. It returns the
+// evidence that raises incidents.
 func (t *Tracker) judgeAll(now trace.Nanos, f *finding, sites *compare.Comparer) []evidence {
 	j, exceeded := t.judge(now, f, sites)
 	slow := t.baseline.slowWindows(now, sites)
@@ -171,7 +173,7 @@ func (t *Tracker) judgeAll(now trace.Nanos, f *finding, sites *compare.Comparer)
 	return j.raising
 }
 
-// followAll follows the open incidents. It reports whether any incident is open during which we learn nothing.
+// followAll follows the open incidents. It reports whether an incident is open that keeps us from learning.
 func (t *Tracker) followAll(now trace.Nanos, sites *compare.Comparer) (open bool) {
 	for _, x := range t.incidents {
 		if x.IsOpen() {
@@ -181,8 +183,8 @@ func (t *Tracker) followAll(now trace.Nanos, sites *compare.Comparer) (open bool
 	return open
 }
 
-// resume ignores a time when Sibyl did not run: there were no epochs, and hardly any minute of that time has traces.
-// Nobody saw whether the evidence of the open incidents went on.
+// resume makes the open incidents ignore a time when Sibyl wasn't running, that is, when there were no epochs and few
+// minutes have traces. Nobody saw whether the evidence of these incidents continued.
 func (t *Tracker) resume(now trace.Nanos, sites *compare.Comparer) {
 	gap := now.Sub(t.lastEpoch)
 	if t.lastEpoch != 0 && gap >= time.Minute && gap > 2*t.epochLength {
@@ -199,20 +201,22 @@ func (t *Tracker) resume(now trace.Nanos, sites *compare.Comparer) {
 	t.lastEpoch = now
 }
 
-// Ready reports whether the history before the current window is long enough to judge it. It counts minutes with traces
-// instead of the time since the first trace, which may have a wrong clock. The first minute may be incomplete.
+// Ready reports whether the history before the window that ends now is long enough to judge the window. It counts
+// minutes with traces instead of the time since the first trace, which may have a wrong clock, and one minute more
+// because the first may be incomplete.
 func Ready(now trace.Nanos, sites *history.Sites) bool {
 	return sites.Requests.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }
 
-// An installation must have reached these ages before we judge more than all calls of a service together.
+// Ages that an installation must have reached before we judge more than all calls of a service together.
 const (
 	SilenceAfter    = compare.SteadyFor                       // requests that stop
-	OperationsAfter = 24 * time.Hour                          // single operations
+	OperationsAfter = 24 * time.Hour                          // individual operations
 	GrowthAfter     = 7*24*time.Hour + history.GrowthDuration // changes that take days
 )
 
-// Left returns how long requests must still go on until [Ready] is true, at least a minute, or 0 if it is true.
+// Left returns how much longer requests must arrive until [Ready] returns true: at least a minute, or 0 if it already
+// does.
 func Left(now trace.Nanos, sites *history.Sites) time.Duration {
 	if Ready(now, sites) {
 		return 0
@@ -220,7 +224,7 @@ func Left(now trace.Nanos, sites *history.Sites) time.Duration {
 	return max(time.Minute, leastHistory+Window+time.Minute-time.Duration(sites.Requests.Minutes(now))*time.Minute)
 }
 
-// Forget deletes the incidents that closed before instant `before`, and the oldest closed ones beyond [MaxClosed].
+// Forget deletes the incidents that closed before before, and the oldest closed incidents beyond [MaxClosed].
 func (t *Tracker) Forget(before trace.Nanos) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool { return !x.IsOpen() && x.Closed() < before })
 	closed := 0
@@ -241,8 +245,9 @@ func (t *Tracker) Forget(before trace.Nanos) {
 // Acceptance is a person's decision that the behaviour since the onset of an incident is normal.
 type Acceptance struct{ By, Text string }
 
-// Accept marks an open incident as accepted by a person, with a note; both may be empty. The next step closes it and
-// takes the behaviour of its first suspect since the onset as normal. Accept reports whether the incident is open.
+// Accept marks an open incident as accepted by a person, with a note; both may be empty. The next call to Step closes
+// the incident and makes the behaviour of its first suspect since the onset normal. Accept returns false if no open
+// incident has this ID.
 func (t *Tracker) Accept(id uint64, by, text string) bool {
 	for _, x := range t.incidents {
 		if x.ID == id && x.IsOpen() {
@@ -253,8 +258,8 @@ func (t *Tracker) Accept(id uint64, by, text string) bool {
 	return false
 }
 
-// accept closes the accepted incidents. The service that raised an incident counts as a suspect, too, because it may no
-// longer be the first one.
+// accept closes the accepted incidents and relearns their first suspects. It also relearns the service that raised an
+// incident, which may no longer be the first suspect.
 func (t *Tracker) accept(now trace.Nanos, sites *compare.Comparer) {
 	maps.DeleteFunc(t.baseline.relearned, func(_ trace.Symbol, since trace.Nanos) bool {
 		return now.Sub(since) >= relearning
