@@ -12,18 +12,18 @@ import (
 // buildNode is a node under construction. Nodes refer to each other by index and have lists of children, because Build
 // moves subtrees.
 type buildNode struct {
-	op         trace.Op // a step
-	base       trace.Op // its operation: agents and catalogues don't know targets
+	op         trace.Op // a step; may have a target
+	base       trace.Op // op without its target, because agents and catalogues don't know targets
 	tp         trace.Symbol
 	layer      Layer
 	kind       TracepointKind
 	catalogued bool
-	unanchored bool // placed directly below its operation because no hint names its caller
+	unanchored bool // placed directly below its owner because no hint names its caller
 	merged     bool // into another node
 	parent     int32
 	children   []int32
 	seen       trace.Nanos
-	requests   uint64 // requests that executed it
+	requests   uint64 // requests that executed the context
 	hits       uint64
 	errors     uint64
 	unanswered uint64
@@ -31,7 +31,7 @@ type buildNode struct {
 	witnesses  []uint64
 }
 
-// treeBuild is the state of one call of Build.
+// treeBuild is the state of one call to Build.
 type treeBuild struct {
 	builder   *Builder
 	catalogue *Catalogue
@@ -41,14 +41,14 @@ type treeBuild struct {
 	dropped   uint64
 }
 
-// Build returns the tree of all contexts in b and of the tracepoints that c has for their operations. table gives the
-// services of operations. Both c and table may be nil. The result depends only on the contents of b and c, not on the
-// order of adding. Build takes O(n log n) for n nodes of moderate depth, however large the catalogue:
+// Build returns the tree of all contexts in b and of the tracepoints that c has for their operations. table provides
+// the services of operations. c and table may be nil. The result depends only on the contents of b and c, not on the
+// order of adding. Build takes O(n log n) time for n nodes of moderate depth, regardless of the size of the catalogue:
 //
 //  1. Build the tree of contexts as they appeared.
-//  2. Under every operation that owns catalogued tracepoints, place these along their hints.
-//  3. Merge contexts that appeared shorter than they are, because tracepoints between were disabled, into the full
-//     ones.
+//  2. Under every operation that owns catalogued tracepoints, place the tracepoints along their hints.
+//  3. Merge contexts that appeared shorter than they are, because tracepoints in between were disabled, into the full
+//     contexts.
 //  4. Drop leaves beyond the limit, the least recently seen first, and lay out the rest in pre-order.
 func (b *Builder) Build(c *Catalogue, table *trace.Table) *Tree {
 	t := &treeBuild{builder: b, catalogue: c, table: table}
@@ -121,8 +121,8 @@ func (t *treeBuild) add(n buildNode) int32 {
 	return i
 }
 
-// placeCatalogue adds tracepoints of the catalogue below every node that they belong to, including nodes that it has
-// added. It works breadth first and stops at twice the limit.
+// placeCatalogue adds the tracepoints of the catalogue below every node that they belong to, including nodes that it
+// has added itself. It works breadth-first and stops at twice the limit.
 func (t *treeBuild) placeCatalogue() {
 	c := t.catalogue
 	for i := 0; i < len(t.nodes); i++ {
@@ -172,7 +172,7 @@ func (t *treeBuild) placeOne(parent int32, p *point, children map[identity][]int
 	default:
 		n.unanchored = !p.hinted
 	}
-	same := identity{n.op, n.tp} // a catalogue has no targets
+	same := identity{n.op, n.tp} // operations in a catalogue have no targets
 	if there := children[same]; len(there) > 0 {
 		for _, k := range there {
 			t.nodes[k].catalogued = true
@@ -208,7 +208,7 @@ func (t *treeBuild) reconcile() {
 	}
 }
 
-// mayHide reports whether p has a child that, while disabled, may stand between p and another child.
+// mayHide reports whether p has a child that may lie between p and another child while it is disabled.
 func (t *treeBuild) mayHide(p int32) bool {
 	children := t.nodes[p].children
 	return len(children) > 1 && slices.ContainsFunc(children, func(k int32) bool {
@@ -216,7 +216,7 @@ func (t *treeBuild) mayHide(p int32) bool {
 	})
 }
 
-// identity is an operation, whatever its target, and its tracepoint.
+// identity is an operation without its target, and its tracepoint.
 type identity struct {
 	base trace.Op
 	tp   trace.Symbol
@@ -231,7 +231,7 @@ func (t *treeBuild) reconcileChildren(p int32) {
 		if n.merged || n.kind == VariablePoint {
 			continue
 		}
-		if n.requests == 0 && (n.layer != App || t.catalogue.point(n.tp).hinted) { // hinted: its place is known
+		if n.requests == 0 && (n.layer != App || t.catalogue.point(n.tp).hinted) { // if hinted, its place is known
 			continue
 		}
 		if y := t.fullOf(p, x, hidden[n.identity()]); y >= 0 {
@@ -243,7 +243,8 @@ func (t *treeBuild) reconcileChildren(p int32) {
 	}
 }
 
-// hiddenBelow returns, by identity, the nodes at least two levels below p with only switchable nodes in between.
+// hiddenBelow returns, by identity, the nodes at least two levels below p that are separated from it only by switchable
+// nodes.
 func (t *treeBuild) hiddenBelow(p int32) map[identity][]int32 {
 	hidden := make(map[identity][]int32)
 	var stack []int32
@@ -267,10 +268,10 @@ func (t *treeBuild) hiddenBelow(p int32) map[identity][]int32 {
 	return hidden
 }
 
-// fullOf returns the node among ys that is the full context of x below p, or −1: all nodes between them were disabled
-// whenever x appeared. It prefers a node with the target of x, and then the most frequently executed one. The targets
-// may differ only if the target of x is unknown because x never appeared, or if the catalogue says that the operation
-// belongs there.
+// fullOf returns the node among ys that is the full context of x, a child of p, or −1 if there is no such node. All
+// nodes between p and a full context were disabled whenever x appeared. fullOf prefers a node with the same target as
+// x, and then the most frequently executed node. The targets may differ only if x never appeared, so that its target is
+// unknown, or if the operation belongs there according to the catalogue.
 func (t *treeBuild) fullOf(p, x int32, ys []int32) int32 {
 	best := int32(-1)
 	for _, y := range ys {
@@ -294,8 +295,8 @@ func (t *treeBuild) fuller(x, y, z int32) bool {
 	return cmp.Or(cmp.Compare(a.requests, b.requests), cmp.Compare(z, y)) > 0
 }
 
-// withTarget returns the node for step op at the place of y, a step of the same operation. It returns y itself if y is
-// that step already, or if y never appeared and can take the target. Otherwise it adds a node.
+// withTarget returns the node for step op with the parent and tracepoint of y, a step of the same operation. It
+// returns y itself if y is that step already, or if y never appeared and can take the target. Otherwise it adds a node.
 func (t *treeBuild) withTarget(y int32, op trace.Op) int32 {
 	n := t.nodes[y]
 	switch {
@@ -368,8 +369,8 @@ func (t *treeBuild) child(p int32, op trace.Op, tp trace.Symbol) int32 {
 	return -1
 }
 
-// keep reports for each node whether it stays within the limit. The leaves seen least recently go first. A node counts
-// as seen whenever one of its descendants was, so descendants go before their ancestors.
+// keep reports for each node whether it is kept. It drops the least recently seen leaves until the rest is within the
+// limit. A node counts as seen whenever one of its descendants was, so descendants are dropped before their ancestors.
 func (t *treeBuild) keep() []bool {
 	order, depth := t.preorder()
 	for _, i := range slices.Backward(order) {
@@ -395,8 +396,8 @@ func (t *treeBuild) keep() []bool {
 	return kept
 }
 
-// preorder returns the nodes that are not merged in pre-order, and the depth of each node. Siblings are ordered by
-// layer, kind, operation and tracepoint.
+// preorder returns the nodes that haven't been merged into others, in pre-order, and the depth of each node. Siblings
+// are ordered by layer, kind, operation and tracepoint.
 func (t *treeBuild) preorder() (order, depth []int32) {
 	depth = make([]int32, len(t.nodes))
 	var stack []int32

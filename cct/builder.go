@@ -14,10 +14,10 @@ import (
 const (
 	// DefaultLimit is the default maximum number of nodes in a tree: 100,000 tracepoints with two contexts each.
 	DefaultLimit = 200_000
-	// MaxAge is the time after which a context is forgotten, counted from the last request that executed it.
+	// MaxAge is the maximum time that a context is kept after the last request that executed it.
 	MaxAge = 7 * 24 * time.Hour
-	// maxSets is the maximum number of sets of enabled tracepoints that Age keeps. It is enough for half a day of plans
-	// that change every epoch of ten seconds.
+	// maxSets is the maximum number of sets of enabled tracepoints that Age keeps. It is enough for half a day if the
+	// plan changes in every epoch of ten seconds.
 	maxSets = 4096
 	// maxWitnesses is the maximum number of sets remembered per context. We keep the smallest hashes, so that merging
 	// is exact.
@@ -29,9 +29,9 @@ const (
 // Observation holds the calling contexts that one request executed.
 type Observation struct {
 	Seen trace.Nanos
-	// On holds the tracepoints that the request's plan and arm enabled, ascending.
+	// On holds the tracepoints enabled by the request's plan and arm, ascending.
 	On       []trace.Symbol
-	Contexts []ContextCount // every context comes with all its ancestors
+	Contexts []ContextCount // includes all ancestors of every context
 }
 
 // ContextCount is one calling context of a request, as it appears with the request's tracepoints enabled.
@@ -39,13 +39,13 @@ type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op
 	Tracepoint      trace.Symbol // 0 for the baseline
-	Count, Errors   int32        // spans, and spans with status error
+	Count, Errors   int32        // spans, and spans with an error status
 	Unanswered      int32        // calls without their usual answer
 }
 
 // Builder collects the calling contexts of requests of one type. It stores contexts as they appeared, with the sets of
-// enabled tracepoints, and only Build reconciles them, so merging gives the same bytes in any order. The zero Builder
-// is empty. It is not safe for concurrent use.
+// enabled tracepoints. Only Build reconciles them, so builders can be merged in any order with the same result, byte
+// for byte. The zero Builder is empty and ready to use. It is not safe for concurrent use.
 type Builder struct {
 	Limit int   // maximum number of nodes in a tree; 0 means DefaultLimit
 	room  *Room // nil: only Limit applies
@@ -53,7 +53,7 @@ type Builder struct {
 	requests uint64
 	places   map[trace.Context]*place
 	sets     map[uint64]*set
-	before   map[trace.Symbol]uint64 // requests with a tracepoint enabled, from forgotten sets
+	before   map[trace.Symbol]uint64 // requests in forgotten sets, by enabled tracepoint
 	refused  uint64                  // occurrences of contexts dropped because the builder was full
 	pruned   uint64                  // contexts forgotten by Age
 }
@@ -94,7 +94,7 @@ func setHash(on []trace.Symbol) uint64 {
 
 func (b *Builder) limit() int { return cmp.Or(b.Limit, DefaultLimit) }
 
-// Observe adds o. It drops and counts new contexts once b holds twice its limit, or its share of the room.
+// Observe adds o. Once b holds twice its limit, or its share of the room, it drops and counts new contexts.
 func (b *Builder) Observe(o Observation) {
 	b.requests++
 	h := setHash(o.On)
@@ -121,15 +121,15 @@ func (b *Builder) Observe(o Observation) {
 	}
 }
 
-// set returns the set `on` with the hash h, which it adds if necessary at time now. It returns nil if there is no room
-// for it.
+// set returns the set of the tracepoints in on, whose hash is h, adding it if necessary. It returns nil if there is no
+// room for it.
 func (b *Builder) set(h uint64, on []trace.Symbol, now trace.Nanos) *set {
 	s := b.sets[h]
 	if s == nil {
 		if b.sets == nil {
 			b.sets = make(map[uint64]*set)
 		}
-		if len(b.sets) >= 2*maxSets { // rare: Age keeps fewer
+		if len(b.sets) >= 2*maxSets { // rare, because Age keeps fewer
 			b.ageSets(now, MaxAge)
 		}
 		if !b.room.takeSet(on) {
@@ -141,7 +141,7 @@ func (b *Builder) set(h uint64, on []trace.Symbol, now trace.Nanos) *set {
 	return s
 }
 
-// place returns the statistics of x's context, which it adds if necessary. It returns nil if the builder is full.
+// place returns the statistics of x.Context, adding them if necessary. It returns nil if the builder is full.
 func (b *Builder) place(x *ContextCount) *place {
 	p := b.places[x.Context]
 	if p == nil && len(b.places) < 2*b.limit() && b.room.take(len(b.places)) {
@@ -163,16 +163,16 @@ func (p *place) witness(h uint64) {
 	p.witnesses = p.witnesses[:min(len(p.witnesses), maxWitnesses)]
 }
 
-// Learn adds h, the result of an investigation, to the context ctx, named as it appeared. It ignores contexts that b
-// has not observed.
+// Learn adds h, the result of an investigation, to the history of ctx, a context as it appeared. It ignores contexts
+// that b has not observed.
 func (b *Builder) Learn(ctx trace.Context, h History) {
 	if p := b.places[ctx]; p != nil {
 		p.history.Merge(h)
 	}
 }
 
-// Merge adds the contents of c to b and shares no memory with c. Merging is associative and commutative until a builder
-// is full.
+// Merge adds the contents of c to b. Afterwards they share no memory. Merging is associative and commutative until a
+// builder is full.
 func (b *Builder) Merge(c *Builder) {
 	b.requests += c.requests
 	b.refused += c.refused
@@ -224,29 +224,29 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 	p.history.Merge(from.history)
 }
 
-// Age forgets contexts that no request executed within idle before now. It also forgets sets of tracepoints that were
-// last enabled before that, and the oldest sets beyond maxSets.
+// Age forgets the contexts and the sets of tracepoints that no request has used in the time idle before now. It also
+// forgets the oldest sets beyond maxSets.
 func (b *Builder) Age(now trace.Nanos, idle time.Duration) {
 	b.forget(func(_ trace.Context, p *place) bool { return now.Sub(p.seen) > idle })
 	b.ageSets(now, idle)
 }
 
-// forget forgets the contexts for which old returns true.
+// forget deletes each context that old returns true for.
 func (b *Builder) forget(old func(trace.Context, *place) bool) {
 	before := len(b.places)
 	maps.DeleteFunc(b.places, old)
 	forgotten := before - len(b.places)
 	b.pruned += uint64(forgotten)
 	b.room.leave(forgotten)
-	if forgotten > len(b.places) { // a map never shrinks
+	if forgotten > len(b.places) { // shrink the map
 		places := make(map[trace.Context]*place, len(b.places))
 		maps.Copy(places, b.places)
 		b.places = places
 	}
 }
 
-// ageSets forgets the sets that were not enabled within idle before now, and the oldest beyond maxSets. It keeps their
-// requests in b.before.
+// ageSets forgets the sets that were not enabled in the time idle before now, and the oldest sets beyond maxSets. It
+// moves their request counts to b.before.
 func (b *Builder) ageSets(now trace.Nanos, idle time.Duration) {
 	hashes := slices.Sorted(maps.Keys(b.sets))
 	sorting.SliceStable(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })

@@ -8,14 +8,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Catalogue indexes the tracepoints that agents can enable by their place in trees. All trees of a service share one;
-// each tree holds only the tracepoints of its own operations. A Catalogue is immutable and safe to share. A nil
+// Catalogue indexes the tracepoints that agents can enable by their place in trees. All trees share one Catalogue, but
+// a tree contains only the tracepoints of its own operations. A Catalogue is immutable and safe to share. A nil
 // Catalogue is empty.
 type Catalogue struct {
 	all      []point                   // ascending by ID
 	byOwner  map[trace.Op][]*point     // children of a baseline operation
 	byHint   map[trace.Symbol][]*point // children of another tracepoint
-	byOp     map[trace.Op][]*point     // variables by the operation that they annotate
+	byOp     map[trace.Op][]*point     // variables, by the operation that they annotate
 	base     map[trace.Op]trace.Symbol // names of baseline operations
 	unplaced unplacedIndex             // tracepoints without a hint that leads to a place
 }
@@ -23,12 +23,13 @@ type Catalogue struct {
 // point is an entry of a catalogue.
 type point struct {
 	Tracepoint
-	hinted bool // a tracepoint with a place is among its ancestors, so it is placed under its parent
+	hinted bool // has an ancestor with a place, so that it is placed under its parent
 }
 
-// NewCatalogue returns the catalogue of the tracepoints in list, in any order. It does not retain list. table gives the
-// services of operations and may be nil. If several entries have the same ID, the greatest is kept. Entries without an
-// ID are ignored. NewCatalogue takes O(n) time and about 100 bytes per entry: the caller must bound list.
+// NewCatalogue returns the catalogue of the tracepoints in list, in any order. It does not retain list. table provides
+// the services of operations and may be nil. If several entries have the same ID, the greatest is kept. Entries without
+// an ID are ignored. NewCatalogue takes O(n) time and about 100 bytes per entry, so the caller must limit the length of
+// list.
 func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	var keys byKey
 	all := keys.distinct(list)
@@ -74,9 +75,9 @@ func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 // belowOwner reports whether p is placed under its owner.
 func (p *point) belowOwner() bool { return p.Kind != VariablePoint && p.Owner != 0 && !p.hinted }
 
-// byKey collects the positions of entries and sorts them by key, in O(n) time: comparisons of large catalogues take
-// seconds, since their keys are hashes and nothing is where the processor expects it. Each list is valid until the next
-// add.
+// byKey collects the positions of entries and sorts them by key in O(n) time. A comparison sort of a large catalogue
+// takes seconds, because the keys are hashes and almost every access misses the cache. A sorted list is valid until the
+// next call to add.
 type byKey struct{ list, spare []keyed }
 
 // keyed is the key of an entry and its position.
@@ -92,7 +93,8 @@ func (s *byKey) add(key uint64, at int) {
 	}
 }
 
-// sorted returns what was added since the last call, ascending by key. Entries with the same key keep their order.
+// sorted returns the positions added since the last call, ascending by key. Positions with the same key keep their
+// order.
 func (s *byKey) sorted() []keyed {
 	const digit = 11 // bits
 	from, to := s.list, slices.Grow(s.spare[:0], len(s.list))[:len(s.list)]
@@ -117,7 +119,7 @@ func (s *byKey) sorted() []keyed {
 	return from
 }
 
-// distinct returns the greatest entry of each ID in list, ascending by ID.
+// distinct returns the greatest entry for each ID in list, ascending by ID.
 func (s *byKey) distinct(list []Tracepoint) []point {
 	for i := range list {
 		s.add(uint64(list[i].ID), i)
@@ -136,7 +138,7 @@ func (s *byKey) distinct(list []Tracepoint) []point {
 	return all
 }
 
-// grouped returns the entries at the positions in list, which is sorted, by key.
+// grouped returns the entries at the positions in list by key. list must be sorted.
 func grouped[K trace.Op | trace.Symbol](all []point, list []keyed) map[K][]*point {
 	n := 0
 	for i := range list {
@@ -156,7 +158,8 @@ func grouped[K trace.Op | trace.Symbol](all []point, list []keyed) map[K][]*poin
 	return groups
 }
 
-// parents returns the position of each entry's parent, or −1. hints has the entries with a parent, sorted by its ID.
+// parents returns the position of each entry's parent, or −1. hints holds the entries with a parent, sorted by the ID
+// of the parent.
 func parents(all []point, hints []keyed) []int32 {
 	parents := make([]int32, len(all))
 	for i := range parents {
@@ -174,8 +177,8 @@ func parents(all []point, hints []keyed) []int32 {
 	return parents
 }
 
-// stepsToPlaces returns the number of steps from each entry to the next of its ancestors that has a place in trees. It
-// is more than maxDepth if there is no such ancestor, or only behind a variable.
+// stepsToPlaces returns the number of steps from each entry to its nearest ancestor with a place in trees. The number
+// is greater than maxDepth if there is no such ancestor, or only above a variable.
 func stepsToPlaces(all []point, parents []int32) []int32 {
 	const far = maxDepth + 1
 	steps := make([]int32, len(all)) // 0: not known yet
@@ -243,10 +246,10 @@ func (c *Catalogue) All() iter.Seq[*Tracepoint] {
 // Find returns the tracepoint id, or the zero Tracepoint if no agent announces it.
 func (c *Catalogue) Find(id trace.Symbol) Tracepoint { return c.point(id).Tracepoint }
 
-// unplacedIndex holds the tracepoints of a catalogue without a place, by service and by ID.
+// unplacedIndex holds the tracepoints of a catalogue that have no place, by service and by ID.
 type unplacedIndex struct {
 	entries []unplacedEntry // ascending by (service, ID)
-	byID    []int32         // entries ascending by ID
+	byID    []int32         // indices of entries, ascending by ID
 }
 
 // unplacedEntry is a tracepoint without a place, and its service.

@@ -47,7 +47,7 @@ func (s *set) append(buf []byte) []byte {
 	return codec.AppendVarints(codec.AppendUvarints(buf, s.requests), int64(s.seen))
 }
 
-// Decode returns the builder that [Builder.AppendBinary] encoded. For any other bytes it returns nil and an error
+// Decode decodes a builder encoded by [Builder.AppendBinary]. If data is anything else, it returns nil and an error
 // wrapping [codec.ErrCorrupt]. It does not retain data.
 func Decode(data []byte) (*Builder, error) {
 	r := codec.NewReader(data)
@@ -64,7 +64,8 @@ func Decode(data []byte) (*Builder, error) {
 	return b, nil
 }
 
-// ascending reads a key and stores it in last. It records a fault unless the key is greater than last or the first one.
+// ascending reads a key and stores it in last. It records an error in r unless the key is the first one or greater than
+// the previous value of last.
 func ascending(r *codec.Reader, last *uint64, first bool) uint64 {
 	x := r.Word()
 	r.Check(first || x > *last)

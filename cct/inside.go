@@ -2,13 +2,14 @@ package cct
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// Inside returns the part of b inside the baseline steps in operations, whatever calls them: each is a root, with the
-// tracepoints below it down to the next baseline operation. Contexts that differ only above an operation become one, so
-// the parts of the builders of several request types can be merged. The result shares no memory with b.
+// Inside returns the part of b inside the baseline steps in operations, regardless of their callers. Each step becomes
+// a root, with the tracepoints below it down to the next baseline operation. Contexts that differ only above an
+// operation become one, so that the results for several request types can be merged. The result shares no memory with
+// b.
 func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 	in := &Builder{Limit: b.Limit}
 	inside := b.insideOf(operations)
-	for ctx, place := range b.places { // in any order, because in has room for all
+	for ctx, place := range b.places { // the order doesn't matter, because in has room for all
 		at := inside(ctx)
 		if at == 0 {
 			continue
@@ -36,7 +37,7 @@ func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 }
 
 // LearnInside adds results, from an investigation of operations, to the contexts of b. The contexts in results must be
-// named as by [Builder.Inside]. LearnInside reports whether b has any of them.
+// contexts of the builder returned by [Builder.Inside]. LearnInside reports whether b has any of them.
 func (b *Builder) LearnInside(operations map[trace.Op]bool, results map[trace.Context]History) bool {
 	learned := false
 	inside := b.insideOf(operations)

@@ -12,10 +12,9 @@ import (
 
 // Limits on matching.
 const (
-	// maxCompared is the maximum number of operations of a context that are compared: the last ones.
+	// maxCompared is the maximum number of operations of a context that are compared, counted from its end.
 	maxCompared = 256
-	// maxComparisons is the maximum number of edit distances computed per match. Contexts with the lowest bounds come
-	// first.
+	// maxComparisons is the maximum number of edit distances computed per match. Contexts with lower bounds come first.
 	maxComparisons = 4096
 	// maxRunnersUp is the maximum length of Match.RunnersUp.
 	maxRunnersUp = 3
@@ -23,27 +22,27 @@ const (
 
 // Match holds the nodes that match an observed calling context.
 type Match struct {
-	// Nodes are all nodes whose context, without disabled tracepoints, is nearest to the observed one, ascending. It is
-	// empty if no context is within half the length of the observed one.
+	// Nodes holds all nodes whose context, without disabled tracepoints, is nearest to the observed context, ascending.
+	// It is empty if no context is nearer than half the length of the observed one.
 	Nodes   []int32
-	Weights []float64 // by node, proportional to its hits; they add up to 1
+	Weights []float64 // by node, proportional to hits; they add up to 1
 	// Distance is the edit distance of Nodes in operations; 0 means an exact match. If Nodes is empty, it is the
 	// distance of RunnersUp[0].
 	Distance  int
 	RunnersUp []RunnerUp // the next nearest contexts, nearest first
 }
 
-// RunnerUp is a context near the observed one that does not match it.
+// RunnerUp is a context that is near the observed one but does not match it.
 type RunnerUp struct {
 	Node     int32 // the first of the nodes with that context
 	Distance int
 }
 
-// Match matches a calling context, root first, that was observed while only the tracepoints in on (ascending) were
-// enabled. It returns the exact matches. If nothing matches exactly, it returns the nearest contexts by edit distance
-// over operations.
+// Match returns the nodes that match path, a calling context, root first, that was observed while only the tracepoints
+// in on (ascending) were enabled. If no node matches exactly, it returns the nearest contexts by edit distance over
+// operations.
 //
-// It takes O(n) for n nodes, plus a bounded number of edit distances if no context matches exactly.
+// It takes O(n) time for n nodes, plus a bounded number of edit distances if no node matches exactly.
 func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
 	var ctx trace.Context
 	for _, op := range path {
@@ -62,7 +61,8 @@ func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
 	return t.nearest(path, on, projected)
 }
 
-// MatchContext returns the exact matches of ctx, which must have been observed on the baseline. There may be no match.
+// MatchContext returns the exact matches of ctx, which must have been observed with all tracepoints disabled. Nodes is
+// empty if there is no match.
 func (t *Tree) MatchContext(ctx trace.Context) Match {
 	at, _ := slices.BinarySearchFunc(t.byBaseline, ctx, func(i int32, ctx trace.Context) int {
 		return cmp.Compare(t.baseline[i], ctx)
@@ -104,7 +104,7 @@ func (t *Tree) visible(i int32, on []trace.Symbol) bool {
 	return found && n.Kind != VariablePoint
 }
 
-// weigh returns the weights of nodes by hits. A node without hits weighs as much as one with one hit.
+// weigh returns the weights of nodes by hits. A node without hits weighs as much as a node with one hit.
 func (t *Tree) weigh(nodes []int32) []float64 {
 	if len(nodes) == 0 {
 		return nil
@@ -129,8 +129,8 @@ type bounded struct {
 
 // nearest finds the nearest contexts by edit distance:
 //
-//  1. Walk down the tree once. For each distinct visible context, count its operations and how many of them the
-//     observed context also has. The greater length minus the operations in common is a lower bound on the distance.
+//  1. Walk the tree once. For each distinct visible context, count its operations, and those that the observed context
+//     also has. The greater length minus the operations in common is a lower bound on the distance.
 //  2. Compare contexts in the order of their bounds until no bound is below the distances found.
 //  3. Return all nodes at the smallest distance, if it is within half the observed length.
 func (t *Tree) nearest(path []trace.Op, on []trace.Symbol, projected []trace.Context) Match {
@@ -196,8 +196,8 @@ func (t *Tree) bounds(path []trace.Op, on []trace.Symbol, projected []trace.Cont
 	return contexts
 }
 
-// compare returns contexts with their distances, nearest first: all that may be at the smallest distance, and others
-// that it compared before them. contexts must be ascending by bound.
+// compare returns the contexts that may be at the smallest distance, and any others that it compared before them, with
+// their distances, nearest first. contexts must be ascending by bound.
 func (t *Tree) compare(path []trace.Op, on []trace.Symbol, contexts []bounded) []bounded {
 	n := newNumbering()
 	observed := n.text(path)

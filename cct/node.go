@@ -7,11 +7,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Node is one calling context: the operations from the root of a request to a span, including all tracepoints between
-// them, enabled or not. A tracepoint may have several nodes.
+// Node is one calling context: the operations from the root of a request to a span, including all tracepoints in
+// between, enabled or not. A tracepoint may have several nodes.
 type Node struct {
 	Context    trace.Context // the full calling context
-	Op         trace.Op      // a step; for a variable, which is not an operation, the symbol of its tracepoint
+	Op         trace.Op      // a step; for a variable, the symbol of its tracepoint
 	Service    trace.Symbol  // of Op; 0 if unknown
 	Tracepoint trace.Symbol  // 0 for the baseline
 	Parent     int32         // -1 for a root
@@ -20,18 +20,18 @@ type Node struct {
 	Layer      Layer
 	Kind       TracepointKind
 	Catalogued bool        // an agent announces it
-	Unanchored bool        // runs somewhere below its parent, a baseline operation: its caller is unknown
-	Seen       trace.Nanos // time of the last request that executed it, or 0
-	Requests   uint64      // requests with it enabled, whether they executed it or not
+	Unanchored bool        // runs somewhere below its parent, a baseline operation, but its caller is unknown
+	Seen       trace.Nanos // time of the last request that executed it; 0: none yet
+	Requests   uint64      // requests while it was enabled, whether they executed it or not
 	Hits       uint64      // its spans in these requests
-	Errors     uint64      // its spans with status error
+	Errors     uint64      // its spans with an error status
 	Unanswered uint64      // its calls without their usual answer
 	Bytes      int32       // trace data per hit; 0 if unknown
 	Cost       time.Duration
 	History    History
 }
 
-// HitRate returns the number of spans of n per request with n enabled, or NaN without such requests.
+// HitRate returns the number of spans of n per request while n was enabled, or NaN if there were no such requests.
 func (n *Node) HitRate() float64 {
 	if n.Requests == 0 {
 		return math.NaN()
@@ -42,8 +42,8 @@ func (n *Node) HitRate() float64 {
 // Baseline reports whether n is always enabled.
 func (n *Node) Baseline() bool { return n.Tracepoint == 0 }
 
-// History summarizes past investigations that enabled a context: its share of the slowdown and of the excess variance.
-// Sums are integers, so the order of merging doesn't matter. The zero History is empty.
+// History summarizes the shares of the slowdown and of the excess variance that past investigations found in a context.
+// Sums are integers so that the order of merging doesn't matter. The zero History is empty.
 type History struct {
 	N        uint64 // investigations
 	Share    int64  // Σ share of the variance of its edge, in millionths

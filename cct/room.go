@@ -9,35 +9,36 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Room bounds the contexts of all builders that [Builder.Join] it, together with their sets of tracepoints. It is not
-// safe for concurrent use. A nil Room has no bound.
+// Room limits the contexts of all builders that have joined it, together with their sets of tracepoints; see
+// [Builder.Join]. It is not safe for concurrent use. A nil Room is unlimited.
 type Room struct {
 	Limit int // maximum number of contexts, at least 1
 
 	used    int // contexts
-	sets    int // sets, in contexts of equal size
+	sets    int // size of the sets, in contexts
 	refused int
 }
 
-// oneBuilder is the part of a room, as a divisor, that a single builder can take, so that one request type cannot keep
-// out all others.
+// oneBuilder is the divisor of a room that gives the maximum number of contexts of a single builder, so that one
+// request type can't keep out all others.
 const oneBuilder = 4
 
 // Used returns the number of contexts in r.
 func (r *Room) Used() int { return r.used }
 
-// Refused returns the number of occurrences of contexts that were dropped since r was created.
+// Refused returns the number of times that a context was dropped since r was created.
 func (r *Room) Refused() int { return r.refused }
 
 // Short reports whether less than a quarter of r is left.
 func (r *Room) Short() bool { return r.used+r.sets > r.Limit/4*3 }
 
-// left returns how many contexts a builder with the given number of contexts may add.
+// left returns the number of contexts that a builder with the given number of contexts may add. It may be negative.
 func (r *Room) left(contexts int) int {
 	return min(r.Limit-r.used-r.sets, max(1, r.Limit/oneBuilder)-contexts)
 }
 
-// take takes the room for another context of a builder with the given number of contexts, if it may add one.
+// take takes room for one more context of a builder with the given number of contexts. It returns false if there is no
+// room.
 func (r *Room) take(contexts int) bool {
 	if r == nil {
 		return true
@@ -49,10 +50,10 @@ func (r *Room) take(contexts int) bool {
 	return true
 }
 
-// setSize returns the size of a set of the tracepoints `on` as a number of contexts.
+// setSize returns the size of a set of the tracepoints in on, as a number of contexts.
 func setSize(on []trace.Symbol) int { return 1 + len(on)/16 }
 
-// takeSet takes the room for a set of the tracepoints `on`, if there is enough.
+// takeSet takes room for a set of the tracepoints in on. It returns false if there is not enough room.
 func (r *Room) takeSet(on []trace.Symbol) bool {
 	if r == nil {
 		return true
@@ -82,8 +83,8 @@ func (r *Room) refuse() {
 	}
 }
 
-// Join makes the contexts and sets of b count in r. If r has no room for all of them, b forgets sets, and the contexts
-// that were seen least recently. The caller must not have joined b to another room.
+// Join makes the contexts and sets of b count in r. If r has no room for all of them, b forgets sets and the least
+// recently seen contexts. b must not have joined another room.
 func (b *Builder) Join(r *Room) {
 	for _, h := range slices.Sorted(maps.Keys(b.sets)) {
 		if s := b.sets[h]; !r.takeSet(s.on) {
@@ -98,7 +99,7 @@ func (b *Builder) Join(r *Room) {
 	b.room = r
 }
 
-// Leave gives back the room of b, which is not used afterwards.
+// Leave frees the room that b takes. b must not be used afterwards.
 func (b *Builder) Leave() {
 	b.room.leave(len(b.places))
 	for _, s := range b.sets {
@@ -106,7 +107,7 @@ func (b *Builder) Leave() {
 	}
 }
 
-// forgetOldest forgets the n contexts seen least recently, and descendants before their ancestors.
+// forgetOldest forgets the n least recently seen contexts, descendants before their ancestors.
 func (b *Builder) forgetOldest(n int) {
 	depths := make(map[trace.Context]int, len(b.places))
 	for ctx := range b.places {

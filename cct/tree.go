@@ -16,19 +16,19 @@ type Tree struct {
 	Version     uint64 // hash of the tree's shape: equal for equal sets of contexts and tracepoints
 	Requests    uint64 // number of requests observed
 	Tracepoints int    // number of distinct tracepoints that can be enabled
-	Dropped     uint64 // contexts left out because the tree was full
+	Dropped     uint64 // contexts dropped because the tree was full
 
 	byContext    []int32         // nodes ascending by Context
 	byTracepoint []int32         // nodes with a tracepoint, ascending by (Tracepoint, index)
 	byBaseline   []int32         // baseline nodes ascending by baseline context
-	baseline     []trace.Context // by node: its context with all tracepoints disabled
+	baseline     []trace.Context // by node: context while all tracepoints are disabled
 	unplaced     unplacedIndex   // shared with the catalogue
 	services     []trace.Symbol  // of the nodes, ascending and distinct
 }
 
-// Unplaced yields the catalogued tracepoints of a service that may run anywhere in it, ascending by ID. Their agents
-// announce neither an operation nor a caller, for example for kernel probes of a process. The tree has nodes for them
-// only where requests executed them.
+// Unplaced yields the catalogued tracepoints that may run anywhere in service, ascending by ID. Their agents announce
+// neither an operation nor a caller for them, as with kernel probes of a process. The tree has nodes for them only
+// where requests have executed them.
 func (t *Tree) Unplaced(service trace.Symbol) iter.Seq[*Tracepoint] {
 	entries := t.unplaced.entries
 	at, _ := slices.BinarySearchFunc(entries, service, func(e unplacedEntry, s trace.Symbol) int {
@@ -52,8 +52,8 @@ func (t *Tree) HasService(service trace.Symbol) bool {
 	return found
 }
 
-// FindUnplaced returns the catalogue's entry of a tracepoint that [Tree.Unplaced] yields, and its service. It returns
-// nil for any other tracepoint.
+// FindUnplaced returns the catalogue's entry for tp, and its service, if [Tree.Unplaced] yields tp for that service.
+// Otherwise it returns nil and 0.
 func (t *Tree) FindUnplaced(tp trace.Symbol) (point *Tracepoint, service trace.Symbol) {
 	x := &t.unplaced
 	at, found := slices.BinarySearchFunc(x.byID, tp,
@@ -65,8 +65,8 @@ func (t *Tree) FindUnplaced(tp trace.Symbol) (point *Tracepoint, service trace.S
 	return &e.Tracepoint, e.service
 }
 
-// NewTree returns the tree of nodes, which must be in pre-order and have Parent, Op and Tracepoint set. It sets End,
-// Depth and Context. The tree owns nodes.
+// NewTree returns the tree of nodes, which must be in pre-order and have Parent, Op and Tracepoint set. It sets their
+// End, Depth and Context. The tree takes ownership of nodes.
 func NewTree(nodes []Node) *Tree {
 	t := &Tree{
 		Nodes: nodes, byContext: make([]int32, len(nodes)), baseline: make([]trace.Context, len(nodes)),
