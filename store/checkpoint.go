@@ -17,11 +17,11 @@ import (
 
 // Checkpoint is the state after the journal record Seq, from which a restart continues.
 type Checkpoint struct {
-	Seq    uint64      // last record in State
+	Seq    uint64      // last record covered by State
 	At     trace.Nanos // time of that record
-	Oldest uint64      // oldest record that a restart needs, because it may have spans of traces that are not in State
+	Oldest uint64      // oldest record that a restart needs, because it may contain spans of traces that State lacks
 	State  []byte
-	Closed []Closed // traces in State, or excluded from it, whose spans may be in records from Oldest on; oldest first
+	Closed []Closed // closed traces with spans that may be in records from Oldest on; oldest first
 }
 
 // Closed holds hashes of the IDs of traces that closed between two checkpoints.
@@ -30,19 +30,19 @@ type Closed struct {
 	Hashes []uint64
 }
 
-// pieceSize is the size of a piece of the state, one value of the database.
+// pieceSize is the size of a piece of the state in bytes. Each piece is one value in the database.
 const pieceSize = 1 << 20
 
-// ErrCheckpoint means that the last checkpoint is damaged.
+// ErrCheckpoint is returned if the last checkpoint is damaged.
 var ErrCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
-// head is a checkpoint without its state and its closed traces. It is stored as one value of the database.
+// head is a checkpoint without its state and its closed traces. It is stored as one value in the database.
 type head struct {
 	seq    uint64
 	at     trace.Nanos
 	oldest uint64
-	pieces uint64 // of the state
-	first  uint64 // number of the first of them
+	pieces uint64 // number of pieces of the state
+	first  uint64 // number of the first piece
 }
 
 func (h *head) append(b []byte) []byte {
@@ -64,8 +64,8 @@ func decodeHead(b []byte) (head, error) {
 	return h, nil
 }
 
-// closedKey returns the key for item i of a checkpoint's closed traces, which closed by at: the first byte, the time
-// and the low 16 bits of i.
+// closedKey returns the key of element i of Checkpoint.Closed, with time at. The key consists of the first byte, the
+// time and the low 16 bits of i.
 func closedKey(at trace.Nanos, i int) []byte {
 	return append(numbered(keyClosed, uint64(at)), byte(i), byte(i>>8))
 }
@@ -87,18 +87,19 @@ func decodeClosed(key, value []byte) (Closed, error) {
 // Checkpoints keeps the last checkpoint and the closed traces.
 type Checkpoints struct{ db database }
 
-// Save replaces the last checkpoint by next. next.Closed has only the traces closed since the last checkpoint; Save
-// adds them to the stored ones, and deletes those that closed before forget. It must not be called concurrently.
+// Save replaces the last checkpoint with next. next.Closed must contain only the traces closed since the last
+// checkpoint; Save adds them to the stored ones, and deletes stored traces that closed before forget. It must not be
+// called concurrently.
 //
 // The pieces of the state become durable one by one, next to the pieces of the last checkpoint, before the head refers
-// to them. One large commit would fill the queue of the disk, and the journal would wait for all of it.
+// to them. One large commit would fill the queue of the disk, and the journal would have to wait for all of it.
 func (c Checkpoints) Save(next *Checkpoint, forget trace.Nanos) error {
 	last, err := c.head()
 	if err != nil && !errors.Is(err, ErrCheckpoint) { // a damaged checkpoint is replaced
 		return err
 	}
 	h := head{seq: next.Seq, at: next.At, oldest: next.Oldest, first: last.first + last.pieces}
-	if err := c.forgetPieces(h.first, math.MaxUint64); err != nil { // left by a crash
+	if err := c.forgetPieces(h.first, math.MaxUint64); err != nil { // left over from a crash
 		return err
 	}
 	for piece := range compressed(next.State) {
@@ -113,15 +114,15 @@ func (c Checkpoints) Save(next *Checkpoint, forget trace.Nanos) error {
 	return c.forgetPieces(0, h.first)
 }
 
-// compressed yields pieces of a compressed block that contains state. It compresses a few of them at a time, because
-// the state may be large. A piece is valid until the next one is yielded.
+// compressed yields the pieces of a compressed block that contains state. It compresses a few pieces at a time, because
+// state may be large. A piece is valid until the next one is yielded.
 func compressed(state []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		buffer := binary.AppendUvarint(nil, uint64(len(state)))
 		var block []byte
 		for part := range slices.Chunk(state, 4*pieceSize) {
 			block = s2.Encode(block[:cap(block)], part)
-			_, head := binary.Uvarint(block) // blocks join without their lengths, see [s2.ConcatBlocks]
+			_, head := binary.Uvarint(block) // blocks are concatenated without their lengths; see [s2.ConcatBlocks]
 			buffer = append(buffer, block[head:]...)
 			for len(buffer) >= pieceSize {
 				if !yield(buffer[:pieceSize]) {
@@ -136,8 +137,8 @@ func compressed(state []byte) iter.Seq[[]byte] {
 	}
 }
 
-// refer makes h the head of the last checkpoint, adds closed to the closed traces, and deletes traces closed before
-// forget.
+// refer makes h the head of the last checkpoint, adds closed to the closed traces, and deletes traces that closed
+// before forget.
 func (c Checkpoints) refer(h *head, closed []Closed, forget trace.Nanos) error {
 	return c.db.commit(pebble.Sync, func(b *pebble.Batch) error {
 		if err := b.Set([]byte{keyCheckpoint}, h.append(nil), nil); err != nil {
@@ -182,8 +183,8 @@ func (c Checkpoints) head() (head, error) {
 	return decodeHead(b)
 }
 
-// Load returns the last checkpoint, or nil if there isn't one. It returns an error wrapping ErrCheckpoint if it is
-// damaged.
+// Load returns the last checkpoint, or nil if there isn't one. It returns an error wrapping [ErrCheckpoint] if the
+// checkpoint is damaged.
 func (c Checkpoints) Load() (*Checkpoint, error) {
 	b, err := c.db.get([]byte{keyCheckpoint})
 	if b == nil || err != nil {

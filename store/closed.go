@@ -13,28 +13,29 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ClosedProblem is a problem as of when it closed. Package api defines the encoding; the store does not read it.
+// ClosedProblem is a problem as of when it closed. The encoding of Row and Evidence is defined by package api and
+// opaque to the store.
 type ClosedProblem struct {
 	At       trace.Nanos // end of the epoch when it closed
 	ID       analysis.Hash
-	Row      []byte // problem as lists show it
+	Row      []byte // problem as shown in lists
 	Evidence []byte // evidence for its page; empty if not kept
 }
 
-// MaxClosed limits the number of closed problems that are kept.
+// MaxClosed is the maximum number of closed problems that are kept.
 const MaxClosed = 2000
 
-// ClosedProblems keeps the problems that closed last, by time.
+// ClosedProblems keeps the problems that closed most recently, by time.
 type ClosedProblems struct{ db database }
 
-// closedProblemKey returns the key under first of the problem id that closed at the time at.
+// closedProblemKey returns the key, with first as its first byte, of the problem id that closed at time at.
 func closedProblemKey(first byte, at trace.Nanos, id analysis.Hash) []byte {
 	return appendHash(numbered(first, uint64(max(0, at))), id)
 }
 
 const closedProblemKeySize = 1 + 8 + hashSize
 
-// Put stores all, and replaces problems with the same time and identity. They are durable once the next checkpoint is.
+// Put stores all, and replaces problems with the same time and ID. They are durable once the next checkpoint is.
 func (c ClosedProblems) Put(all []ClosedProblem) error {
 	err := c.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
 		for i := range all {
@@ -55,7 +56,7 @@ func (c ClosedProblems) Put(all []ClosedProblem) error {
 	return during("store closed problems", err)
 }
 
-// All returns up to MaxClosed closed problems without their evidence, the latest first.
+// All returns up to [MaxClosed] closed problems without their evidence, latest first.
 func (c ClosedProblems) All() (all []ClosedProblem, err error) {
 	err = c.each(func(p ClosedProblem, packed []byte) (err error) {
 		if len(all) == MaxClosed {
@@ -68,8 +69,8 @@ func (c ClosedProblems) All() (all []ClosedProblem, err error) {
 	return all, err
 }
 
-// each calls f with the closed problems, the latest first. An error of f ends it. packed is the compressed row, which
-// is valid during the call.
+// each calls f for each closed problem, latest first, and stops at the first error from f. It returns that error, or
+// nil if it is errEnough. packed is the compressed row and is valid only until f returns.
 func (c ClosedProblems) each(f func(p ClosedProblem, packed []byte) error) error {
 	err := c.db.backward([]byte{keyEnded}, []byte{keyEnded + 1}, func(key, packed []byte) error {
 		if len(key) != closedProblemKeySize {
@@ -104,7 +105,7 @@ func (c ClosedProblems) Get(id analysis.Hash) (*ClosedProblem, error) {
 	return found, err
 }
 
-// Trim deletes the problems that closed before the given time, and the oldest beyond MaxClosed.
+// Trim deletes the problems that closed before the given time, and the oldest problems beyond [MaxClosed].
 func (c ClosedProblems) Trim(before trace.Nanos) error {
 	n := 0
 	err := c.each(func(p ClosedProblem, _ []byte) error {

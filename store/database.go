@@ -13,7 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// database is the database of a store. The owner of each kind of value has it, and uses only its own keys.
+// database is the database of a store. It is shared by the owners of all kinds of values, and each uses only its own
+// keys.
 type database struct{ *pebbledb.DB }
 
 // get returns a copy of the value under key, or nil if the key doesn't exist.
@@ -28,23 +29,24 @@ func (d database) get(key []byte) ([]byte, error) {
 	return append(make([]byte, 0, len(value)), value...), closer.Close()
 }
 
-// errEnough ends an iteration without an error.
+// errEnough ends an iteration successfully.
 var errEnough = errors.New("enough")
 
-// each calls f with all keys and values under prefix, whose last byte must not be 255, in order. An error of f ends it.
-// Key and value are valid during the call.
+// each calls f for each key with the given prefix, in order, and stops at the first error from f. It returns that
+// error, or nil if it is errEnough. The last byte of prefix must not be 255. key and value are valid only until f
+// returns.
 func (d database) each(prefix []byte, f func(key, value []byte) error) error {
 	end := slices.Clone(prefix)
 	end[len(end)-1]++
 	return d.between(prefix, end, f)
 }
 
-// between is like each for the keys in [from, to).
+// between is like each, but for the keys in [from, to). A nil bound means that there is no bound.
 func (d database) between(from, to []byte, f func(key, value []byte) error) error {
 	return d.scan(from, to, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
 }
 
-// backward is like between, but starts at the last key.
+// backward is like between, but in descending order.
 func (d database) backward(from, to []byte, f func(key, value []byte) error) error {
 	return d.scan(from, to, (*pebble.Iterator).Last, (*pebble.Iterator).Prev, f)
 }
@@ -81,7 +83,7 @@ func (d database) first(from, to []byte) (key []byte, err error) {
 	return key, err
 }
 
-// commit commits the changes that f makes to a batch.
+// commit commits the changes that f makes to a batch. If f returns an error, commit returns it and commits nothing.
 func (d database) commit(sync *pebble.WriteOptions, f func(b *pebble.Batch) error) error {
 	b := d.NewBatch()
 	defer func() { _ = b.Close() }() // after the commit, this does nothing
@@ -94,7 +96,7 @@ func (d database) commit(sync *pebble.WriteOptions, f func(b *pebble.Batch) erro
 // batchBytes is the size at which commitLarge commits a batch.
 const batchBytes = 1 << 20
 
-// commitLarge commits b, whose changes need not be made at once, and empties it if it is large.
+// commitLarge commits and empties b if it is large. The changes in b must not need to be atomic.
 func commitLarge(b *pebble.Batch) error {
 	if b.Len() < batchBytes {
 		return nil
@@ -104,7 +106,7 @@ func commitLarge(b *pebble.Batch) error {
 	return err
 }
 
-// during adds to err, unless it is nil, what the store was doing.
+// during wraps err with the operation that failed, or returns nil if err is nil.
 func during(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -112,7 +114,7 @@ func during(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
-// numbered returns the key for n under first. Keys are in the order of their numbers.
+// numbered returns the key with first byte first and number n. Keys sort by number.
 func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
 
 // hashSize is the size of a hash in a key.
@@ -127,8 +129,8 @@ func hashAt(b []byte) analysis.Hash {
 	return analysis.Hash{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}
 }
 
-// subjectKey returns the key of the problem or incident `of` under first. The kind comes last because it is never 255,
-// so that the key can be a prefix for each.
+// subjectKey returns the key, with first as its first byte, of the problem or incident of. The kind comes last because
+// it is never 255, so that the key can be a prefix for each.
 func subjectKey(first byte, of search.Subject) []byte {
 	return append(appendHash([]byte{first}, of.ID), byte(of.Kind))
 }

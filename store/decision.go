@@ -20,14 +20,14 @@ func epochKey(at trace.Nanos) []byte { return numbered(keyDecisions, uint64(max(
 
 func epochOf(key []byte) trace.Nanos { return trace.Nanos(binary.BigEndian.Uint64(key[1:])) }
 
-// Put stores the decisions of the epoch that ended at the time at. It replaces those stored for the same time.
+// Put stores the decisions of the epoch that ended at time at, and replaces the decisions stored for the same time.
 func (d Decisions) Put(at trace.Nanos, decisions []search.Decision) error {
 	err := d.db.Set(epochKey(at), s2.Encode(nil, appendValue(decisions)), pebble.Sync)
 	return during("store decisions", err)
 }
 
-// Between returns the decisions of whole epochs that ended in [from, to), oldest first. It reads epochs from the oldest
-// on, or from the newest back if newest is true, until it has at least limit decisions.
+// Between returns the decisions of epochs that ended in [from, to), oldest first. It reads whole epochs, starting with
+// the oldest or, if newest is true, the newest, until it has at least limit decisions.
 func (d Decisions) Between(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error) {
 	scan := d.db.between
 	if newest {
@@ -56,20 +56,19 @@ func (d Decisions) Between(from, to trace.Nanos, limit int, newest bool) ([]sear
 	return slices.Concat(epochs...), nil
 }
 
-// Encoded yields the encoded decisions of each epoch, oldest first. Each slice is valid until the next iteration. An
-// error ends the sequence.
+// Encoded yields the encoded decisions of each epoch, oldest first. The sequence ends after the first error.
 func (d Decisions) Encoded() iter.Seq2[[]byte, error] {
 	return yieldEpochs(d, func(_ trace.Nanos, packed []byte) ([]byte, error) { return decompress(packed) })
 }
 
-// Epoch summarizes the decisions at the end of one epoch for retention.
+// Epoch summarizes the decisions of one epoch, for retention.
 type Epoch struct {
 	At       trace.Nanos      // end of the epoch
 	Size     int64            // bytes on disk
 	Subjects []search.Subject // problems and incidents that the decisions are about
 }
 
-// Epochs yields the epochs with decisions, oldest first. An error ends the sequence.
+// Epochs yields the epochs with decisions, oldest first. The sequence ends after the first error.
 func (d Decisions) Epochs() iter.Seq2[Epoch, error] {
 	return yieldEpochs(d, func(at trace.Nanos, packed []byte) (Epoch, error) {
 		decisions, err := decodeDecisions(packed)
@@ -81,7 +80,7 @@ func (d Decisions) Epochs() iter.Seq2[Epoch, error] {
 	})
 }
 
-// yieldEpochs yields the results of read for each epoch, oldest first, up to the first error.
+// yieldEpochs yields the result of read for each epoch, oldest first. The sequence ends after the first error.
 func yieldEpochs[T any](d Decisions, read func(at trace.Nanos, packed []byte) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		err := d.db.each([]byte{keyDecisions}, func(key, packed []byte) error {
@@ -106,7 +105,7 @@ func decodeDecisions(packed []byte) ([]search.Decision, error) {
 	return decodeValue[[]search.Decision](data)
 }
 
-// Delete deletes the decisions of the epoch that ended at the time at.
+// Delete deletes the decisions of the epoch that ended at time at.
 func (d Decisions) Delete(at trace.Nanos) error {
 	return during("delete decisions", d.db.Delete(epochKey(at), pebble.NoSync))
 }

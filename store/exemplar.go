@@ -15,12 +15,12 @@ import (
 
 // Exemplars holds the requests of one group that are stored in full for display. Statistics do not depend on them.
 type Exemplars struct {
-	Slow    []Exemplar // the slowest, slowest first
+	Slow    []Exemplar // slowest first
 	Typical []Exemplar // around the median, fastest first
-	Fast    []Exemplar // the fastest, fastest first
+	Fast    []Exemplar // fastest first
 	Failed  []Exemplar // recent requests whose entry span is an error, oldest first; may also be in another list
-	// Located holds requests that ran the located place of the problem or incident for which they are kept, longest
-	// time there first. They may also be in another list.
+	// Located holds requests that ran the located place of the problem or incident that they are kept for, by
+	// decreasing time there. They may also be in another list.
 	Located []Exemplar
 }
 
@@ -29,7 +29,7 @@ func (e *Exemplars) Lists() []*[]Exemplar {
 	return []*[]Exemplar{&e.Slow, &e.Typical, &e.Fast, &e.Failed, &e.Located}
 }
 
-// Exemplar is a request in a stored trace. Records lists the records of the journal that contained its spans.
+// Exemplar is a request in a stored trace. Records lists the journal records that contained its spans.
 type Exemplar struct {
 	Trace    trace.ID
 	Root     trace.SpanID
@@ -56,7 +56,7 @@ type GroupExemplars struct{ db database }
 
 func groupKey(group analysis.Hash) []byte { return appendHash([]byte{keyExemplars}, group) }
 
-// Put stores e as the exemplars of group and replaces earlier ones.
+// Put stores e as the exemplars of group, replacing earlier ones.
 func (x GroupExemplars) Put(group analysis.Hash, e *Exemplars) error {
 	return x.db.Set(groupKey(group), appendValue(e), pebble.NoSync)
 }
@@ -88,14 +88,14 @@ func decodeExemplars(value []byte) (*Exemplars, error) {
 	return &e, nil
 }
 
-// Each calls f with the exemplars of every group. An error of f ends it.
+// Each calls f for the exemplars of each group, and stops at and returns the first error from f.
 func (x GroupExemplars) Each(f func(group analysis.Hash, e *Exemplars) error) error {
 	return x.db.eachExemplars([]byte{keyExemplars}, 1+hashSize, func(key []byte, e *Exemplars) error {
 		return f(hashAt(key[1:]), e)
 	})
 }
 
-// eachExemplars calls f with all exemplars under prefix, whose keys must have the given size.
+// eachExemplars calls f for all exemplars with the given key prefix. Keys of any other size are an error.
 func (d database) eachExemplars(prefix []byte, size int, f func(key []byte, e *Exemplars) error) error {
 	return d.each(prefix, func(key, value []byte) error {
 		if len(key) != size {
@@ -109,17 +109,17 @@ func (d database) eachExemplars(prefix []byte, size int, f func(key []byte, e *E
 	})
 }
 
-// KeptExemplars keeps exemplars for problems and incidents, by group, when the groups have newer ones. It doesn't keep
-// their traces.
+// KeptExemplars keeps exemplars for problems and incidents, by group, even after the groups have newer ones. It doesn't
+// keep their traces.
 type KeptExemplars struct{ db database }
 
-// keptKey returns the key of the exemplars of group that are kept for the problem or incident `of`.
+// keptKey returns the key of the exemplars of group that are kept for the problem or incident of.
 func keptKey(of search.Subject, group analysis.Hash) []byte {
 	return appendHash(subjectKey(keyKept, of), group)
 }
 
-// Put stores e as the exemplars of group that are kept for the problem or incident `of`, and replaces earlier ones. If
-// e is empty, it only deletes the earlier ones.
+// Put stores e as the exemplars of group that are kept for the problem or incident of, replacing earlier ones. If e is
+// empty, it only deletes the earlier ones.
 func (x KeptExemplars) Put(of search.Subject, group analysis.Hash, e *Exemplars) error {
 	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed)+len(e.Located) == 0 {
 		return x.db.Delete(keptKey(of, group), pebble.NoSync)
@@ -127,18 +127,19 @@ func (x KeptExemplars) Put(of search.Subject, group analysis.Hash, e *Exemplars)
 	return x.db.Set(keptKey(of, group), appendValue(e), pebble.NoSync)
 }
 
-// Of returns the exemplars of group that are kept for the problem or incident `of`. The result is empty if there are
-// none.
+// Of returns the exemplars of group that are kept for the problem or incident of. The result may be empty, but is never
+// nil unless there is an error.
 func (x KeptExemplars) Of(of search.Subject, group analysis.Hash) (*Exemplars, error) {
 	return x.db.exemplars(keptKey(of, group))
 }
 
-// Each calls f with all kept exemplars, by subject and group. An error of f ends it.
+// Each calls f for all kept exemplars, by subject and group, and stops at and returns the first error from f.
 func (x KeptExemplars) Each(f func(of search.Subject, group analysis.Hash, e *Exemplars) error) error {
 	return x.each([]byte{keyKept}, f)
 }
 
-// EachFor calls f with the exemplars kept for the problem or incident `of`, by group. An error of f ends it.
+// EachFor calls f for the exemplars kept for the problem or incident of, by group, and stops at and returns the first
+// error from f.
 func (x KeptExemplars) EachFor(of search.Subject, f func(group analysis.Hash, e *Exemplars) error) error {
 	return x.each(subjectKey(keyKept, of), func(_ search.Subject, group analysis.Hash, e *Exemplars) error {
 		return f(group, e)
@@ -156,7 +157,7 @@ type Traces struct{ db database }
 
 func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
 
-// Put stores the trace id, which request contains as an OTLP export request in protobuf.
+// Put stores the trace id, given as a protobuf-encoded OTLP export request.
 func (t Traces) Put(id trace.ID, request []byte) error {
 	return t.db.Set(traceKey(id), s2.EncodeBetter(nil, request), pebble.NoSync)
 }
@@ -170,7 +171,7 @@ func (t Traces) Size(id trace.ID) (int64, error) {
 	return int64(len(packed)), err
 }
 
-// Get returns the stored trace id as an OTLP export request in protobuf, or nil if it is not stored.
+// Get returns the stored trace id as a protobuf-encoded OTLP export request, or nil if it is not stored.
 func (t Traces) Get(id trace.ID) ([]byte, error) {
 	packed, err := t.db.get(traceKey(id))
 	if err != nil || packed == nil {

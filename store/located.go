@@ -14,15 +14,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Located is the evidence by which the place of a problem or an incident was located. Package api defines the encoding;
-// the store does not read it.
+// Located is the evidence that located the place of a problem or an incident. The encoding of Evidence is defined by
+// package api and opaque to the store.
 type Located struct {
 	Of       search.Subject
 	At       trace.Nanos // end of the epoch when it was located
 	Evidence []byte
 }
 
-// MaxLocated limits the number of places whose evidence is kept.
+// MaxLocated is the maximum number of places whose evidence is kept, not counting open problems and incidents.
 const MaxLocated = 2000
 
 // Places keeps the evidence of located places, by problem or incident.
@@ -30,15 +30,14 @@ type Places struct{ db database }
 
 func locatedKey(of search.Subject) []byte { return subjectKey(keyLocated, of) }
 
-// Put stores x and replaces earlier evidence for the same problem or incident. It is durable once the next checkpoint
-// is.
+// Put stores x, replacing earlier evidence for the same problem or incident. It is durable once the next checkpoint is.
 func (p Places) Put(x *Located) error {
 	value := binary.BigEndian.AppendUint64(nil, uint64(max(0, x.At)))
 	err := p.db.Set(locatedKey(x.Of), append(value, s2.Encode(nil, x.Evidence)...), pebble.NoSync)
 	return during("store the evidence of a place", err)
 }
 
-// Get returns the evidence for the problem or incident `of`, or nil if it is not kept.
+// Get returns the evidence for the problem or incident of, or nil if it is not kept.
 func (p Places) Get(of search.Subject) (*Located, error) {
 	value, err := p.db.get(locatedKey(of))
 	if err != nil || value == nil {
@@ -60,8 +59,8 @@ func locatedAt(value []byte) (trace.Nanos, error) {
 	return trace.Nanos(binary.BigEndian.Uint64(value)), nil
 }
 
-// Trim deletes evidence from before the given time, and the oldest beyond MaxLocated, but keeps the evidence for
-// the problems and incidents in held.
+// Trim deletes evidence from before the given time, and the oldest evidence beyond [MaxLocated], but keeps the evidence
+// for the problems and incidents in held.
 func (p Places) Trim(before trace.Nanos, held map[search.Subject]bool) error {
 	var all []Located
 	err := p.db.each([]byte{keyLocated}, func(key, value []byte) error {

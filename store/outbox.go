@@ -23,14 +23,14 @@ import (
 const keyOutbox = 'o'
 
 const (
-	outboxWaiting = 'w' // messages to be delivered, by number
+	outboxWaiting = 'w' // messages waiting to be delivered, by number
 	outboxDead    = 'd' // dead letters, by number
-	outboxKnown   = 'k' // times when events were put, by event identity
+	outboxKnown   = 'k' // times when events were put, by event ID
 )
 
 const (
-	rememberEvents = 24 * time.Hour // retention of event identities: longer than the period that a restart replays
-	forgetEvery    = time.Hour      // interval between deletions of old identities
+	rememberEvents = 24 * time.Hour // retention of event IDs; longer than the time that a restart replays
+	forgetEvery    = time.Hour      // interval between deletions of old event IDs
 )
 
 // OutboxLimits limits the contents of an [Outbox]. Dead letters count, too.
@@ -39,22 +39,22 @@ type OutboxLimits struct {
 	Bytes    int64 // of bodies
 }
 
-// DefaultOutboxLimits returns limits that are enough for the events of many bad days.
+// DefaultOutboxLimits returns limits that suffice for the events of many bad days.
 func DefaultOutboxLimits() OutboxLimits { return OutboxLimits{Messages: 10_000, Bytes: 64 << 20} }
 
 // Message is one event for one endpoint.
 type Message struct {
 	Number   uint64         `json:"number"`   // unique; defines the order
-	ID       string         `json:"id"`       // of the event: the same for all endpoints and attempts
+	ID       string         `json:"id"`       // ID of the event: the same for all endpoints and attempts
 	Endpoint string         `json:"endpoint"` // name of the endpoint
 	Event    string         `json:"event"`    // type of the event
 	Format   string         `json:"format"`   // of Body
-	Subject  search.Subject `json:"subject"`  // delivered in order with others about it; zero: about nothing
+	Subject  search.Subject `json:"subject"`  // messages about a subject are delivered in order; zero: no subject
 	At       trace.Nanos    `json:"at"`       // time of the event
 	Put      trace.Nanos    `json:"put"`      // when it was last put into the outbox
 	Next     trace.Nanos    `json:"next"`     // earliest time of the next attempt
 	Attempts int            `json:"attempts"` // failed attempts
-	Error    string         `json:"error"`    // of the last attempt
+	Error    string         `json:"error"`    // error of the last attempt
 	Size     int64          `json:"size"`     // bytes of Body
 	Body     []byte         `json:"-"`        // nil in lists
 }
@@ -63,8 +63,8 @@ type Message struct {
 var ErrNoMessage = errors.New("there is no such message")
 
 // Outbox holds messages until they are delivered or given up. A message that has been given up is a dead letter until
-// it is resent or dropped. Changes are durable when a method returns. The outbox is bounded: it drops the oldest dead
-// letter first, then the oldest message. It is safe for concurrent use.
+// it is resent or dropped. Changes are durable when a method returns. If the outbox is full, it drops the oldest dead
+// letters first, then the oldest messages. It is safe for concurrent use.
 type Outbox struct {
 	db     database
 	limits OutboxLimits
@@ -76,7 +76,7 @@ type Outbox struct {
 	count   int
 	bytes   int64
 	dropped uint64
-	forgot  trace.Nanos // when old identities were last forgotten
+	forgot  trace.Nanos // when old event IDs were last deleted
 }
 
 // outboxEntry is a message in memory. Its body is only in the database.
@@ -129,7 +129,7 @@ func messageKey(kind byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyOutbox, kind}, number)
 }
 
-// knownKey returns the key under which the time is stored when the event id was put.
+// knownKey returns the key of the time when the event id was put.
 func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
 
 // messageVersion is the first byte of an encoded message.
@@ -140,7 +140,7 @@ func encodeMessage(m *Message) []byte {
 	return append(b, m.Body...)
 }
 
-// decodeMessage decodes value, the result of encodeMessage. The body of m shares memory with value. An error wraps
+// decodeMessage decodes value, the result of encodeMessage. The body of m shares memory with value. The error wraps
 // [codec.ErrCorrupt].
 func decodeMessage(value []byte) (m Message, err error) {
 	r := codec.NewReader(value)
@@ -152,8 +152,8 @@ func decodeMessage(value []byte) (m Message, err error) {
 	return m, nil
 }
 
-// Put numbers messages, which must share the ID of one event, and adds them. It returns false if it added nothing,
-// because the event was put before or messages is empty.
+// Put numbers messages, which must all have the ID of the same event, and adds them. It returns false if it added
+// nothing because the event had been put before or messages is empty.
 func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 	if len(messages) == 0 {
 		return false, nil
@@ -189,7 +189,7 @@ func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 	return true, o.shrink()
 }
 
-// shrink drops the oldest dead letters, then the oldest messages, until the rest is within the limits.
+// shrink drops the oldest dead letters, then the oldest messages, until the outbox is within its limits.
 func (o *Outbox) shrink() error {
 	for o.count > o.limits.Messages || o.bytes > o.limits.Bytes {
 		l, kind := o.oldest()
@@ -231,8 +231,8 @@ func (o *Outbox) remove(l *outboxEntry) {
 	o.bytes -= l.Size
 }
 
-// Take returns up to n due messages for endpoint, oldest first. again is when to call Take again, or 0 if the caller
-// should wait until a message is put. Only the oldest message about each subject can be due. The caller owns each
+// Take returns up to n due messages for endpoint, oldest first. Only the oldest message about each subject can be due.
+// again is the time to call Take again, or 0 if the caller should wait until a message is put. The caller owns each
 // message until it calls [Outbox.Done], [Outbox.Retry], [Outbox.Release] or [Outbox.MoveToDeadLetters].
 func (o *Outbox) Take(endpoint string, now trace.Nanos, n int) (due []Message, again trace.Nanos, err error) {
 	o.mu.Lock()
@@ -284,14 +284,14 @@ func (o *Outbox) find(m *Message) *outboxEntry {
 
 func byNumber(l *outboxEntry, number uint64) int { return cmp.Compare(l.Number, number) }
 
-// Done removes m after its delivery. If the removal cannot be written, Done returns an error, and m stays taken and is
-// due again after the next start.
+// Done removes m after its delivery. If the removal can't be written, Done returns an error, and m stays taken until
+// the next start, when it becomes due again.
 func (o *Outbox) Done(m *Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := o.find(m)
 	if l == nil {
-		return nil // it was dropped
+		return nil // dropped in the meantime
 	}
 	if err := o.db.Delete(messageKey(outboxWaiting, m.Number), pebble.Sync); err != nil {
 		return err
@@ -300,7 +300,7 @@ func (o *Outbox) Done(m *Message) error {
 	return nil
 }
 
-// Release gives m back without counting an attempt.
+// Release returns m to the outbox without counting an attempt.
 func (o *Outbox) Release(m *Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -309,7 +309,7 @@ func (o *Outbox) Release(m *Message) {
 	}
 }
 
-// Retry records that an attempt to deliver m failed, and why, and postpones the next attempt until at.
+// Retry records that an attempt to deliver m failed, with the reason why, and postpones the next attempt until at.
 func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -324,7 +324,7 @@ func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	return o.db.Set(messageKey(outboxWaiting, m.Number), encodeMessage(&changed), pebble.Sync)
 }
 
-// MoveToDeadLetters records that the last attempt to deliver m failed, and why, and makes m a dead letter.
+// MoveToDeadLetters records that the last attempt to deliver m failed, with the reason why, and makes m a dead letter.
 func (o *Outbox) MoveToDeadLetters(m *Message, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -350,7 +350,7 @@ func (o *Outbox) moveToDeadLetters(l *outboxEntry) error {
 	return nil
 }
 
-// move stores l as kind `to` with the given number and deletes it as kind `from`, in one commit. It keeps the body.
+// move stores l as kind to with the given number and deletes it as kind from, in one commit. It keeps the body.
 func (o *Outbox) move(l *outboxEntry, from, to byte, number uint64) error {
 	m, err := o.read(from, l.Number)
 	if err != nil {
@@ -366,8 +366,9 @@ func (o *Outbox) move(l *outboxEntry, from, to byte, number uint64) error {
 	})
 }
 
-// Resend makes the dead letter with the given number the last waiting message, under a new number. If the message is
-// still waiting, Resend makes it due at once. It returns the endpoint, or [ErrNoMessage] if there is no such message.
+// Resend moves the dead letter with the given number to the end of the waiting messages, with a new number. If the
+// message is still waiting, Resend makes it due at once. It returns the message's endpoint, or [ErrNoMessage] if there
+// is no such message.
 func (o *Outbox) Resend(number uint64, now trace.Nanos) (endpoint string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -415,8 +416,8 @@ func (o *Outbox) Drop(number uint64) error {
 	return nil
 }
 
-// Expire moves waiting messages to the dead letters if they were put before the given time or known returns false for
-// their endpoint, except those that are taken. It returns how many it moved. It also deletes old event identities.
+// Expire moves to the dead letters the waiting messages that were put before the given time, or whose endpoint isn't
+// known, unless they are taken. It returns the number of messages moved. It also deletes old event IDs.
 func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) bool) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -443,9 +444,9 @@ func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) boo
 	return died, o.forget(now.Add(-rememberEvents))
 }
 
-// forget deletes the identities of events that were put before the given time.
+// forget deletes the IDs of events that were put before the given time.
 func (o *Outbox) forget(before trace.Nanos) error {
-	return o.db.commit(pebble.NoSync, func(b *pebble.Batch) error { // if it is lost, the next call deletes them
+	return o.db.commit(pebble.NoSync, func(b *pebble.Batch) error { // if the commit is lost, the next call deletes them
 		return o.db.each([]byte{keyOutbox, outboxKnown}, func(key, value []byte) error {
 			if len(value) == 8 && trace.Nanos(binary.BigEndian.Uint64(value)) >= before {
 				return nil
@@ -455,7 +456,7 @@ func (o *Outbox) forget(before trace.Nanos) error {
 	})
 }
 
-// List returns the first n waiting messages, or dead letters if dead is true, with numbers greater than `after`, in
+// List returns the first n waiting messages, or dead letters if dead is true, with numbers greater than after, in
 // ascending order and without bodies.
 func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	o.mu.Lock()
@@ -478,7 +479,7 @@ func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	return list
 }
 
-// Count returns how many waiting messages and dead letters endpoint has.
+// Count returns the number of waiting messages and dead letters for endpoint.
 func (o *Outbox) Count(endpoint string) (waiting, dead int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -22,17 +22,17 @@ import (
 // 	keyPeriods day group number  the requests in a period of group.Period, with a histogram
 // 	keyDays    day group         statistics of the periods of group.LongPeriod
 //
-// Pack replaces the former by the latter.
+// Pack replaces periods with long ones.
 
 // Past keeps the windows of groups.
 type Past struct{ db database }
 
-// dayKey returns the key prefix under first of the UTC day that contains the time day.
+// dayKey returns the key prefix, with first as its first byte, of the UTC day that contains the time day.
 func dayKey(first byte, day trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{first}, uint32(max(0, day)/trace.Nanos(group.Day)))
 }
 
-// pastKey returns the key under first of the group id on the day that contains the time day.
+// pastKey returns the key, with first as its first byte, of the group id on the UTC day that contains the time day.
 func pastKey(first byte, day trace.Nanos, id analysis.Hash) []byte {
 	return appendHash(dayKey(first, day), id)
 }
@@ -42,7 +42,7 @@ const (
 	periodKeySize = pastKeySize + 2
 )
 
-// periodKey returns the key of the group id in the period that starts at `from`.
+// periodKey returns the key of the group id in the period that starts at from.
 func periodKey(from trace.Nanos, id analysis.Hash) []byte {
 	number := from % trace.Nanos(group.Day) / trace.Nanos(group.Period)
 	return binary.BigEndian.AppendUint16(pastKey(keyPeriods, from, id), uint16(number))
@@ -67,7 +67,7 @@ type Period struct {
 	values []byte
 }
 
-// NewPeriod encodes all, the requests by group in the period that starts at `from`.
+// NewPeriod encodes all, the requests by group in the period that starts at from.
 func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Period {
 	p := &Period{from: from}
 	for id, past := range all {
@@ -77,7 +77,7 @@ func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Per
 	return p
 }
 
-// Put stores period and replaces what is stored for its groups in the same period. They are durable once the next
+// Put stores period, replacing the stored requests of its groups in the same period. It is durable once the next
 // checkpoint is.
 func (p Past) Put(period *Period) error {
 	err := p.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
@@ -112,7 +112,7 @@ func (p Past) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]grou
 	return slices.DeleteFunc(all, func(x group.Numbers) bool { return x.To <= from || x.From >= to }), nil
 }
 
-// day returns the windows of the group id on day, joined to long ones if long is true.
+// day returns the windows of the group id on day, joined into long windows if long is true.
 func (p Past) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbers, error) {
 	x := packer{long: long}
 	err := p.eachPeriod(id, day, x.add)
@@ -126,7 +126,7 @@ func (p Past) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbers
 	return group.DecodeDay(value, day)
 }
 
-// eachPeriod calls f with the periods of the group id on day.
+// eachPeriod calls f for each period of the group id on day.
 func (p Past) eachPeriod(id analysis.Hash, day trace.Nanos, f func(key, value []byte) error) error {
 	first := pastKey(keyPeriods, day, id)
 	return p.db.between(first, append(slices.Clone(first), 255, 255), f)
@@ -160,9 +160,9 @@ func decodePeriod(key, value []byte) (from trace.Nanos, past group.Past, err err
 	return periodOf(key), past, err
 }
 
-// packer converts the stored periods of a group on one day to windows.
+// packer converts the stored periods of a group on one day into windows.
 type packer struct {
-	long bool // join periods to long ones instead of keeping their length
+	long bool // join periods into long windows
 	from trace.Nanos
 	past group.Past // requests of the window that starts at from
 	all  []group.Numbers
@@ -197,8 +197,8 @@ func (p *packer) end() {
 	p.past = group.Past{}
 }
 
-// Pack joins the windows of all days that ended by the given time to windows of [group.LongPeriod]. Packing a day twice
-// changes nothing.
+// Pack joins the windows of all days that ended by the given time into windows of [group.LongPeriod]. Packing a day
+// again changes nothing.
 func (p Past) Pack(ended trace.Nanos) error {
 	for {
 		first, err := p.db.first([]byte{keyPeriods}, []byte{keyPeriods + 1})
@@ -279,7 +279,7 @@ func (p Past) addSizes(first byte, sizes map[trace.Nanos]int64) error {
 	}
 }
 
-// DeleteBefore deletes the windows of all days that ended by the time at.
+// DeleteBefore deletes the windows of all days that ended by time at.
 func (p Past) DeleteBefore(at trace.Nanos) error {
 	err := p.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
 		return errors.Join(

@@ -9,12 +9,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Positions keeps the times up to which sources have been read.
+// Positions keeps, for each source, the time that it has been read up to.
 type Positions struct{ db database }
 
 func positionKey(source string) []byte { return append([]byte{keyPositions}, source...) }
 
-// Save stores through, the time up to which source has been read.
+// Save stores through, the time that source has been read up to.
 func (p Positions) Save(source string, through time.Time) error {
 	value, err := through.MarshalBinary()
 	if err == nil {
@@ -23,7 +23,7 @@ func (p Positions) Save(source string, through time.Time) error {
 	return during("store the position in "+source, err)
 }
 
-// Load returns the time stored by Save for source, or the zero time if there is none.
+// Load returns the time saved for source, or the zero time if no time has been saved.
 func (p Positions) Load(source string) (through time.Time, err error) {
 	value, err := p.db.get(positionKey(source))
 	if err != nil || value == nil {

@@ -1,8 +1,8 @@
 // Package store keeps the data that survives a restart: checkpoints, decisions, exemplars and undelivered messages.
 // Each kind of data has an owner, a field of [Store]. The package reads no clock and starts no goroutine.
 //
-// All data is in one database; the first byte of a key names the kind of value. The format has a version: Open refuses
-// any other.
+// All data is in one database. The first byte of a key names the kind of value. The format has a version, and Open
+// refuses any other version.
 package store
 
 import (
@@ -22,16 +22,16 @@ import (
 const (
 	keyVersion    = 'v' // version of the format
 	keyCheckpoint = 'c' // the head of the last checkpoint; the rest is under keyState and keyClosed
-	keyState      = 's' // pieces of states, by number; the head has the numbers for the last checkpoint
+	keyState      = 's' // pieces of states, by number; the head has the numbers of the last checkpoint's pieces
 	keyClosed     = 'k' // traces closed before a checkpoint, by time
 	keyDecisions  = 'd' // decisions, by the end of their epoch
-	keyExemplars  = 'e' // identities of exemplars, by group
+	keyExemplars  = 'e' // exemplars without their traces, by group
 	keyTraces     = 't' // traces of exemplars, by ID
 	keyPositions  = 'p' // positions in sources that are read incrementally, by name of the source
 	keyPeriods    = 'w' // windows of groups, by day, group and period
 	keyDays       = 'x' // long windows of groups, by day and group
-	keyEnded      = 'y' // closed problems as lists show them, by time and problem
-	keyEvidence   = 'z' // closed problems with their evidence, by time and problem
+	keyEnded      = 'y' // closed problems as shown in lists, by time and problem
+	keyEvidence   = 'z' // evidence of closed problems, by time and problem
 	keyKept       = 'g' // exemplars kept for problems and incidents, by subject and group
 	keyLocated    = 'l' // evidence of located places, by problem or incident
 	keyTicks      = 'm' // requests of groups by tick, of the last hours, by minute and group
@@ -75,8 +75,8 @@ const (
 	cache    = 32 << 20
 )
 
-// Open opens the store in o.Dir, or creates it. The error wraps one of the reasons of [pebbledb.Open] unless the file
-// system refused an operation.
+// Open opens the store in o.Dir, or creates it. Unless the file system refused an operation, the error wraps one of the
+// errors of [pebbledb.Open].
 func Open(o Options) (*Store, error) {
 	opened, err := pebbledb.Open(pebbledb.Options{
 		Dir:      o.Dir,
@@ -117,8 +117,8 @@ func Open(o Options) (*Store, error) {
 // Truncated returns the number of unreadable bytes that Open removed from the end of the log.
 func (s *Store) Truncated() int64 { return s.db.Truncated }
 
-// checkVersion returns an error if the data has another version of the format. It writes the current version to an
-// empty database, and returns an error if a database without a version contains other data.
+// checkVersion returns an error if the data has a different version of the format. It writes the current version to an
+// empty database, and returns an error if the database isn't empty but has no version.
 func checkVersion(db database) error {
 	value, err := db.get([]byte{keyVersion})
 	if err != nil {
@@ -160,7 +160,8 @@ func (s *Store) EstimateSize() (int64, error) {
 	return int64(n), during("estimate the size of the store", err)
 }
 
-// Compact frees the space of replaced and deleted values. It takes as long as reading and writing all other values.
+// Compact frees the space of replaced and deleted values. It takes about as long as reading and writing all remaining
+// values.
 func (s *Store) Compact(ctx context.Context) error {
 	err := s.db.Flush()
 	if err == nil {

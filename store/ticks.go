@@ -25,8 +25,8 @@ import (
 // 	keyTicks   minute group  the ticks of a minute
 // 	keyMinutes hour group    the minutes of an hour
 //
-// A value lists windows in ascending order: number of the window in the minute or hour, length, requests. Pack
-// replaces the former by the latter.
+// A value lists windows in ascending order, each as its number within the minute or hour, the length of its encoding,
+// and its encoded requests. Pack replaces ticks with minutes.
 
 // Ticks counts the recent requests of groups.
 type Ticks struct{ db database }
@@ -72,7 +72,8 @@ func (t Ticks) Add(all map[Tick]*group.Past) error {
 	return during("store latencies", err)
 }
 
-// addMinute adds the requests of ticks, which are of one group and minute, to the value under key. It writes to b.
+// addMinute adds the requests of ticks, which must be of the same group and minute, to the value under key. It writes
+// to b.
 func (t Ticks) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tick]*group.Past) error {
 	value, err := t.db.get(key)
 	if err != nil {
@@ -88,8 +89,8 @@ func (t Ticks) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tick
 	return b.Set(key, encodeWindows(present, minuteOf(key)), nil)
 }
 
-// addWindow adds p to the window of the given length that starts at `from`, and returns the extended windows, which
-// must be in ascending order.
+// addWindow adds p to the window of the given length that starts at from, inserting the window if necessary. It returns
+// the extended slice. windows must be in ascending order.
 func addWindow(windows []group.PastWindow, from trace.Nanos, length time.Duration, p *group.Past) []group.PastWindow {
 	i, found := slices.BinarySearchFunc(windows, from, func(w group.PastWindow, at trace.Nanos) int {
 		return cmp.Compare(w.From, at)
@@ -105,7 +106,7 @@ func minuteOf(key []byte) trace.Nanos {
 	return trace.Nanos(binary.BigEndian.Uint32(key[1:])) * trace.Nanos(time.Minute)
 }
 
-// encodeWindows encodes windows, which must have one length and be within the minute or hour that starts at start.
+// encodeWindows encodes windows, which must have the same length and be within the minute or hour that starts at start.
 func encodeWindows(windows []group.PastWindow, start trace.Nanos) (b []byte) {
 	for i := range windows {
 		w := &windows[i]
@@ -130,7 +131,7 @@ func decodeWindows(b []byte, start trace.Nanos, span, length time.Duration) (win
 	return windows, nil
 }
 
-// hourKey returns the key prefix of the hour that contains at. minutesKey returns the key of a group within it.
+// hourKey returns the key prefix of the hour that contains at. minutesKey returns the key of a group within an hour.
 func hourKey(at trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keyMinutes}, uint32(max(0, at)/trace.Nanos(time.Hour)))
 }
@@ -141,8 +142,8 @@ func minutesKey(hour trace.Nanos, id analysis.Hash) []byte {
 
 const tickKeySize = 1 + 4 + hashSize
 
-// Windows returns the requests of the group id in the windows that overlap [from, to), oldest first, without empty
-// windows. Packed requests are by minute, others by tick.
+// Windows returns the non-empty windows of the group id that overlap [from, to), oldest first. Packed windows are
+// minutes, the others are ticks.
 func (t Ticks) Windows(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
 	for hour := from - from%trace.Nanos(time.Hour); hour < to; hour = hour.Add(time.Hour) {
@@ -179,7 +180,7 @@ func (t Ticks) appendWindows(
 	return append(all, windows...), err
 }
 
-// first returns the first minute with ticks. ok is false if there is none.
+// first returns the first minute with ticks. ok is false if there are no ticks.
 func (t Ticks) first() (minute trace.Nanos, ok bool, err error) {
 	key, err := t.db.first([]byte{keyTicks}, []byte{keyTicks + 1})
 	if key == nil || err != nil {
@@ -188,7 +189,7 @@ func (t Ticks) first() (minute trace.Nanos, ok bool, err error) {
 	return minuteOf(key), true, nil
 }
 
-// Pack joins the ticks of all hours that ended by the given time to minutes.
+// Pack joins the ticks of all hours that ended by the given time into minutes.
 func (t Ticks) Pack(ended trace.Nanos) error {
 	for {
 		minute, ok, err := t.first()
@@ -205,7 +206,7 @@ func (t Ticks) Pack(ended trace.Nanos) error {
 	}
 }
 
-// packHour packs the ticks of hour in one batch, because ticks that are packed twice would count twice.
+// packHour packs the ticks of hour in one batch, because ticks packed twice would count twice.
 func (t Ticks) packHour(hour trace.Nanos) error {
 	groups := make(map[analysis.Hash][]group.PastWindow)
 	first, end := minuteKey(hour), minuteKey(hour.Add(time.Hour))
