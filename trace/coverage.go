@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Part is a number of spans and the sum of their durations. The sum leaves out spans of [LongSpan] or more.
+// Part is a number of spans and the sum of their durations, without spans of [LongSpan] or more.
 type Part struct {
 	Spans int64 `json:"spans"`
-	Nanos int64 `json:"ns"` // at least 0; saturates
+	Nanos int64 `json:"ns"` // at least 0; saturates at the maximum
 }
 
 func (p *Part) add(q Part) {
@@ -21,16 +21,16 @@ func (p *Part) add(q Part) {
 	}
 }
 
-// LongSpan is the duration of the shortest spans whose time we count separately. A span that nobody ended, or whose end
-// is wrong, can have more time than all others together, and would then decide alone which share of the time is judged.
+// LongSpan is the minimum duration of spans whose time we count separately. A span that was never ended, or whose end
+// is wrong, can take more time than all others together, and would then alone determine the judged share of the time.
 const LongSpan = time.Hour
 
-// Accounts divides spans by outcome: its parts add up to all spans. Long holds the spans of LongSpan or more, which are
-// also in the parts, but without their time.
+// Accounts divides spans by outcome: Requests, Own and Left add up to all spans. Long holds the spans of [LongSpan] or
+// more, which are also counted in the other parts, but without their time.
 type Accounts struct {
 	Requests Part // of judged requests
-	// Own holds the spans of judged requests that others started or called: detached work, and entries below a missing
-	// span.
+	// Own holds the spans of judged requests that were started or called by other requests: detached work, and entries
+	// below a missing span.
 	Own  Part
 	Left map[Reason]Part // left out
 	Long Part
@@ -71,14 +71,14 @@ func (a *Accounts) Received() Part {
 	return p
 }
 
-// Distinct returns all spans except duplicates. Their content is judged with the spans that they copy.
+// Distinct returns all spans except duplicates, whose content is judged with the spans that they copy.
 func (a *Accounts) Distinct() Part {
 	p, copies := a.Received(), a.Left[Duplicate]
 	return Part{p.Spans - copies.Spans, p.Nanos - copies.Nanos}
 }
 
-// Shares returns the judged shares (0–1) of the distinct spans and of their time without long spans. Both are 1 if
-// there are no spans.
+// Shares returns the judged fractions (0–1) of the distinct spans and of their time, without the time of long spans.
+// Both are 1 if there are no spans.
 func (a *Accounts) Shares() (spans, time float64) {
 	if a.Distinct().Spans == 0 {
 		return 1, 1
@@ -86,7 +86,7 @@ func (a *Accounts) Shares() (spans, time float64) {
 	return a.share(a.Judged())
 }
 
-// share returns p as shares (0–1) of the distinct spans and of their time. Both are equal if no span took time.
+// share returns p as fractions (0–1) of the distinct spans and of their time. Both are equal if no span took any time.
 func (a *Accounts) share(p Part) (spans, time float64) {
 	all := a.Distinct()
 	spans = float64(p.Spans) / float64(max(1, all.Spans))
@@ -96,17 +96,18 @@ func (a *Accounts) share(p Part) (spans, time float64) {
 	return spans, float64(p.Nanos) / float64(all.Nanos)
 }
 
-// enoughCovered is the share of the spans, and of their time, that must be judged so that we need no warning.
+// enoughCovered is the fraction of the spans, and of their time, below which we warn.
 const enoughCovered = 0.95
 
-// LacksRecords reports whether so many records could not be read that judgements of the rest are incomplete.
+// LacksRecords reports whether so many records could not be read that judgements of the rest may be incomplete.
 func (c *Coverage) LacksRecords() bool {
 	_, share := c.UnreadRecords()
 	return share > 1-enoughCovered
 }
 
-// Lacks reports whether so many spans, or so much of their time, are left out that judgements of the rest are
-// incomplete. It returns the reason that leaves out most, with its shares (0–1) of the distinct spans and their time.
+// Lacks reports whether so many spans, or so much of their time, are left out that judgements of the rest may be
+// incomplete. If so, it returns the reason that leaves out the most, with its fractions (0–1) of the distinct spans and
+// their time.
 func (a *Accounts) Lacks() (reason Reason, spans, time float64, lacks bool) {
 	if spans, time := a.Shares(); min(spans, time) >= enoughCovered {
 		return "", 0, 0, false
@@ -120,7 +121,7 @@ func (a *Accounts) Lacks() (reason Reason, spans, time float64, lacks bool) {
 	return reason, spans, time, true
 }
 
-// Reasons yields the reasons for leaving out spans with their spans, most spans first.
+// Reasons yields the reasons for leaving out spans, each with the spans left out, most spans first.
 func (a *Accounts) Reasons() iter.Seq2[Reason, Part] {
 	reasons := slices.SortedFunc(maps.Keys(a.Left), func(x, y Reason) int {
 		return cmp.Or(cmp.Compare(a.Left[y].Spans, a.Left[x].Spans), cmp.Compare(x, y))
@@ -134,20 +135,20 @@ func (a *Accounts) Reasons() iter.Seq2[Reason, Part] {
 	}
 }
 
-// Hop is a place between two services where a proxy or gateway emits no spans.
+// Hop is a place between two services where there is a proxy or gateway that emits no spans.
 type Hop struct {
 	Caller, Callee Symbol // services before and behind the hop
 }
 
-// HopCount counts the requests that passed a hop without spans, and the calls that did not.
+// HopCount counts the requests that passed a hop without spans, and the calls that didn't.
 type HopCount struct {
 	Requests int64
 	Direct   int64 // calls between the same services with nothing in between
-	Peer     Op    // the hop as the attributes of its callers name it most often; 0 if unknown
+	Peer     Op    // the hop's most frequent name in the attributes of its callers; 0 if unknown
 }
 
-// namedHop is a hop with the name that its caller's attributes give it. The name is 0 if they don't, or if the calls
-// passed no hop.
+// namedHop is a hop with its name in the caller's attributes. The name is 0 if the attributes contain no name, or if
+// the calls passed no hop.
 type namedHop struct {
 	Hop
 	peer Op
@@ -157,11 +158,11 @@ func (h namedHop) compare(o namedHop) int {
 	return cmp.Or(h.Hop.compare(o.Hop), cmp.Compare(h.peer, o.peer))
 }
 
-// hopCalls counts the calls that passed a hop and the direct ones.
+// hopCalls counts the calls that passed a hop and the direct calls.
 type hopCalls struct{ missing, direct int64 }
 
-// A hop has no spans only if at least these shares of the calls seem to pass it. If fewer calls do, spans were lost:
-// spans of the callee, of the calls that it makes, or of both.
+// A hop counts as one without spans only if at least these fractions of the calls seem to pass it. If fewer calls do,
+// spans were lost: the callee's, those for calls that it makes, or both.
 const (
 	passed      = 0.9  // of the calls between both
 	leastPassed = 0.02 // of the calls of the caller
@@ -173,7 +174,7 @@ type Coverage struct {
 	Traces     int64 // closed
 	Incomplete int64 // closed traces with a span whose parent is missing
 
-	// Records counts the records of files that were read, and Unread the records that could not be.
+	// Records counts the records of files that were read, and Unread counts the records that could not be read.
 	Records int64
 	Unread  map[Reason]int64
 
@@ -216,7 +217,7 @@ func (c *Coverage) of(service Symbol) *Accounts {
 	return a
 }
 
-// part returns the Part of s alone. It counts s if s is long.
+// part returns the Part of s alone. If s is long, it also adds s to a.Long.
 func (a *Accounts) part(s *Span) Part {
 	p := Part{1, max(0, int64(s.End-s.Start))}
 	if p.Nanos >= int64(LongSpan) {
@@ -259,7 +260,7 @@ func (c *Coverage) LeaveSpans(n int64, reason Reason) {
 	}
 }
 
-// LeaveRecords counts n records of the input that could not be read. Nobody knows their spans.
+// LeaveRecords counts n records of the input that could not be read. The number of their spans is unknown.
 func (c *Coverage) LeaveRecords(n int64, reason Reason) {
 	if n == 0 {
 		return
@@ -270,7 +271,7 @@ func (c *Coverage) LeaveRecords(n int64, reason Reason) {
 	c.Unread[reason] += n
 }
 
-// UnreadRecords returns the number of records that could not be read, and their share (0–1) of all records.
+// UnreadRecords returns the number of records that could not be read, and their fraction (0–1) of all records.
 func (c *Coverage) UnreadRecords() (n int64, share float64) {
 	for _, of := range c.Unread {
 		n += of
@@ -278,8 +279,8 @@ func (c *Coverage) UnreadRecords() (n int64, share float64) {
 	return n, float64(n) / float64(max(1, n+c.Records))
 }
 
-// CountHop counts a request that passed h without spans, or whose spans were lost: Hops tells them apart. peer is the
-// name that the caller's attributes give the hop, or 0.
+// CountHop counts a request that passed h without spans, or whose spans were lost; Hops tells the two apart. peer is
+// the name of the hop in the caller's attributes, or 0.
 func (c *Coverage) CountHop(h Hop, peer Op) { c.addHop(namedHop{h, peer}, hopCalls{missing: 1}) }
 
 // CountCall counts a direct call between two services.
@@ -297,7 +298,7 @@ func (c *Coverage) addHop(h namedHop, n hopCalls) {
 }
 
 // Lost returns the number of traces with missing spans that no hop without spans explains, so that spans must have been
-// lost on their way. t holds the names.
+// lost in transit. t holds the names.
 func (c *Coverage) Lost(t *Table) int64 {
 	lost := c.Incomplete
 	for _, x := range c.Hops(t, c) {
@@ -322,8 +323,8 @@ func (c *Coverage) Merge(o *Coverage) {
 	}
 }
 
-// keys yields the keys of m. They are in order if there may not be room for all of them, because then the order decides
-// which ones fit.
+// keys yields the keys of m. If there may not be room for all of them, it yields them in order, because the order then
+// determines which ones fit.
 func keys[K comparable, V any](m map[K]V, room int, compare func(a, b K) int) iter.Seq[K] {
 	if len(m) <= room {
 		return maps.Keys(m)
@@ -355,7 +356,7 @@ func (c *Coverage) Total() Accounts {
 }
 
 // Services yields the accounts by service, the service with the most time left out first. Symbol 0 stands for spans of
-// unknown services, and of services for which there was no room.
+// unknown services, and of services that there was no room for.
 func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	left := func(s Symbol) int64 {
 		a := c.services[s]
@@ -373,15 +374,15 @@ func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	}
 }
 
-// sends reports whether c has spans of service, and service is not callee. Symbol 0 is not a service: it stands for the
-// rest.
+// sends reports whether c has spans of service and service is not callee. It returns false for Symbol 0, which stands
+// for the rest.
 func (c *Coverage) sends(service, callee Symbol) bool {
 	_, sends := c.services[service]
 	return sends && service != 0 && service != callee
 }
 
-// Hops yields the hops without spans, the hop with the most requests first. A service with spans in seen, which may
-// cover more time than c, is not a hop: its spans were lost. t holds the names.
+// Hops yields the hops without spans, most requests first. A service with spans in seen, which may cover more time than
+// c, is not such a hop, because its spans were lost. t holds the names.
 func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
 	counts := make(map[Hop]HopCount)

@@ -13,10 +13,10 @@ import (
 const tableVersion = 1
 
 // AppendBinary appends t to b, without its limit. Tables with equal entries have equal encodings. It takes O(n log n)
-// for n entries.
+// time for n entries.
 func (t *Table) AppendBinary(b []byte) []byte { return t.appendBinary(b, nil) }
 
-// appendBinary is AppendBinary for the entries in m, or for all entries if m is nil.
+// appendBinary is like AppendBinary, but only for the entries in m unless m is nil.
 func (t *Table) appendBinary(b []byte, m *mentions) []byte {
 	b = append(b, tableVersion)
 	b = binary.AppendUvarint(b, uint64(t.refused))
@@ -51,9 +51,9 @@ func appendEntries[K ~uint64, V any](b []byte, m *mentions, of *entries[K, V], v
 	return b
 }
 
-// DecodeTable returns the Table that AppendBinary wrote, with the given limit (0 means DefaultLimit), and the bytes
-// after it. It returns an error wrapping [codec.ErrCorrupt] for any other bytes and for more entries than the limit. It
-// does not retain b.
+// DecodeTable decodes a Table encoded by [Table.AppendBinary], and returns it with the bytes that follow it. limit
+// becomes the limit of the table; 0 means [DefaultLimit]. DecodeTable returns an error wrapping [codec.ErrCorrupt] if b
+// doesn't start with a table or the table has more entries than limit. It does not retain b.
 func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	r := codec.NewReader(b)
 	r.Version(tableVersion)
@@ -80,7 +80,7 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	return t, r.Rest(), nil
 }
 
-// decodeEntries reads at most limit entries into a new map. Each takes at least size bytes, and keys must be ascending.
+// decodeEntries reads at most limit entries, of at least size bytes each, into a new map. Keys must be ascending.
 func decodeEntries[K ~uint64, V any](r *codec.Reader, limit, size int, into *map[K]V, value func() V) {
 	n := r.Below(uint64(min(limit, r.Len()/size)) + 1)
 	m := make(map[K]V, n)

@@ -9,7 +9,7 @@ import (
 
 // entries holds the entries of one kind in a [Table]. The zero value is empty.
 type entries[K cmp.Ordered, V any] struct {
-	added  map[K]V // since the last call of freeze
+	added  map[K]V // since the last call to freeze
 	frozen map[K]V // not written to until thaw
 }
 
@@ -47,7 +47,7 @@ func (e *entries[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
-// each calls f with all entries in ascending order, so that a full table always refuses the same ones.
+// each calls f for all entries in ascending order, so that a full table always refuses the same entries.
 func (e *entries[K, V]) each(f func(K, V)) {
 	keys := make([]K, 0, e.len())
 	for k := range e.all() {
@@ -65,14 +65,14 @@ func (e *entries[K, V]) clear() {
 	e.frozen = nil
 }
 
-// freeze returns the entries of e. They may be read while others are added to e, until thaw.
+// freeze returns the entries of e. Until thaw is called, they may be read while other entries are added to e.
 func (e *entries[K, V]) freeze() entries[K, V] {
 	e.thaw()
 	e.frozen, e.added = e.added, nil
 	return entries[K, V]{frozen: e.frozen}
 }
 
-// thaw ends the use of the entries that freeze returned.
+// thaw invalidates the entries returned by freeze.
 func (e *entries[K, V]) thaw() {
 	if e.frozen != nil {
 		maps.Copy(e.frozen, e.added)
@@ -80,8 +80,8 @@ func (e *entries[K, V]) thaw() {
 	}
 }
 
-// Freeze returns a table with the entries of t. Another goroutine may read it while t is used and changed, until
-// [Table.Thaw].
+// Freeze returns a table with the entries of t. Until [Table.Thaw] is called, another goroutine may read it while t is
+// in use.
 func (t *Table) Freeze() *Table {
 	return &Table{
 		Limit:     t.Limit,
@@ -94,7 +94,7 @@ func (t *Table) Freeze() *Table {
 	}
 }
 
-// Thaw ends the use of the table that [Table.Freeze] returned.
+// Thaw invalidates the table returned by [Table.Freeze].
 func (t *Table) Thaw() {
 	t.text.thaw()
 	t.ops.thaw()

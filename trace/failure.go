@@ -5,7 +5,7 @@ import "slices"
 // FailureRule is a convention that marks a span as failed.
 type FailureRule uint8
 
-// The rules, strongest first. The configuration selects each by its name.
+// The rules, strongest first. The configuration selects them by name.
 const (
 	ByStatus    FailureRule = iota // status code ERROR
 	ByHTTP                         // status code of the HTTP response
@@ -29,19 +29,19 @@ func (r FailureRule) String() string {
 	return failureRuleNames[ByStatus]
 }
 
-// ParseFailureRule returns the rule with the given name, and whether it exists.
+// ParseFailureRule returns the rule with the given name, and reports whether it exists.
 func ParseFailureRule(name string) (FailureRule, bool) {
 	r := slices.Index(failureRuleNames[:], name)
 	return FailureRule(max(r, 0)), r >= 0
 }
 
-// failureShift is the position of the rule in Flags.
+// failureShift is the position of the rule's lowest bit in Flags.
 const failureShift = 2
 
-// Fail returns the flags of a span that failed by rule r.
+// Fail returns the flags of a span that failed according to rule r.
 func (r FailureRule) Fail() Flags { return Error | Flags(r)<<failureShift }
 
-// FailedBy returns the rule that marked the span as failed, and whether it failed.
+// FailedBy returns the rule that marked the span as failed, and reports whether the span failed.
 func (f Flags) FailedBy() (FailureRule, bool) {
 	return FailureRule(f>>failureShift) & (1<<3 - 1), f&Error != 0
 }

@@ -10,15 +10,15 @@ import (
 // and GET /users/ben. These parts are probably identifiers.
 type Family struct {
 	Service Symbol
-	Name    string // with "{}" for each of these parts
+	Name    string // with "{}" in place of the differing parts
 	Names   int
 }
 
-// Differing parts of names are probably identifiers, not words of the code, according to these rules.
+// Limits for the rules that tell identifiers from words of the code.
 const (
-	fewestKeys  = 10 // different parts with a digit, or a capital within a word
-	fewestWords = 50 // different parts of any form: few interfaces have this many methods or resources
-	mostParts   = 12 // parts of a name to look at
+	fewestKeys  = 10 // minimum number of different parts with a digit, or a capital within a word
+	fewestWords = 50 // minimum number of different parts; few interfaces have this many methods or resources
+	mostParts   = 12 // maximum number of parts of a name that are looked at
 	mostNames   = 1 << 14
 	mostVarying = 3 // parts of a name
 )
@@ -26,7 +26,7 @@ const (
 // separators are the bytes between parts of a name. Words in one part are joined by '.', '-', '_', '@' and '%'.
 const separators = "/ :?=&,;()'\"#|"
 
-// familyName is the name of an operation after replacing the parts that differ.
+// familyName is the name of an operation, with parts that differ replaced by "{}".
 type familyName struct {
 	service Symbol
 	kind    Kind
@@ -46,7 +46,7 @@ type distinct struct {
 	keys, all int
 }
 
-// Families returns the families among the operations of t, or among the first mostNames of them, the largest first.
+// Families returns the families among the first mostNames operations of t, largest first.
 func (t *Table) Families() (all []Family) {
 	var names []familyName
 	t.ops.each(func(_ Op, o Operation) {
@@ -75,7 +75,7 @@ func (t *Table) Families() (all []Family) {
 	return all
 }
 
-// replaceVarying replaces at most one part of each name by "{}": the first part whose place has many different parts.
+// replaceVarying replaces at most one part of each name with "{}": the first part at a place with many different parts.
 // It reports whether it replaced any part.
 func replaceVarying(names []familyName) (replaced bool) {
 	places := make(map[place]*distinct)
@@ -125,8 +125,8 @@ func (d *distinct) add(part string) {
 	}
 }
 
-// eachPart yields the ranges of the first parts of name that are neither empty nor replaced. It leaves out a part at
-// the start of name, because it is a method or a function.
+// eachPart yields the ranges of the first mostParts parts of name that are neither empty nor replaced. It skips a part
+// at the start of name, which is a method or a function.
 func eachPart(name string) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
 		parts := 0

@@ -21,7 +21,7 @@ func (t *Table) Renew() {
 // renewals holds the symbols and operations that were added, or added again, in the last two periods.
 type renewals struct {
 	period uint32            // number of the current period, from 1
-	last   map[uint64]uint32 // by identity: the number of the latest period
+	last   map[uint64]uint32 // by identity: number of the latest period
 }
 
 func (r *renewals) add(id uint64) {
@@ -31,12 +31,12 @@ func (r *renewals) add(id uint64) {
 }
 
 // Forget deletes all entries except those mentioned by the encoded parts of a state and the recently added ones (see
-// [Table.Renew]). It returns the number of deleted entries. It takes time linear in the size of t and of the parts. It
-// deletes nothing before the second call of Renew, or if a part has an error, which it returns.
+// [Table.Renew]). It returns the number of deleted entries. It takes time linear in the size of t and the parts. It
+// deletes nothing before the second call to Renew. If parts yields an error, it deletes nothing and returns the error.
 //
-// A part mentions an entry if its identity is in the bytes, as a word of package codec or a number of CBOR, or if a
-// mentioned entry refers to it. We therefore can't miss a field, whatever the layout of the state. If bytes equal a
-// hash by chance, we keep a name too many, which does no harm.
+// A part mentions an entry if it contains the entry's identity, either as a word of package codec or as a CBOR number,
+// or if a mentioned entry refers to it. So we can't miss a field, regardless of the layout of the state. If bytes
+// happen to equal a hash, we keep one name too many, which does no harm.
 func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) {
 	if t.renewed == nil || t.renewed.period < 2 {
 		return 0, nil
@@ -58,7 +58,7 @@ func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) 
 	return before - t.Len(), nil
 }
 
-// kept returns the entries in `from` that m mentions, in newly allocated memory.
+// kept returns the entries of from that are in m, in newly allocated memory.
 func kept[K ~uint64, V any](m *mentions, from *entries[K, V]) entries[K, V] {
 	some := make(map[K]V)
 	for k, v := range from.all() {
@@ -80,14 +80,14 @@ func (t *Table) measure() {
 // Len returns the number of entries.
 func (t *Table) Len() int { return t.text.len() + t.ops.len() + t.contexts.len() + t.edges.len() }
 
-// Crowded reports whether more than three quarters of the room for any kind of entries, or for texts, is used.
+// Crowded reports whether more than three quarters of the room for any kind of entry, or for texts, is used.
 func (t *Table) Crowded() bool {
 	most := max(t.text.len()/textsPerName, t.ops.len(), t.contexts.len(), t.edges.len(), t.textBytes/bytesPerName)
 	return most > t.limit()/4*3
 }
 
-// AppendMentioned is like [Table.AppendBinary] for the entries that an encoded state mentions (see [Table.Forget]). The
-// bytes don't depend on the other names that t has seen.
+// AppendMentioned is like [Table.AppendBinary], but only for the entries that an encoded state mentions; see
+// [Table.Forget]. The result doesn't depend on other names that t has seen.
 func (t *Table) AppendMentioned(b, state []byte) []byte {
 	m := newMentions(t)
 	m.scan(state)
@@ -102,7 +102,7 @@ type mentions struct {
 	// free, and hold 0.
 	slots []uint64
 	in    []bool   // by slot: whether the entries are in the set
-	known []uint64 // bits of the identities by their lowest bits: a fast path for words that are not identities
+	known []uint64 // bit set of identities, by their lowest bits: a fast path for words that are not identities
 	stack []uint64 // scratch
 	// recent caches mentioned identities, because the windows of a group mention its identities several times.
 	recent [1 << 12]uint64
@@ -124,7 +124,7 @@ func newMentions(t *Table) *mentions {
 	return m
 }
 
-// maxKnown is the maximum number of bits in mentions.known: 2 MiB fit into a core's cache.
+// maxKnown is the maximum number of bits in mentions.known: 2 MiB, which fits into a core's cache.
 const maxKnown = 1 << 24
 
 func index[K ~uint64, V any](m *mentions, from *entries[K, V]) {
@@ -171,7 +171,7 @@ func (m *mentions) mayKnow(x uint64) bool {
 	return m.known[x/64%uint64(len(m.known))]&(1<<(x%64)) != 0
 }
 
-// keep adds the entries with identity x, if there are any, and all entries that they refer to.
+// keep adds the entries with identity x, if any, and all entries that they refer to.
 func (m *mentions) keep(x uint64) {
 	t := m.of
 	for m.stack = append(m.stack[:0], x); len(m.stack) > 0; {

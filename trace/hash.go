@@ -2,7 +2,7 @@ package trace
 
 import "math/bits"
 
-// Odd constants with well-spread bits: the first bits of the fractions of the golden ratio and of √2.
+// Odd constants with well-spread bits: the first bits of the fractional parts of the golden ratio and of √2.
 const (
 	seedA = 0x9e3779b97f4a7c15
 	seedB = 0x6a09e667f3bcc909

@@ -8,9 +8,9 @@ import (
 
 // NormalName returns name with the parts that vary between requests replaced by "{}", which keeps the number of
 // operations small. It replaces numbers, UUIDs, words of at least 8 hexadecimal digits that include a decimal digit,
-// keys (see [isKey]), e-mail addresses, percent-encoded segments and SQL literals, and omits query strings. A word that
-// merely contains digits (v2, s3, md5sum) stays. Words consist of letters, digits, '_' and '-'. A line number stays,
-// too, as in Foo#343, because it identifies a location in code.
+// keys (see [isKey]), e-mail addresses, percent-encoded segments and SQL literals, and omits query strings. It keeps a
+// word that merely contains digits (v2, s3, md5sum). Words consist of letters, digits, '_' and '-'. It also keeps a
+// line number, as in Foo#343, because it identifies a location in code.
 //
 // NormalName returns name itself if there is nothing to replace, and otherwise an extension of buf[:0]. It is
 // idempotent.
@@ -49,7 +49,7 @@ func NormalName(name, buf []byte) []byte {
 	return out
 }
 
-// textTraits describes the parts longer than words that a name may have.
+// textTraits records which kinds of parts longer than a word a name may have.
 type textTraits struct{ sql, encoded, query bool }
 
 func (t textTraits) any() bool { return t.sql || t.encoded || t.query }
@@ -67,7 +67,7 @@ func textual(name []byte) (t textTraits) {
 
 var sqlVerbs = [...]string{"SELECT ", "INSERT ", "UPDATE ", "DELETE ", "REPLACE ", "MERGE ", "CALL ", "WITH ", "EXEC "}
 
-// isSQL reports whether name is an SQL statement. A quotation mark in any other name is an apostrophe.
+// isSQL reports whether name is an SQL statement. In any other name, a single quote is an apostrophe.
 func isSQL(name []byte) bool {
 	for _, verb := range sqlVerbs {
 		if len(name) >= len(verb) && strings.EqualFold(string(name[:len(verb)]), verb) {
@@ -77,8 +77,8 @@ func isSQL(name []byte) bool {
 	return false
 }
 
-// end returns the end of the literal, address or query that starts at name[i], and whether "{}" stands for it. It
-// returns i if nothing of that kind starts there.
+// end returns the end of the literal, address or query that starts at name[i], and reports whether "{}" replaces it. It
+// returns i if nothing of the kind starts there.
 func (t textTraits) end(name []byte, i int) (int, bool) {
 	switch {
 	case t.sql && name[i] == '\'':
@@ -100,8 +100,8 @@ func (t textTraits) end(name []byte, i int) (int, bool) {
 	return i, false
 }
 
-// literalEnd returns the end of the SQL literal that starts at name[i]. Two quotation marks inside it stand for one. A
-// literal that was cut off ends with the name.
+// literalEnd returns the end of the SQL literal that starts at name[i]. Two single quotes inside a literal stand for
+// one. If the literal was cut off, it ends with name.
 func literalEnd(name []byte, i int) int {
 	for i++; i < len(name); i++ {
 		if name[i] != '\'' {
@@ -140,7 +140,7 @@ func isEmail(segment []byte) bool {
 	return !slices.ContainsFunc(domain[dot+1:], func(c byte) bool { return !isLetter(c) })
 }
 
-// isEncoded reports whether segment is percent-encoded. Text entered by users is, routes are not.
+// isEncoded reports whether segment is percent-encoded. Text entered by users may be, but routes are not.
 func isEncoded(segment []byte) bool {
 	for i := 0; i+2 < len(segment); i++ {
 		if segment[i] == '%' && isHex(segment[i+1]) && isHex(segment[i+2]) {
@@ -150,8 +150,8 @@ func isEncoded(segment []byte) bool {
 	return false
 }
 
-// appendParts appends word to out. If a part of it is a key, as in cus_9s6XKzkNRiz8i3, it appends only the parts before
-// the key, and "{}".
+// appendParts appends word to out. If a part of word is a key, as in cus_9s6XKzkNRiz8i3, it appends only the parts
+// before the key, followed by "{}".
 func appendParts(out, word []byte) []byte {
 	before, found := beforeKey(word)
 	if isVarying(before) && found {
@@ -182,9 +182,9 @@ func beforeKey(word []byte) (before []byte, found bool) {
 type letters struct {
 	upper, lower, digits int
 	changes              int  // between letters and digits
-	lone                 bool // a lower-case letter after a capital one stands alone
+	lone                 bool // a single lower-case letter follows a capital letter
 	inner                bool // a digit precedes a letter
-	other                bool // it has other characters
+	other                bool // word has other characters
 }
 
 func lettersOf(word []byte) (l letters) {
@@ -210,14 +210,14 @@ func lettersOf(word []byte) (l letters) {
 }
 
 // isKey reports whether word is a random key: it changes between letters and digits at least three times, and is longer
-// than words of code that do so, such as v1beta1 and utf8mb4.
+// than words in code that do so, such as v1beta1 and utf8mb4.
 func isKey(word []byte) bool {
 	l := lettersOf(word)
 	return !l.other && l.changes >= 3 && (len(word) >= 10 || len(word) >= 6 && l.upper > 0 && l.lower > 0)
 }
 
-// isSegmentKey reports whether word, which must be a whole segment of a path, is a key: at least eight capital letters
-// and digits, or letters of both cases around a digit that are not camel case.
+// isSegmentKey reports whether word, which must be a whole path segment, is a key: at least eight capital letters and
+// digits, or letters of both cases around a digit that aren't camel case.
 func isSegmentKey(word []byte) bool {
 	l := lettersOf(word)
 	switch {
@@ -229,7 +229,7 @@ func isSegmentKey(word []byte) bool {
 	return len(word) >= 6 && l.upper > 0 && l.inner && (l.lone || l.changes > 1 && isDigit(word[0]))
 }
 
-// isSegment reports whether name[i:j] is a segment of a path or of a key such as session:zA78Cl8.
+// isSegment reports whether name[i:j] is a segment of a path, or of a key such as session:zA78Cl8.
 func isSegment(name []byte, i, j int) bool {
 	begins := i > 0 && (name[i-1] == '/' || name[i-1] == ':')
 	return begins && (j == len(name) || name[j] == '/' || name[j] == ' ' || name[j] == '?' || name[j] == ':')
@@ -239,7 +239,8 @@ func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 
 func isLetter(c byte) bool { return isLower(c) || 'A' <= c && c <= 'Z' }
 
-// mayVary is a fast path for most names: without a digit or one of these marks there is nothing to replace.
+// mayVary reports whether name may have a part to replace. It is a fast path, because most names have no digit and none
+// of these characters.
 func mayVary(name []byte) bool {
 	return slices.ContainsFunc(name,
 		func(c byte) bool { return isDigit(c) || c == '@' || c == '%' || c == '?' || c == '\'' })
@@ -255,8 +256,8 @@ func inWord(c byte) bool {
 	return isDigit(c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '-' || c >= 0x80
 }
 
-// isVarying reports whether word is a number, a UUID or a hash: only hexadecimal digits and dashes, and either all
-// digits are decimal or there are at least eight of them, including a decimal one.
+// isVarying reports whether word is a number, a UUID or a hash. Such a word consists of hexadecimal digits and dashes,
+// and either all digits are decimal or there are at least eight digits, including a decimal one.
 func isVarying(word []byte) bool {
 	digits, hex := 0, 0
 	for _, c := range word {
@@ -273,7 +274,7 @@ func isVarying(word []byte) bool {
 	return digits > 0 && (digits == hex || hex >= 8)
 }
 
-// maxLine is the largest number of digits of a line number.
+// maxLine is the maximum number of digits in a line number.
 const maxLine = 5
 
 // isLine reports whether the word name[i:j] is a line number: digits after an identifier and '#'.

@@ -17,16 +17,16 @@ const (
 	Incomplete Reason = "incomplete"  // a span's parent is missing: the trace is counted, and judged in its parts
 	TooLong    Reason = "too_long"    // duration of MaxDuration or more
 	NoDuration Reason = "no_duration" // the root took no time, or ends before it starts
-	Misdated   Reason = "misdated"    // far before or after all others of a recording: a wrong clock
+	Misdated   Reason = "misdated"    // far before or after all other spans in a recording: a wrong clock
 	Outside    Reason = "outside"     // a tracepoint span outside its parent, or without a baseline span above
 	Duplicate  Reason = "duplicate"   // an identical copy of another span
-	Conflict   Reason = "conflict"    // another span of the trace has the same ID and other content
-	Late       Reason = "late"        // it arrived after its trace was closed
-	Cut        Reason = "cut"         // its trace was closed early, by a limit on its age, its size, or the memory
+	Conflict   Reason = "conflict"    // another span of the trace has the same ID but different content
+	Late       Reason = "late"        // arrived after its trace was closed
+	Cut        Reason = "cut"         // its trace was closed early because of a limit on its age, its size, or memory
 )
 
-// LeftOut lists the reasons why a [Coverage] leaves out spans, of files and of a running service. Misdated applies to
-// files only: a service times traces by their arrival, and judges them whatever their clocks say.
+// LeftOut lists the reasons why a [Coverage] leaves out spans of files or of a running service. Misdated applies to
+// files only: a service dates traces by their arrival, and judges them regardless of their clocks.
 var LeftOut = []Reason{
 	Malformed, BadTraceID, BadSpanID, BadTime, TooLarge,
 	TooLong, NoDuration, Misdated, Outside, Duplicate, Conflict, Late, Cut,

@@ -11,17 +11,17 @@ import (
 // Symbol identifies a string by a hash of its bytes. The zero Symbol is the empty string.
 type Symbol uint64
 
-// Op identifies an operation by a hash of service, normalised name and kind. An operation is code. A step of a request
-// is code together with the operation that it calls, its target: [Op.To] identifies both in one Op. Zero is not an
-// operation.
+// Op identifies an operation by a hash of service, normalised name and kind. An operation is a piece of code. A step of
+// a request is an operation together with the operation that it calls, its target; [Op.To] identifies both in one Op.
+// Zero is not an operation.
 type Op uint64
 
-// Context identifies a calling context, the path of operations from the root of a request to a span: a hash of the
+// Context identifies a calling context, the path of operations from the root of a request to a span, by a hash of the
 // parent's context and the operation. Zero is the empty path above every root.
 type Context uint64
 
-// Edge identifies a section of a critical path: a hash of the calling context and of the critical operations before and
-// after (see [EdgeInfo]). Zero is not an edge.
+// Edge identifies a section of a critical path by a hash of the calling context and of the critical operations before
+// and after it; see [EdgeInfo]. Zero is not an edge.
 type Edge uint64
 
 // SymbolOf returns the symbol of s without storing the text.
@@ -32,7 +32,7 @@ func SymbolOf(s []byte) Symbol {
 	return Symbol(max(xxhash.Sum64(s), 1))
 }
 
-// symbolOf is SymbolOf for strings.
+// symbolOf is like SymbolOf, but for a string.
 func symbolOf(s string) Symbol {
 	if s == "" {
 		return 0
@@ -65,8 +65,8 @@ func EdgeOf(ctx Context, before, after Op) Edge {
 	return Edge(Mix(uint64(ctx), Mix(uint64(before), uint64(after))))
 }
 
-// ContextEdge returns the edge for all of ctx's own time, wherever it lies between its children. Statistics of a
-// request type use these edges. They have the same order as their contexts.
+// ContextEdge returns the edge for all of ctx's own time, regardless of its position between children. The statistics
+// of request types use these edges. They sort in the same order as their contexts.
 func ContextEdge(ctx Context) Edge { return Edge(ctx) }
 
 // Operation is the content of an [Op].
@@ -78,7 +78,7 @@ type Operation struct {
 	Target Op
 }
 
-// id returns the Op with content o.
+// id returns the Op that identifies o.
 func (o Operation) id() Op { return OpOf(o.Service, o.Name, o.Kind).To(o.Target) }
 
 // ContextInfo is the content of a [Context].
@@ -97,11 +97,12 @@ type EdgeInfo struct {
 // Table is the dictionary from identities to their content. Because identities are hashes of their content, tables
 // filled independently never contradict each other and merge by union.
 //
-// A Table is bounded: once it holds Limit entries of a kind, or twice as many texts, or texts of 64 bytes for each of
-// these, it refuses and counts new ones, and they appear under the name [Overflow] in reports, unless [Table.Forget]
-// makes room. The zero Table is empty and has the limit [DefaultLimit]. A Table is not safe for concurrent use.
+// A Table is bounded: once it holds Limit entries of a kind, or twice as many texts, or texts with 64 bytes for each of
+// these, it refuses and counts new entries until [Table.Forget] makes room. Refused entries appear under the name
+// [Overflow] in reports. The zero Table is empty and has the limit [DefaultLimit]. A Table is not safe for concurrent
+// use.
 type Table struct {
-	Limit int // maximum number of entries of each kind but texts; 0 means DefaultLimit
+	Limit int // maximum number of entries of each kind except texts; 0 means DefaultLimit
 
 	text     entries[Symbol, string]
 	ops      entries[Op, Operation]
@@ -112,26 +113,26 @@ type Table struct {
 	textBytes int // total length of the texts
 
 	recording bool     // new symbols and operations are recorded for TakeAdditions
-	newText   []Symbol // since the last call of TakeAdditions
+	newText   []Symbol // since the last call to TakeAdditions
 	newOps    []Op
 
-	renewed *renewals // nil before the first call of Renew
+	renewed *renewals // nil before the first call to Renew
 }
 
 // DefaultLimit is the default limit of a [Table] for each kind of entry. It is far above the number of operations in
-// real systems. A full table, at about 100 bytes per entry, is still small compared with the statistics.
+// real systems. Even a full table, with about 100 bytes per entry, is small compared with the statistics.
 const DefaultLimit = 1 << 21
 
-// A [Table] has room for the texts of an operation and of the tracepoint that enables it, for each operation.
+// Limits on the texts of a [Table]. There is room for two texts per operation: its name and the ID of its tracepoint.
 const (
 	textsPerName = 2
-	bytesPerName = 128 // of these texts; names are mostly shorter than 64 bytes
+	bytesPerName = 128 // bytes of these texts; most names are shorter than 64 bytes
 )
 
 // Overflow is the name of every entry that a full [Table] refused.
 const Overflow = "(other)"
 
-// Room returns the maximum number of entries of each kind but texts.
+// Room returns the maximum number of entries of each kind except texts.
 func (t *Table) Room() int { return t.limit() }
 
 // Contains reports whether t contains sym.
@@ -168,7 +169,7 @@ func (t *Table) addText(sym Symbol, s string) {
 	t.renewed.add(uint64(sym))
 }
 
-// SymbolBytes is like Symbol for bytes. It copies s only if it is new.
+// SymbolBytes is like Symbol, but for bytes. It copies s only if necessary.
 func (t *Table) SymbolBytes(s []byte) Symbol {
 	sym := SymbolOf(s)
 	if sym == 0 {
@@ -186,8 +187,8 @@ func (t *Table) Op(service, name Symbol, kind Kind) Op {
 	return t.addOp(Operation{Service: service, Name: name, Kind: kind})
 }
 
-// Step stores the step from op to target and returns its identity. If target is 0, or t does not contain op, it stores
-// nothing.
+// Step stores the step from op to target and returns its identity. It stores nothing if target is 0 or t does not
+// contain op.
 func (t *Table) Step(op, target Op) Op {
 	if o, ok := t.ops.get(op); ok && target != 0 {
 		o.Target = target
@@ -211,8 +212,7 @@ func (t *Table) putOp(op Op, o Operation) {
 	}
 }
 
-// Base returns the operation of step, without its target. It returns step itself if that is an operation or if t
-// doesn't contain it.
+// Base returns step without its target. It returns step itself if it has no target or if t doesn't contain it.
 func (t *Table) Base(step Op) Op {
 	if o := t.Operation(step); o.Target != 0 {
 		return OpOf(o.Service, o.Name, o.Kind)
@@ -230,7 +230,7 @@ func (t *Table) Child(parent Context, op Op) Context {
 	return ctx
 }
 
-// AddEdge stores the content of e, unless e is a [ContextEdge]: its context has the same content.
+// AddEdge stores the content of e, unless e is a [ContextEdge], whose content is that of its context.
 func (t *Table) AddEdge(e Edge, info EdgeInfo) {
 	if e != ContextEdge(info.Context) {
 		add(t, &t.edges, t.limit(), e, info)
@@ -253,8 +253,8 @@ func (t *Table) Text(sym Symbol) string {
 	return Overflow
 }
 
-// HostOf returns the symbol of the first part of sym's text if that is an address: cart for cart.default.svc:7070.
-// Otherwise it returns sym.
+// HostOf returns the symbol of the first part of sym's text if the text looks like an address, e.g. cart for
+// cart.default.svc:7070. Otherwise it returns sym.
 func (t *Table) HostOf(sym Symbol) Symbol {
 	text := t.Text(sym)
 	if end := strings.IndexAny(text, ".:"); end > 0 {
@@ -275,8 +275,8 @@ func (t *Table) Context(ctx Context) ContextInfo {
 	return info
 }
 
-// EdgeInfo returns the content of e, or the zero EdgeInfo if t does not contain it. t contains a [ContextEdge] if it
-// contains the context.
+// EdgeInfo returns the content of e, or the zero EdgeInfo if t does not contain e. t contains a [ContextEdge] if it
+// contains its context.
 func (t *Table) EdgeInfo(e Edge) EdgeInfo {
 	info, ok := t.edges.get(e)
 	if !ok && t.contexts.has(Context(e)) {
@@ -298,7 +298,7 @@ func (t *Table) OpName(op Op) string {
 }
 
 // Path returns the operations from the root to ctx, root first. It is empty for the zero context. If t lacks an
-// ancestor, Path starts below the nearest missing one.
+// ancestor, the path starts below the nearest missing one.
 func (t *Table) Path(ctx Context) []Op {
 	var path []Op
 	for ctx != 0 && len(path) < maxPath {
@@ -313,7 +313,7 @@ func (t *Table) Path(ctx Context) []Op {
 	return path
 }
 
-// maxPath ends a walk up contexts that form a cycle through a collision of hashes.
+// maxPath limits the length of a path, in case a hash collision makes contexts form a cycle.
 const maxPath = 1 << 20
 
 // Merge adds all entries of u to t, as far as there is room.
@@ -335,7 +335,7 @@ func (t *Table) Clear() {
 	t.newText, t.newOps = t.newText[:0], t.newOps[:0]
 }
 
-// RecordAdditions makes t record the symbols and operations added from now on, for [Table.TakeAdditions].
+// RecordAdditions makes t record the symbols and operations added from then on, for [Table.TakeAdditions].
 func (t *Table) RecordAdditions() { t.recording = true }
 
 // TakeAdditions returns a new table with the symbols and operations added since the last call, or since
@@ -355,7 +355,8 @@ func (t *Table) TakeAdditions() *Table {
 	return added
 }
 
-// add stores v under k unless k is present or there are as many entries as limit, and reports whether it stored it.
+// add stores v under k, unless k is present or the number of entries has reached limit, and reports whether it stored
+// v.
 func add[K cmp.Ordered, V any](t *Table, to *entries[K, V], limit int, k K, v V) bool {
 	if to.has(k) {
 		return false

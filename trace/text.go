@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// Printable returns the first `most` runes of s, which may come from a trace. It replaces invalid and unprintable
-// runes, and appends an ellipsis if it leaves some out.
+// Printable returns the first most runes of s, which may come from a trace. It replaces invalid and unprintable runes
+// with U+FFFD, and appends an ellipsis if it leaves runes out.
 func Printable(s string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -23,7 +23,7 @@ func Printable(s string, most int) string {
 	return b.String()
 }
 
-// Clean returns s printable and bounded, as a name, a value or a short text in messages and links.
+// Clean returns s in a printable form of limited length, for a name, a value or a short text in messages and links.
 func Clean(s string) string { return Printable(s, maxText) }
 
 // maxText is the maximum number of runes of a clean text.

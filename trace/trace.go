@@ -2,8 +2,8 @@
 // and a dictionary that maps identities of operations, calling contexts and edges to names.
 //
 // Identities of operations, contexts and edges are 64-bit hashes of their content (see [Op]). They are equal on every
-// shard, machine and run, so merging statistics needs no renumbering, and an order by identity does not depend on the
-// order in which traces arrived.
+// shard, on every machine and in every run, so merging statistics needs no renumbering, and an order by identity
+// doesn't depend on the order of arrival of traces.
 //
 // The package has no clock, no I/O and no state.
 package trace
@@ -20,8 +20,8 @@ import (
 // Nanos is a point in time in nanoseconds since the Unix epoch, as in OTLP. Valid times lie in [0, [MaxNanos]].
 type Nanos int64
 
-// MaxNanos is the latest accepted time, in the year 2255. Its distance to the largest int64 leaves room for arithmetic
-// on times (skew correction, windows) without overflow.
+// MaxNanos is the latest accepted time, in the year 2255. Its distance from the largest int64 leaves room for
+// arithmetic on times (skew correction, windows) without overflow.
 const MaxNanos Nanos = 9_000_000_000_000_000_000
 
 // Sub returns the duration t−u.
@@ -46,16 +46,16 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 // Compare orders IDs by their bytes.
 func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
 
-// Hash returns 64 well-mixed bits of id. Sampling and sharding use it, so that all machines select the same traces.
+// Hash returns a 64-bit hash of id. Sampling and sharding use it so that all machines select the same traces.
 func (id ID) Hash() uint64 {
 	return mix(binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:]))
 }
 
-// ErrBadID is the error of [ParseID] for invalid identifiers.
+// ErrBadID is returned by [ParseID] for invalid identifiers.
 var ErrBadID = errors.New("not a valid identifier")
 
-// ParseID parses 32 hex digits of either case. It also accepts a 64-bit identifier of 16 digits, as Jaeger writes them,
-// and pads it with zeros on the left. For any other text and for the zero ID it returns an error wrapping [ErrBadID].
+// ParseID parses 32 hex digits of either case. It also accepts 64-bit identifiers of 16 digits, as written by Jaeger,
+// and pads them with zeros on the left. For any other text and for the zero ID it returns an error wrapping [ErrBadID].
 func ParseID(s string) (ID, error) {
 	var id ID
 	var err error
@@ -74,7 +74,7 @@ func ParseID(s string) (ID, error) {
 }
 
 // SpanID identifies a span within its trace. It is the eight bytes of the wire format as a big-endian number, so that
-// numeric order equals the order of the bytes. Zero is not a span.
+// numeric order equals byte order. Zero is not a span.
 type SpanID uint64
 
 // String returns id as 16 lower-case hex digits.
@@ -95,7 +95,7 @@ const (
 	Client
 	Producer
 	Consumer
-	External // an operation without spans: only the attributes of its callers name it
+	External // an operation without spans, known only from the attributes of its callers
 )
 
 var kindNames = [...]string{"unspecified", "internal", "server", "client", "producer", "consumer", "external"}
@@ -108,8 +108,8 @@ func (k Kind) String() string {
 	return kindNames[Unspecified]
 }
 
-// ParseKind returns the span kind with the given lower-case name, and whether it exists. It rejects "external", because
-// no span is sent with that kind.
+// ParseKind returns the span kind with the given lower-case name, and reports whether it exists. It rejects "external",
+// because no span is sent with that kind.
 func ParseKind(s string) (Kind, bool) {
 	for k, name := range kindNames[:External] {
 		if s == name {
@@ -136,15 +136,15 @@ type Span struct {
 	Service    Symbol
 	Host       Symbol // identifies the clock, for skew correction; 0 if unknown
 	Tracepoint Symbol // value of sibyl.tracepoint.id; 0 for a baseline span
-	Peer       Op     // the callee as named by the span's attributes, of kind External; 0 if unknown
+	Peer       Op     // the callee named by the span's attributes, with kind External; 0 if unknown
 	Address    Address
 	Kind       Kind
 	Flags      Flags
 }
 
 // Address is a hash of a network address and port: the callee's for a client or producer span, the span's own for a
-// server span. 0 means unknown. Unlike Peer, it tells replicas apart. Few addresses have equal hashes: a million of
-// them have about a hundred pairs.
+// server span. 0 means unknown. Unlike Peer, it tells replicas apart. Collisions are rare: a million addresses have
+// about a hundred colliding pairs.
 type Address uint32
 
 // Duration returns End−Start, which is negative if the span ends before it starts.
@@ -159,19 +159,20 @@ type Attr struct {
 	Numeric bool    // whether the value is Number, not Text
 }
 
-// Join records that a span waited for a span that is not its child: for the end of another span of its trace, by a link
-// with the attribute sibyl.join, or for a message that a span of another trace sent, by any link.
+// Join records that a span waited for a span that is not its child: either for the end of another span of its trace, as
+// indicated by a link with the attribute sibyl.join, or for a message sent by a span of another trace, as indicated by
+// any link.
 type Join struct {
 	Span    int32  // index in Trace.Spans of the span that waits
-	Message bool   // Linked is the [MessageID] of a span of another trace
+	Message bool   // Linked is the [MessageID] of a span in another trace
 	Linked  SpanID // the span that it waits for
 }
 
-// MessageID returns an identity of the message that span s of trace t sent. It is a hash of both, because the ID of a
-// span is unique only in its trace.
+// MessageID returns an identity for the message sent by span s of trace t. It is a hash of both IDs, because the ID of
+// a span is unique only within its trace.
 func MessageID(t ID, s SpanID) SpanID { return SpanID(Mix(t.Hash(), uint64(s))) }
 
-// Trace is one closed trace with all of its spans that arrived, in any order.
+// Trace is a closed trace with all of its spans that arrived, in any order.
 type Trace struct {
 	ID    ID
 	Spans []Span
