@@ -35,6 +35,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/plan"
 	"github.com/sibyl-trace/sibyl/api/requests"
 	"github.com/sibyl-trace/sibyl/api/services"
+	"github.com/sibyl-trace/sibyl/api/telemetry"
 	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -77,6 +78,7 @@ type Options struct {
 	Silences    *cases.Silences
 	Views       *operating.Views
 	Audit       *audit.Log
+	Telemetry   telemetry.Options // systems with logs and metrics
 	// GitHubSecret signs webhooks of GitHub, which then need no token; empty: they need one.
 	GitHubSecret string
 	UI           string           // address of the UI, for links; empty if unknown
@@ -176,6 +178,7 @@ func (a *API) newHandlers(s *store.Store) handlers {
 		Silences:  o.Silences,
 		Services:  h.Services,
 		Latencies: h.Requests,
+		Telemetry: telemetry.New(o.Telemetry),
 		Directory: a.directory.Load,
 		UI:        o.UI,
 		Clock:     o.Clock,

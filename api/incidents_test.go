@@ -283,3 +283,20 @@ func TestIncidentInvestigation(t *testing.T) {
 		t.Errorf("the timeline of the closed incident: %v", d.Timeline)
 	}
 }
+
+// The telemetry of an incident is about its first suspect, from half an hour before the onset to an hour after it.
+func TestIncidentTelemetry(t *testing.T) {
+	w := newIncident(t)
+	x := fetch[contract.IncidentTelemetry](t, w, "/api/v1/incidents/"+w.incidentID()+"/telemetry")
+	onset := w.incident(t).Incident.Onset
+	if x.Service != "checkout" || !x.Onset.Equal(onset) || onset.Sub(x.From) != 30*time.Minute ||
+		!x.To.Equal(w.clock()) || x.Logs != nil {
+		t.Errorf("%+v", x)
+	}
+	w.now = w.now.Add(3 * time.Hour)
+	x = fetch[contract.IncidentTelemetry](t, w, "/api/v1/incidents/"+w.incidentID()+"/telemetry")
+	if x.To.Sub(onset) != time.Hour {
+		t.Errorf("the window ends %s after the onset", x.To.Sub(onset))
+	}
+	w.expect(t, http.StatusNotFound, http.MethodGet, "/api/v1/incidents/00000000000000ff/telemetry", nil)
+}

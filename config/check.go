@@ -220,7 +220,10 @@ func (e *Effective) RequireTokens() error {
 	return c.errors
 }
 
-// endpoints checks that Sibyl doesn't send traces to itself.
+// maxMetrics limits the queries that a look at an incident costs the server with the metrics.
+const maxMetrics = 8
+
+// endpoints checks the endpoints of other systems; Sibyl must not send traces to itself.
 func (c *checker) endpoints() {
 	own := c.e.Config.OTLP.HTTP
 	loops := func(to string) bool {
@@ -229,17 +232,19 @@ func (c *checker) endpoints() {
 	}
 	const message = " is the address of otlp.http, so traces would loop; use another endpoint"
 	exports := func(x *Endpoint, section string, keys ...string) {
-		c.require(len(x.Headers) == 0 || x.OTLP != "", "headers need an endpoint; set export.otlp",
+		c.require(len(x.Headers) == 0 || x.URL != "", "headers need an endpoint; set export.otlp",
 			append([]string{section + "export.headers"}, keys...)...)
-		c.require(!loops(x.OTLP), section+"export.otlp"+message, append(keys, "otlp.http")...)
+		c.require(!loops(x.URL), section+"export.otlp"+message, append(keys, "otlp.http")...)
 	}
 	exports(&c.e.Config.Export, "", "export.otlp")
 	for i := range c.e.Config.Tenants {
 		exports(&c.e.Config.Tenants[i].Export, element("tenants", i)+".", "tenants")
 	}
-	c.require(len(c.e.Config.SelfTracing.Headers) == 0 || c.e.Config.SelfTracing.OTLP != "",
+	c.require(len(c.e.Config.SelfTracing.Headers) == 0 || c.e.Config.SelfTracing.URL != "",
 		"headers need an endpoint; set self-tracing.otlp", "self-tracing.headers", "self-tracing.otlp")
-	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
+	c.require(len(c.e.Config.Metrics.Queries) <= maxMetrics, "these are more than 8 metrics; keep those that matter",
+		"metrics.queries")
+	c.require(!loops(c.e.Config.SelfTracing.URL), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
 }
 
 // unique checks that the webhooks and e-mail destinations of a tenant, in the given section, have different names.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api/telemetry"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -75,6 +76,30 @@ type Config struct {
 	Export      Endpoint // critical-path attributes for a tracing backend
 	Tenants     []TenantOutputs
 	SelfTracing Endpoint // Sibyl's own traces
+
+	Logs       Logs
+	Metrics    Metrics
+	Kubernetes Kubernetes
+}
+
+// Logs is a server with the logs of services.
+type Logs struct {
+	Loki  Endpoint
+	Query string // see telemetry.Options
+}
+
+// Metrics is a server with the metrics of services.
+type Metrics struct {
+	Prometheus Endpoint
+	Queries    []telemetry.Metric // empty: the default ones
+}
+
+// Kubernetes is the API of a cluster that runs the services. It is empty if there is none.
+type Kubernetes struct {
+	URL       string
+	TokenFile string // this and the next are only used with https
+	CAFile    string
+	Namespace string // empty: all
 }
 
 // Log configures logging.
@@ -293,9 +318,9 @@ type Email struct {
 	AllowPrivate bool     // allow a server with a non-public address
 }
 
-// Endpoint is an OTLP endpoint to export to. It is empty if there is no export.
+// Endpoint is an endpoint of another system. It is empty if the system isn't used.
 type Endpoint struct {
-	OTLP    string
+	URL     string
 	Headers []Header // sent with every request
 }
 

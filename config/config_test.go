@@ -249,7 +249,8 @@ func samples(t testing.TB, d *description) (a, b string) {
 			"[{name: a, url: 'http://a/{service}'}]",
 			"[{name: a, url: 'https://b/{service}', services: ['x*', y]}]",
 		},
-		"owners": {"[{services: [x], name: a}]", "[{services: ['x*', y], name: b, contact: c, route: [d]}]"},
+		"metrics.queries": {"[{name: a, query: up}]", "[{name: b, query: 'up{job=\"{service}\"}', unit: bytes}]"},
+		"owners":          {"[{services: [x], name: a}]", "[{services: ['x*', y], name: b, contact: c, route: [d]}]"},
 		"email": {
 			"[{name: a, server: 'a:25', from: a@b, to: [c@d]}]",
 			"[{name: b, server: '[::1]:465', allow-private: true, security: tls, from: 'A <a@b>', to: [c@d, e@f], " +
@@ -275,6 +276,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"[{name: a, webhooks: [{name: w, url: \"https://b\"}], export.otlp: \"http://b:1/c\"}, {name: b}]",
 	}
 	lists["export.headers"], lists["self-tracing.headers"] = headers, headers
+	lists["logs.headers"], lists["metrics.headers"] = headers, headers
 	if pair, ok := lists[d.key]; ok {
 		return pair[0], pair[1]
 	}

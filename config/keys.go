@@ -11,6 +11,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/telemetry"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -389,12 +391,71 @@ func outputKeys() []definition[Config] {
 		},
 		endpointKeys("self-tracing.", "OTLP/HTTP endpoint for traces of Sibyl's own API and epochs. "+
 			"It must not be Sibyl itself.", func(c *Config) *Endpoint { return &c.SelfTracing }),
+		telemetryKeys(),
 	)
+}
+
+// telemetryKeys returns the keys for the systems that are asked about the suspects of incidents.
+func telemetryKeys() []definition[Config] {
+	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	server := func(key, headersKey, help string, of func(*Config) *Endpoint) []definition[Config] {
+		return []definition[Config]{
+			newField(key, orOff(endpoint()), func(c *Config) *string { return &of(c).URL }, help).withDefault(""),
+			newField(headersKey, headers(), func(c *Config) *[]Header { return &of(c).Headers },
+				"Extra HTTP headers, such as Authorization; header files are re-read for every request.").
+				withDefault([]Header{}),
+		}
+	}
+	return slices.Concat(
+		server("logs.loki", "logs.headers",
+			"Loki server whose logs of the first suspect the page of an incident shows.",
+			func(c *Config) *Endpoint { return &c.Logs.Loki }),
+		[]definition[Config]{
+			newField("logs.query", text("a query of Loki with {service} in it"),
+				func(c *Config) *string { return &c.Logs.Query },
+				"Query for the logs of a service. docs/operations.md lists the placeholders.").
+				withDefault(telemetry.DefaultLogQuery),
+		},
+		server("metrics.prometheus", "metrics.headers", "Server with the API of Prometheus whose metrics of the first "+
+			"suspect the page of an incident shows.", func(c *Config) *Endpoint { return &c.Metrics.Prometheus }),
+		[]definition[Config]{
+			newField("metrics.queries", metricQueries(),
+				func(c *Config) *[]telemetry.Metric { return &c.Metrics.Queries },
+				"Metrics to show, at most eight; by default CPU, memory, restarts and garbage collection.").
+				withDefault([]telemetry.Metric{}),
+			newField("kubernetes.url", orOff(endpoint()), func(c *Config) *string { return &c.Kubernetes.URL },
+				"API of Kubernetes whose restarts and events of the first suspect the page of an incident shows; in a "+
+					"pod https://kubernetes.default.svc.").withDefault(""),
+			newField("kubernetes.token-file", path("the name of a file"),
+				func(c *Config) *string { return &c.Kubernetes.TokenFile },
+				"File with the bearer token, if the URL starts with https://; re-read for every request.").
+				withDefault(account + "token"),
+			newField("kubernetes.ca-file", path("the name of a PEM file"),
+				func(c *Config) *string { return &c.Kubernetes.CAFile },
+				"Certificate authority of the API, if the URL starts with https://.").withDefault(account + "ca.crt"),
+			newField("kubernetes.namespace", optional(text("the name of a namespace")),
+				func(c *Config) *string { return &c.Kubernetes.Namespace },
+				"Namespace of the services; empty: all.").withDefault(""),
+		})
+}
+
+func metricQueries() kind[[]telemetry.Metric] {
+	type m = telemetry.Metric
+	units := []string{string(contract.TelemetryUnitNumber), string(contract.TelemetryUnitBytes),
+		string(contract.TelemetryUnitSeconds), string(contract.TelemetryUnitShare)}
+	return &sections[m]{noun: "metric", name: func(x *m) string { return x.Name }, keys: []definition[m]{
+		newField("name", text("a name"), func(x *m) *string { return &x.Name }, "Name of the metric.").required(),
+		newField("query", text("a query of Prometheus with {service}, {pod} or {instance} in it"),
+			func(x *m) *string { return &x.Query },
+			"Query that returns one series. docs/operations.md lists the placeholders.").required(),
+		newField("unit", choice(units...), func(x *m) *string { return (*string)(&x.Unit) },
+			"Unit of the values.").withDefault("number"),
+	}}
 }
 
 func endpointKeys[T any](prefix, help string, of func(*T) *Endpoint) []definition[T] {
 	return []definition[T]{
-		newField(prefix+"otlp", orOff(endpoint()), func(c *T) *string { return &of(c).OTLP }, help).
+		newField(prefix+"otlp", orOff(endpoint()), func(c *T) *string { return &of(c).URL }, help).
 			withDefault(""),
 		newField(prefix+"headers", headers(), func(c *T) *[]Header { return &of(c).Headers },
 			"Extra HTTP headers; header files are re-read for every request.").withDefault([]Header{}),

@@ -48,6 +48,7 @@ func (c *Config) Tenant(name string, share float64) *Config {
 		t.API.PublicURL = ui + TenantPath(name)
 	}
 	t.GitHubSecretFile = ""
+	t.Logs, t.Metrics, t.Kubernetes = Logs{}, Metrics{}, Kubernetes{}
 	t.SamplingHTTP, t.SamplingGRPC = "", ""
 	t.Jaeger.Query, t.Export, t.Webhooks, t.Email, t.Tenants = nil, Endpoint{}, nil, nil, nil
 	for i := range c.Tenants {

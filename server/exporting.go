@@ -100,7 +100,7 @@ func (x *exporting) add(of *exportable) error {
 // newExporting returns the configured export of critical paths, or nil if no backend is configured.
 func (o *outbound) newExporting(s *store.Store, path critpath.Options) (*exporting, error) {
 	c := &o.config.Export
-	if c.OTLP == "" {
+	if c.URL == "" {
 		return nil, nil
 	}
 	failing, err := o.config.FailureRules()
@@ -111,7 +111,7 @@ func (o *outbound) newExporting(s *store.Store, path critpath.Options) (*exporti
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
-	e, err := export.New(export.Options{URL: c.OTLP, Transport: transport, Log: o.log})
+	e, err := export.New(export.Options{URL: c.URL, Transport: transport, Log: o.log})
 	if err != nil {
 		return nil, err
 	}

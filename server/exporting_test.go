@@ -109,7 +109,7 @@ func TestExemplarsAreExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &config.Config{
-		Export: config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}},
+		Export: config.Endpoint{URL: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}},
 	}
 	o, err := newOutbound(c, kept, notesIn(t, dir), silencesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -144,7 +144,7 @@ func TestExemplarsAreExported(t *testing.T) {
 func TestHeaderFilesAreReread(t *testing.T) {
 	to, key := newBackend(t), filepath.Join(t.TempDir(), "key")
 	transport, err := newHeaderTransport(&config.Endpoint{
-		OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}},
+		URL: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}},
 	})
 	if err == nil {
 		t.Error("no error for a missing file")

@@ -31,10 +31,10 @@ type selfTracing struct {
 // newSelfTracing returns a selfTracing that sends to c, or nil if c has no endpoint. Spans wait in a bounded queue, and
 // are dropped if the queue is full or sending fails.
 func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*selfTracing, error) {
-	if c.OTLP == "" {
+	if c.URL == "" {
 		return nil, nil
 	}
-	u, err := url.Parse(c.OTLP)
+	u, err := url.Parse(c.URL)
 	if err != nil {
 		return nil, fmt.Errorf("self-tracing: %w", err)
 	}

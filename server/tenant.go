@@ -217,7 +217,7 @@ func (t *tenant) apply(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if x := &t.config.Export; c.Export.OTLP != x.OTLP || !slices.Equal(c.Export.Headers, x.Headers) {
+	if x := &t.config.Export; c.Export.URL != x.URL || !slices.Equal(c.Export.Headers, x.Headers) {
 		t.log.WarnContext(ctx, "the change of the tenant's export takes effect after a restart")
 	}
 	old, next := t.applied.Load().Engine(), c.Engine()
@@ -314,6 +314,9 @@ func (t *tenant) newAPI() (*api.API, error) {
 		Log:         t.log,
 	}
 	if o.GitHubSecret, err = t.config.GitHubSecret(); err != nil {
+		return nil, err
+	}
+	if o.Telemetry, err = telemetryOptions(t.config, t.log); err != nil {
 		return nil, err
 	}
 	if t.shared.traced != nil {

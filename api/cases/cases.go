@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/api/telemetry"
 	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/store"
@@ -37,6 +38,7 @@ type Options struct {
 	Silences  *Silences
 	Services  ServiceStates
 	Latencies Latencies
+	Telemetry *telemetry.Backends         // systems with logs and metrics
 	Directory func() *directory.Directory // owners of services and links
 	UI        string                      // address of the UI, for links; empty if unknown
 	Clock     func() time.Time

@@ -227,6 +227,14 @@ const (
 	SteeringRequestKindStart SteeringRequestKind = "start"
 )
 
+// Defines values for TelemetryUnit.
+const (
+	TelemetryUnitBytes   TelemetryUnit = "bytes"
+	TelemetryUnitNumber  TelemetryUnit = "number"
+	TelemetryUnitSeconds TelemetryUnit = "seconds"
+	TelemetryUnitShare   TelemetryUnit = "share"
+)
+
 // Defines values for TimelineEntryKind.
 const (
 	TimelineEntryKindAcknowledged TimelineEntryKind = "acknowledged"
@@ -1767,6 +1775,25 @@ type IncidentSuspect struct {
 	Service string  `json:"service"`
 }
 
+// IncidentTelemetry defines model for IncidentTelemetry.
+type IncidentTelemetry struct {
+	// From Half an hour before the onset; logs begin a minute before it.
+	From time.Time `json:"from"`
+
+	// Instance The instance, host or zone that carries most of the cost.
+	Instance   *string            `json:"instance,omitempty"`
+	Kubernetes *TelemetryPods     `json:"kubernetes,omitempty"`
+	Logs       *TelemetryLogs     `json:"logs,omitempty"`
+	Metrics    *[]TelemetryMetric `json:"metrics,omitempty"`
+	Onset      time.Time          `json:"onset"`
+
+	// Service The first suspect.
+	Service string `json:"service"`
+
+	// To The end of the incident, but at most an hour after the onset.
+	To time.Time `json:"to"`
+}
+
 // IncidentWait Waits in the kernel for which requests lose time at the located place, as the kernel agent observed them. Absent: none are known to carry most of it.
 type IncidentWait struct {
 	// Class Of the largest part, as in `sibyl.wait.class`: sync, file, runqueue and so on.
@@ -2038,6 +2065,20 @@ type LocatedTrace struct {
 	Trace  ID        `json:"trace"`
 }
 
+// LogLine defines model for LogLine.
+type LogLine struct {
+	At time.Time `json:"at"`
+
+	// Count Number of lines that differ only in numbers; this is the newest.
+	Count int `json:"count"`
+
+	// Error Whether it names an error, an exception or the like.
+	Error bool `json:"error"`
+
+	// Text Its first 500 bytes.
+	Text string `json:"text"`
+}
+
 // LongSpans Spans of an hour or more. The other numbers count them without their time: one that nobody ended would have more than all others.
 type LongSpans struct {
 	// Ns Sum of their durations.
@@ -2062,6 +2103,12 @@ type Match struct {
 type MatchedNode struct {
 	Index  int      `json:"index"`
 	Weight *float64 `json:"weight"`
+}
+
+// MetricPoint defines model for MetricPoint.
+type MetricPoint struct {
+	At    time.Time `json:"at"`
+	Value float64   `json:"value"`
 }
 
 // NamedOperation defines model for NamedOperation.
@@ -2305,6 +2352,17 @@ type PlannedTracepoint struct {
 	ID    string `json:"id"`
 	Lease Lease  `json:"lease"`
 	Name  string `json:"name"`
+}
+
+// PodEvent defines model for PodEvent.
+type PodEvent struct {
+	At  time.Time `json:"at"`
+	Pod string    `json:"pod"`
+
+	// Reason Such as OOMKilled or BackOff.
+	Reason  string `json:"reason"`
+	Text    string `json:"text"`
+	Warning bool   `json:"warning"`
 }
 
 // Population defines model for Population.
@@ -3157,6 +3215,41 @@ type Target struct {
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
 }
+
+// TelemetryLogs defines model for TelemetryLogs.
+type TelemetryLogs struct {
+	Error *string `json:"error,omitempty"`
+
+	// Lines At most 50: the newest errors first, then the newest others.
+	Lines []LogLine `json:"lines"`
+}
+
+// TelemetryMetric defines model for TelemetryMetric.
+type TelemetryMetric struct {
+	// After Mean since the onset.
+	After *float64 `json:"after,omitempty"`
+
+	// Before Mean before the onset.
+	Before *float64      `json:"before,omitempty"`
+	Error  *string       `json:"error,omitempty"`
+	Name   string        `json:"name"`
+	Points []MetricPoint `json:"points"`
+
+	// Query As it was asked.
+	Query string        `json:"query"`
+	Unit  TelemetryUnit `json:"unit"`
+}
+
+// TelemetryPods defines model for TelemetryPods.
+type TelemetryPods struct {
+	Error *string `json:"error,omitempty"`
+
+	// Events At most 20, newest first.
+	Events []PodEvent `json:"events"`
+}
+
+// TelemetryUnit defines model for TelemetryUnit.
+type TelemetryUnit string
 
 // Tenant defines model for Tenant.
 type Tenant struct {
@@ -4115,6 +4208,9 @@ type ServerInterface interface {
 	// GetIncidentReport Export an incident, for a ticket or a post-mortem
 	// (GET /incidents/{incident}/report)
 	GetIncidentReport(w http.ResponseWriter, r *http.Request, incident IncidentParameter, params GetIncidentReportParams)
+	// GetIncidentTelemetry Get logs, metrics and events of Kubernetes about the first suspect
+	// (GET /incidents/{incident}/telemetry)
+	GetIncidentTelemetry(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(w http.ResponseWriter, r *http.Request, params ListInvestigationsParams)
@@ -4400,6 +4496,12 @@ func (_ Unimplemented) MuteIncident(w http.ResponseWriter, r *http.Request, inci
 // GetIncidentReport Export an incident, for a ticket or a post-mortem
 // (GET /incidents/{incident}/report)
 func (_ Unimplemented) GetIncidentReport(w http.ResponseWriter, r *http.Request, incident IncidentParameter, params GetIncidentReportParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetIncidentTelemetry Get logs, metrics and events of Kubernetes about the first suspect
+// (GET /incidents/{incident}/telemetry)
+func (_ Unimplemented) GetIncidentTelemetry(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6037,6 +6139,32 @@ func (siw *ServerInterfaceWrapper) GetIncidentReport(w http.ResponseWriter, r *h
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetIncidentReport(w, r, incident, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetIncidentTelemetry operation middleware
+func (siw *ServerInterfaceWrapper) GetIncidentTelemetry(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetIncidentTelemetry(w, r, incident)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7784,6 +7912,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/incidents/{incident}/report", wrapper.GetIncidentReport)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/incidents/{incident}/telemetry", wrapper.GetIncidentTelemetry)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/investigations", wrapper.ListInvestigations)
 	})
 	r.Group(func(r chi.Router) {
@@ -8526,6 +8657,28 @@ func (response GetIncidentReport200TextMarkdownResponse) VisitGetIncidentReportR
 		defer closer.Close()
 	}
 	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetIncidentTelemetryRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+}
+
+type GetIncidentTelemetryResponseObject interface {
+	VisitGetIncidentTelemetryResponse(w http.ResponseWriter) error
+}
+
+type GetIncidentTelemetry200JSONResponse IncidentTelemetry
+
+func (response GetIncidentTelemetry200JSONResponse) VisitGetIncidentTelemetryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
 	return err
 }
 
@@ -9430,6 +9583,9 @@ type StrictServerInterface interface {
 	// GetIncidentReport Export an incident, for a ticket or a post-mortem
 	// (GET /incidents/{incident}/report)
 	GetIncidentReport(ctx context.Context, request GetIncidentReportRequestObject) (GetIncidentReportResponseObject, error)
+	// GetIncidentTelemetry Get logs, metrics and events of Kubernetes about the first suspect
+	// (GET /incidents/{incident}/telemetry)
+	GetIncidentTelemetry(ctx context.Context, request GetIncidentTelemetryRequestObject) (GetIncidentTelemetryResponseObject, error)
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(ctx context.Context, request ListInvestigationsRequestObject) (ListInvestigationsResponseObject, error)
@@ -10335,6 +10491,32 @@ func (sh *strictHandler) GetIncidentReport(w http.ResponseWriter, r *http.Reques
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetIncidentReportResponseObject); ok {
 		if err := validResponse.VisitGetIncidentReportResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetIncidentTelemetry operation middleware
+func (sh *strictHandler) GetIncidentTelemetry(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	var request GetIncidentTelemetryRequestObject
+
+	request.Incident = incident
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetIncidentTelemetry(ctx, request.(GetIncidentTelemetryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetIncidentTelemetry")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetIncidentTelemetryResponseObject); ok {
+		if err := validResponse.VisitGetIncidentTelemetryResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

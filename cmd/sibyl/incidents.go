@@ -70,6 +70,7 @@ ticket or a post-mortem.`,
 			"Muted for a day.", (*client.Client).MuteIncident),
 		acceptIncidentCommand(p),
 		commentCommand(p),
+		telemetryCommand(p),
 	)
 	return c
 }
@@ -150,5 +151,27 @@ func commentCommand(p *process) *cobra.Command {
 	c.RunE = change(p, server, "Added.", func(ctx context.Context, api *client.Client, args []string) error {
 		return api.CommentOnIncident(ctx, args[0], contract.CommentRequest{Text: args[1], Helped: &helped})
 	})
+	return c
+}
+
+func telemetryCommand(p *process) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "telemetry ID",
+		Short: "Show logs, metrics and Kubernetes events of the first suspect of an incident",
+		Long: `Telemetry shows metrics before and after the onset of an incident, and restarts, events and logs of its
+first suspect. The service asks the servers in logs, metrics and kubernetes of its configuration.`,
+		Example: "  sibyl incidents telemetry 101885cb",
+		Args:    cli.Arguments(1, 1),
+	}
+	output := cli.NewChoice("table", "json")
+	output.Flag(c, "output", "o", "format")
+	server := p.addServerFlags(c)
+	c.ValidArgsFunction = p.complete(server, incidentNames)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return showAnswer(c.Context(), p, server, output.Value,
+			func(ctx context.Context, api *client.Client) (*contract.IncidentTelemetry, error) {
+				return api.IncidentTelemetry(ctx, args[0])
+			}, client.ShowTelemetry)
+	}
 	return c
 }

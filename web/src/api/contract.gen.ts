@@ -68,6 +68,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/incidents/{incident}/telemetry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get logs, metrics and events of Kubernetes about the first suspect
+         * @description Asks the servers in `logs`, `metrics` and `kubernetes` of the configuration, each for at most five seconds. A part that is not configured is
+         *     absent. If a server fails, its part says so in `error`.
+         */
+        get: operations["getIncidentTelemetry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/incidents/{incident}/comments": {
         parameters: {
             query?: never;
@@ -2083,6 +2106,82 @@ export interface components {
              * @description Part of the additional cost of the service, 0–1.
              */
             part: number;
+        };
+        IncidentTelemetry: {
+            /** @description The first suspect. */
+            service: string;
+            /** @description The instance, host or zone that carries most of the cost. */
+            instance?: string;
+            /**
+             * Format: date-time
+             * @description Half an hour before the onset; logs begin a minute before it.
+             */
+            from: string;
+            /** Format: date-time */
+            onset: string;
+            /**
+             * Format: date-time
+             * @description The end of the incident, but at most an hour after the onset.
+             */
+            to: string;
+            logs?: components["schemas"]["TelemetryLogs"];
+            metrics?: components["schemas"]["TelemetryMetric"][];
+            kubernetes?: components["schemas"]["TelemetryPods"];
+        };
+        TelemetryLogs: {
+            error?: string;
+            /** @description At most 50: the newest errors first, then the newest others. */
+            lines: components["schemas"]["LogLine"][];
+        };
+        LogLine: {
+            /** Format: date-time */
+            at: string;
+            /** @description Its first 500 bytes. */
+            text: string;
+            /** @description Whether it names an error, an exception or the like. */
+            error: boolean;
+            /** @description Number of lines that differ only in numbers; this is the newest. */
+            count: number;
+        };
+        /** @enum {string} */
+        TelemetryUnit: "number" | "bytes" | "seconds" | "share";
+        TelemetryMetric: {
+            name: string;
+            unit: components["schemas"]["TelemetryUnit"];
+            /** @description As it was asked. */
+            query: string;
+            error?: string;
+            /**
+             * Format: double
+             * @description Mean before the onset.
+             */
+            before?: number;
+            /**
+             * Format: double
+             * @description Mean since the onset.
+             */
+            after?: number;
+            points: components["schemas"]["MetricPoint"][];
+        };
+        MetricPoint: {
+            /** Format: date-time */
+            at: string;
+            /** Format: double */
+            value: number;
+        };
+        TelemetryPods: {
+            error?: string;
+            /** @description At most 20, newest first. */
+            events: components["schemas"]["PodEvent"][];
+        };
+        PodEvent: {
+            /** Format: date-time */
+            at: string;
+            pod: string;
+            /** @description Such as OOMKilled or BackOff. */
+            reason: string;
+            text: string;
+            warning: boolean;
         };
         /** @description An objective that requests miss, as of the last epoch in which it burned. */
         IncidentObjective: {
@@ -4267,6 +4366,29 @@ export interface operations {
                 content: {
                     "text/markdown": string;
                     "text/html": string;
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getIncidentTelemetry: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the servers answered. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentTelemetry"];
                 };
             };
             default: components["responses"]["Failure"];

@@ -26,6 +26,7 @@ import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } 
 import { LatencyOverTime } from "./over-time.tsx";
 import { Beside, Time } from "./services.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
+import { Telemetry } from "./telemetry.tsx";
 import { Decisions } from "./timeline.tsx";
 import {
   SteadySentence,
@@ -87,6 +88,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
         detail.located && <LocatedPlace of={detail.located} search={{ incident: x.id }} />
       )}
       <RequestTypes of={x} />
+      <Telemetry of={x} />
       <Latency of={x} />
       <div className="columns">
         <Timeline detail={detail} />

@@ -1,0 +1,55 @@
+package cases
+
+import (
+	"context"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/api/telemetry"
+	"github.com/sibyl-trace/sibyl/directory"
+)
+
+// The window of an incident's telemetry.
+const (
+	telemetryBefore = 30 * time.Minute // the onset, for comparison
+	telemetryAfter  = time.Hour        // the onset: causes are found there
+)
+
+// GetIncidentTelemetry implements contract.StrictServerInterface.
+func (a *Cases) GetIncidentTelemetry(
+	ctx context.Context, r contract.GetIncidentTelemetryRequestObject,
+) (contract.GetIncidentTelemetryResponseObject, error) {
+	s, err := a.reader.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i, known := s.IncidentByID[r.Incident]
+	if !known {
+		return nil, query.NotFound(string(aboutIncident))
+	}
+	x := &s.Incidents[i].Incident
+	q := &telemetry.Question{
+		Service: x.Service,
+		From:    x.Onset.Add(-telemetryBefore),
+		Onset:   x.Onset,
+		To:      a.options.Clock().UTC(),
+	}
+	if x.Ended != nil {
+		q.To = *x.Ended
+	}
+	if latest := x.Onset.Add(telemetryAfter); q.To.After(latest) {
+		q.To = latest
+	}
+	if len(x.Suspects) > 0 {
+		var of directory.Request
+		for _, part := range x.Suspects[0].Instances {
+			of.AddInstance(part.Key, part.Value)
+			if part.Key == "k8s.pod.name" && q.Pod == "" {
+				q.Pod = part.Value
+			}
+		}
+		q.Instance = of.Instance
+	}
+	return contract.GetIncidentTelemetry200JSONResponse(*a.options.Telemetry.About(ctx, q)), nil
+}

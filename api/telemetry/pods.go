@@ -1,0 +1,132 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+// Limits on Kubernetes.
+const (
+	maxPodEvents = 20
+	fetchObjects = 500
+)
+
+// podList is a list of pods, as far as their restarts are concerned.
+type podList struct {
+	Metadata page
+	Items    []struct {
+		Metadata objectName
+		Status   struct {
+			ContainerStatuses []struct {
+				Name         string
+				RestartCount int
+				LastState    struct {
+					Terminated *struct {
+						Reason     string
+						ExitCode   int
+						FinishedAt time.Time
+					}
+				}
+			}
+		}
+	}
+}
+
+// page has a mark if more pages of the list follow.
+type page struct{ Continue string }
+
+type objectName struct {
+	Name              string
+	CreationTimestamp time.Time
+}
+
+// eventList is a list of events.
+type eventList struct {
+	Metadata page
+	Items    []struct {
+		Metadata       objectName
+		InvolvedObject objectName
+		Reason         string
+		Message        string
+		Type           string
+		Count          int
+		LastTimestamp  *time.Time
+		EventTime      *time.Time
+	}
+}
+
+// pods returns restarts of the suspect's containers, and events of its pods, newest first. A pod belongs to the service
+// if the suspect names it or its name starts with that of the service, as deployments name theirs.
+func (b *Backends) pods(ctx context.Context, q *Question) ([]contract.PodEvent, error) {
+	all := []contract.PodEvent{}
+	path, label := "/api/v1", url.Values{"limit": {strconv.Itoa(fetchObjects)}}
+	if b.options.Namespace != "" {
+		path += "/namespaces/" + url.PathEscape(b.options.Namespace)
+	}
+	ours := func(pod string) bool { return strings.HasPrefix(pod, q.Service+"-") }
+	kinds := url.Values{"limit": label["limit"], "fieldSelector": {"involvedObject.kind=Pod"}}
+	if q.Pod != "" {
+		ours = func(pod string) bool { return pod == q.Pod }
+		label.Set("fieldSelector", "metadata.name="+q.Pod)
+		kinds.Set("fieldSelector", "involvedObject.kind=Pod,involvedObject.name="+q.Pod)
+	}
+	add := func(at time.Time, x *contract.PodEvent) {
+		if ours(x.Pod) && !at.Before(q.From) && !at.After(q.To) {
+			x.At = at.UTC()
+			all = append(all, *x)
+		}
+	}
+	var pods podList
+	if err := b.get(ctx, &b.options.Kubernetes, path+"/pods", label, &pods); err != nil {
+		return all, err
+	}
+	for _, p := range pods.Items {
+		for _, c := range p.Status.ContainerStatuses {
+			if end := c.LastState.Terminated; end != nil {
+				add(end.FinishedAt, &contract.PodEvent{
+					Pod:     p.Metadata.Name,
+					Reason:  end.Reason,
+					Warning: end.ExitCode != 0,
+					Text: fmt.Sprintf("container %s ended with exit code %d; %d restarts in all",
+						c.Name, end.ExitCode, c.RestartCount),
+				})
+			}
+		}
+	}
+	var events eventList
+	if err := b.get(ctx, &b.options.Kubernetes, path+"/events", kinds, &events); err != nil {
+		return all, err
+	}
+	for i := range events.Items {
+		e := &events.Items[i]
+		at := e.Metadata.CreationTimestamp
+		if e.LastTimestamp != nil {
+			at = *e.LastTimestamp
+		} else if e.EventTime != nil {
+			at = *e.EventTime
+		}
+		text := e.Message[:min(len(e.Message), maxLine)]
+		if e.Count > 1 {
+			text += fmt.Sprintf(" (%d times)", e.Count)
+		}
+		add(at, &contract.PodEvent{
+			Pod:     e.InvolvedObject.Name,
+			Reason:  e.Reason,
+			Warning: e.Type == "Warning",
+			Text:    strings.ToValidUTF8(text, ""),
+		})
+	}
+	var err error
+	if pods.Metadata.Continue+events.Metadata.Continue != "" {
+		err = failure{"has more pods or events than were read; set kubernetes.namespace in the configuration"}
+	}
+	slices.SortStableFunc(all, func(x, y contract.PodEvent) int { return y.At.Compare(x.At) })
+	return all[:min(len(all), maxPodEvents)], err
+}

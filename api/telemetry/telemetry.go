@@ -1,0 +1,209 @@
+// Package telemetry asks other systems about the first suspect of an incident: Loki for its logs, a server with the API
+// of Prometheus for its metrics, and Kubernetes for restarts and events of its pods.
+//
+// People wait for the answer at three in the morning, and the systems asked may be what is slow. So each query has a
+// time limit, a limit on the size of its answer, and a turn: only a few run at once. Only the configured servers are
+// called: redirects are not followed, and names from traces cannot leave the place of their placeholder.
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+// Limits on queries.
+const (
+	queryTimeout  = 5 * time.Second // less than a request to the API may take
+	maxAnswer     = 8 << 20         // bytes
+	maxConcurrent = 6               // queries, of all people together
+	maxReason     = 200             // bytes of a server's words about an error
+)
+
+// Server is a server to ask.
+type Server struct {
+	URL       string            // empty: there is none
+	Transport http.RoundTripper // adds the authorization
+}
+
+// Metric is a query of metrics. The placeholders {service}, {pod} and {instance} stand for the suspect.
+type Metric struct {
+	Name  string
+	Query string
+	Unit  contract.TelemetryUnit
+}
+
+// Options configure Backends.
+type Options struct {
+	Loki       Server
+	LogQuery   string // selects the logs of a service, with placeholders as in Metric
+	Prometheus Server
+	Metrics    []Metric
+	Kubernetes Server
+	Namespace  string // of the pods; empty: all
+	Log        *slog.Logger
+}
+
+// Backends are the systems to ask. They are safe for concurrent use.
+type Backends struct {
+	options Options
+	turns   chan struct{} // holds an element for each running query
+}
+
+// New returns backends with the given options.
+func New(o Options) *Backends { return &Backends{o, make(chan struct{}, maxConcurrent)} }
+
+// Question selects a service, or one of its instances, and a window of time.
+type Question struct {
+	Service  string
+	Instance string // that carries most of the cost; empty: unknown
+	Pod      string // name of the pod; empty: unknown
+	From     time.Time
+	Onset    time.Time
+	To       time.Time
+}
+
+// About asks all configured systems. A failure of one is part of the answer.
+func (b *Backends) About(ctx context.Context, q *Question) *contract.IncidentTelemetry {
+	x := &contract.IncidentTelemetry{Service: q.Service, From: q.From, Onset: q.Onset, To: q.To}
+	if q.Instance != "" {
+		x.Instance = &q.Instance
+	}
+	var asked sync.WaitGroup
+	if b.options.Loki.URL != "" {
+		x.Logs = &contract.TelemetryLogs{}
+		asked.Go(func() {
+			lines, err := b.logs(ctx, q)
+			x.Logs.Lines, x.Logs.Error = lines, b.say(ctx, "Loki", err)
+		})
+	}
+	if b.options.Prometheus.URL != "" {
+		metrics := make([]contract.TelemetryMetric, len(b.options.Metrics))
+		x.Metrics = &metrics
+		for i := range metrics {
+			asked.Go(func() { metrics[i] = b.metric(ctx, q, &b.options.Metrics[i]) })
+		}
+	}
+	if b.options.Kubernetes.URL != "" {
+		x.Kubernetes = &contract.TelemetryPods{}
+		asked.Go(func() {
+			events, err := b.pods(ctx, q)
+			x.Kubernetes.Events, x.Kubernetes.Error = events, b.say(ctx, "Kubernetes", err)
+		})
+	}
+	asked.Wait()
+	return x
+}
+
+// failure is an error that people who see the incident may read.
+type failure struct{ text string }
+
+func (f failure) Error() string { return f.text }
+
+// say returns one line about err, or nil. Addresses stay in the log.
+func (b *Backends) say(ctx context.Context, system string, err error) *string {
+	if err == nil {
+		return nil
+	}
+	b.options.Log.LogAttrs(ctx, slog.LevelWarn, "a query about an incident failed",
+		slog.String("system", system), slog.Any("error", err))
+	text := system + " cannot be reached; the log of Sibyl says why"
+	if f, ok := errors.AsType[failure](err); ok {
+		text = system + " " + f.text
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		text = fmt.Sprintf("%s did not answer within %s", system, queryTimeout)
+	}
+	return &text
+}
+
+// get fetches the JSON at a path below the URL of s into answer.
+func (b *Backends) get(ctx context.Context, s *Server, path string, query url.Values, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	select {
+	case b.turns <- struct{}{}:
+		defer func() { <-b.turns }()
+	case <-ctx.Done():
+		return failure{"was not asked: too many queries at once; try again"}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimSuffix(s.URL, "/")+path+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{
+		Transport:     s.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	got, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = got.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return err
+	case got.StatusCode != http.StatusOK:
+		return failure{"answered " + got.Status + reason(body)}
+	case len(body) > maxAnswer:
+		return failure{"answered with more than 8 MiB; narrow the query or the namespace in the configuration"}
+	}
+	if err := json.Unmarshal(body, answer); err != nil {
+		return failure{"gave no valid answer; check its URL in the configuration"}
+	}
+	return nil
+}
+
+// reason returns the first line of a server's words about an error.
+func reason(body []byte) string {
+	var said struct {
+		Error   string // of Prometheus
+		Message string // of Loki and Kubernetes
+	}
+	if json.Unmarshal(body, &said) == nil {
+		body = []byte(said.Error + said.Message)
+	}
+	line, _, _ := bytes.Cut(bytes.TrimSpace(body), []byte("\n"))
+	text := strings.ToValidUTF8(string(line[:min(len(line), maxReason)]), "")
+	if text == "" || strings.HasPrefix(text, "<") {
+		return ""
+	}
+	return ": " + text
+}
+
+// expand replaces the placeholders of a query. An unknown pod is any of the service, an unknown instance is any.
+func (q *Question) expand(query string) string {
+	pod, instance := literal(q.Service)+"-.*", ".*"
+	if q.Pod != "" {
+		pod = literal(q.Pod)
+	}
+	if q.Instance != "" {
+		instance = literal(q.Instance)
+	}
+	return strings.NewReplacer("{service}", literal(q.Service), "{pod}", pod, "{instance}", instance).Replace(query)
+}
+
+// literal returns a regular expression that matches name and needs no escapes in any kind of quotes, so that a name
+// from a trace can't end them: an unusual character becomes a dot, which matches any. Plain names stay as they are and
+// so also work where a query compares them with =.
+func literal(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("_-:/@ ", r):
+			return r
+		}
+		return '.'
+	}, name)
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/api/telemetry"
+	"github.com/sibyl-trace/sibyl/config"
+)
+
+// telemetryOptions returns the systems that c names for questions about suspects.
+func telemetryOptions(c *config.Config, log *slog.Logger) (o telemetry.Options, err error) {
+	o = telemetry.Options{
+		LogQuery:  c.Logs.Query,
+		Metrics:   c.Metrics.Queries,
+		Namespace: c.Kubernetes.Namespace,
+		Log:       log,
+	}
+	if len(o.Metrics) == 0 {
+		o.Metrics = telemetry.DefaultMetrics()
+	}
+	o.Loki.URL, o.Prometheus.URL, o.Kubernetes.URL = c.Logs.Loki.URL, c.Metrics.Prometheus.URL, c.Kubernetes.URL
+	if o.Loki.Transport, err = newHeaderTransport(&c.Logs.Loki); err != nil {
+		return o, fmt.Errorf("logs: %w", err)
+	}
+	if o.Prometheus.Transport, err = newHeaderTransport(&c.Metrics.Prometheus); err != nil {
+		return o, fmt.Errorf("metrics: %w", err)
+	}
+	if o.Kubernetes.Transport, err = kubernetesTransport(&c.Kubernetes); err != nil {
+		return o, fmt.Errorf("kubernetes: %w", err)
+	}
+	return o, nil
+}
+
+// kubernetesTransport returns a transport for the API of Kubernetes. Without encryption, as with kubectl proxy, it
+// sends no token.
+func kubernetesTransport(c *config.Kubernetes) (http.RoundTripper, error) {
+	if !strings.HasPrefix(c.URL, "https://") {
+		return http.DefaultTransport, nil
+	}
+	pem, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w; correct kubernetes.ca-file", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate; correct kubernetes.ca-file", c.CAFile)
+	}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return tokenTransport{c.TokenFile, base}, nil
+}
+
+// tokenTransport sends requests with the bearer token in a file, which the cluster renews.
+type tokenTransport struct {
+	file string
+	base http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := os.ReadFile(t.file)
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	return t.base.RoundTrip(r)
+}
