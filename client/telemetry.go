@@ -15,7 +15,7 @@ import (
 // IncidentTelemetry returns logs, metrics and events about the first suspect of an incident, named as for
 // [Client.Incident].
 func (c *Client) IncidentTelemetry(ctx context.Context, name string) (*contract.IncidentTelemetry, error) {
-	id, err := c.findIncident(ctx, name)
+	id, err := findIncident(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
