@@ -81,9 +81,11 @@ type Options struct {
 	Telemetry   telemetry.Options // systems with logs and metrics
 	// GitHubSecret signs webhooks of GitHub, which then need no token; empty: they need one.
 	GitHubSecret string
-	UI           string           // address of the UI, for links; empty if unknown
-	Login        *login.Service   // logs people in; nil: only tokens and, without them, local callers are known
-	Tracer       oteltrace.Tracer // records a span for each request; may be nil
+	// PagerDutySecret does the same for webhooks of PagerDuty.
+	PagerDutySecret string
+	UI              string           // address of the UI, for links; empty if unknown
+	Login           *login.Service   // logs people in; nil: only tokens and, without them, local callers are known
+	Tracer          oteltrace.Tracer // records a span for each request; may be nil
 	// Pages serves a page outside the API, and reports whether the page exists. Nil means that there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
 	Clock func() time.Time

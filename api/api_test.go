@@ -58,10 +58,14 @@ var bodies = map[string]any{
 	"annotate":            map[string]string{"kind": "change", "text": "new limits"},
 	"annotateFromArgoCD":  map[string]string{"app": "cart"},
 	"annotateFromGitHub":  map[string]any{"zen": "Keep it logically awesome."},
-	"addComment":          map[string]string{"text": "on it"},
-	"createTenant":        map[string]string{"name": "shop"},
-	"muteIncident":        map[string]string{},
-	"muteProblem":         map[string]string{},
+	"acknowledgeFromPagerDuty": object{
+		"event": object{"event_type": "incident.resolved", "data": object{}},
+	},
+	"acknowledgeFromOpsgenie": object{"action": "Close", "alert": object{}},
+	"addComment":              map[string]string{"text": "on it"},
+	"createTenant":            map[string]string{"name": "shop"},
+	"muteIncident":            map[string]string{},
+	"muteProblem":             map[string]string{},
 	"addSilence": map[string]any{
 		"match": map[string]string{"service": "cart"},
 		"until": time.Unix(0, int64(begin)).UTC().Add(24 * time.Hour),

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -115,4 +116,96 @@ func TestGitHubSignature(t *testing.T) {
 	}
 	w.expect(t, http.StatusUnauthorized, http.MethodPost, "/api/v1/annotations/argocd", object{"app": "cart"},
 		signatureHeader, sign("secret"))
+}
+
+// An acknowledgement at PagerDuty or Opsgenie is one in Sibyl, by the same person, and so is its end. An assignment is
+// a comment. What was done before, or is about something else, changes nothing.
+func TestAcknowledgements(t *testing.T) {
+	w := newIncident(t)
+	key := "sibyl-incident-" + w.incidentID()
+	pagerDuty := func(what, key string) object {
+		return object{"event": object{
+			"id": "01", "event_type": what, "agent": object{"summary": "Ann", "type": "user_reference"},
+			"data": object{"incident_key": key, "assignees": []object{{"summary": "Bob"}, {"summary": "Cy"}}},
+		}}
+	}
+	opsgenie := func(what string) object {
+		return object{"action": what, "alert": object{"alias": key, "username": "dora@shop.example", "owner": "Eve"}}
+	}
+	for i, c := range []struct {
+		path     string
+		body     object
+		by       string // empty: not acknowledged
+		comments int
+	}{
+		{"pagerduty", pagerDuty("incident.acknowledged", "sibyl-incident-00000000000000ff"), "", 0},
+		{"pagerduty", pagerDuty("incident.acknowledged", "other"), "", 0},
+		{"pagerduty", pagerDuty("incident.resolved", key), "", 0},
+		{"pagerduty", pagerDuty("incident.acknowledged", key), "Ann (PagerDuty)", 0},
+		{"opsgenie", opsgenie("Acknowledge"), "Ann (PagerDuty)", 0}, // she was first
+		{"pagerduty", pagerDuty("incident.unacknowledged", key), "", 0},
+		{"opsgenie", opsgenie("Acknowledge"), "dora@shop.example (Opsgenie)", 0},
+		{"opsgenie", opsgenie("UnAcknowledge"), "", 0},
+		{"pagerduty", pagerDuty("incident.reassigned", key), "", 1},
+		{"pagerduty", pagerDuty("incident.reassigned", key), "", 1}, // delivered twice
+		{"opsgenie", opsgenie("AssignOwnership"), "", 2},
+		{"pagerduty", object{"event": object{
+			"event_type": "incident.acknowledged", "agent": nil, "data": object{"incident_key": key},
+		}}, "PagerDuty", 2},
+	} {
+		w.expect(t, http.StatusNoContent, http.MethodPost, "/api/v1/acknowledgements/"+c.path, c.body)
+		d, by := w.incident(t), ""
+		if x := d.Incident.Notes.Acknowledged; x != nil {
+			by = x.By
+		}
+		if by != c.by || len(d.Comments) != c.comments {
+			t.Errorf("%d: acknowledged by %q, %+v; want %+v", i, by, d.Comments, c)
+		}
+	}
+	if x := w.incident(t).Comments[0]; x.By != "Ann (PagerDuty)" || x.Text != "Assigned to Bob, Cy" {
+		t.Errorf("assigned: %+v", x)
+	}
+	entries := fetch[contract.AuditList](t, w, "/api/v1/audit").Items
+	want := "event.event_type=incident.acknowledged event.data.incident_key=" + key + " event.agent.summary=Ann"
+	if !slices.ContainsFunc(entries, func(e contract.AuditEntry) bool { return e.Detail == want }) {
+		t.Errorf("no entry %q in the audit log: %+v", want, entries)
+	}
+}
+
+// PagerDuty signs its webhooks, with two secrets while one is being replaced. The audit log names it as the caller.
+func TestPagerDutySignature(t *testing.T) {
+	w := newHarness(t)
+	secret, _, err := w.tokens.Create(access.Token{Role: access.Admin}, w.clock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := object{"event": object{"event_type": "incident.resolved", "data": object{}}}
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(secret string) string {
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write(text)
+		return "v1=" + hex.EncodeToString(mac.Sum(nil))
+	}
+	const path, header = "/api/v1/acknowledgements/pagerduty", "X-PagerDuty-Signature"
+	w.expect(t, http.StatusUnauthorized, http.MethodPost, path, body, header, sign("")) // no secret
+	w.options.PagerDutySecret = "secret"
+	for signature, want := range map[string]int{
+		sign("secret"): http.StatusNoContent, sign("old") + "," + sign("secret"): http.StatusNoContent,
+		sign("old"): http.StatusUnauthorized, sign(""): http.StatusUnauthorized, "v1=": http.StatusUnauthorized,
+		sign("secret")[3:]: http.StatusUnauthorized,
+	} {
+		w.expect(t, want, http.MethodPost, path, body, header, signature)
+	}
+	w.expect(t, http.StatusUnauthorized, http.MethodPost, "/api/v1/acknowledgements/opsgenie",
+		object{"action": "Close", "alert": object{}}, header, sign("secret"))
+	entries := decode[contract.AuditList](t, w.call(t, http.MethodGet, "/api/v1/audit", nil,
+		"Authorization", "Bearer "+secret)).Items
+	if !slices.ContainsFunc(entries, func(e contract.AuditEntry) bool {
+		return e.Who == "PagerDuty" && e.Operation == "acknowledgeFromPagerDuty"
+	}) {
+		t.Errorf("no entry of PagerDuty: %+v", entries)
+	}
 }

@@ -197,9 +197,22 @@ func auditDetail(op *openapi3.Operation, r *http.Request) (string, error) {
 	}
 	var parts []string
 	for _, name := range names {
-		if value, some := fields[fmt.Sprint(name)]; some {
+		if value, some := fieldAt(fields, fmt.Sprint(name)); some {
 			parts = append(parts, fmt.Sprintf("%v=%v", name, value))
 		}
 	}
 	return strings.Join(parts, " "), nil
+}
+
+// fieldAt returns the field of an object at a path of names like event.agent.summary.
+func fieldAt(fields map[string]any, path string) (any, bool) {
+	for {
+		name, rest, more := strings.Cut(path, ".")
+		value, some := fields[name]
+		if !more || !some {
+			return value, some
+		}
+		fields, _ = value.(map[string]any)
+		path = rest
+	}
 }

@@ -13,19 +13,68 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// signatureHeader has the HMAC of the body of GitHub's webhooks, which cannot send a token.
+// signatureHeader has the HMAC of the body of GitHub's webhooks.
 const signatureHeader = "X-Hub-Signature-256"
 
-// isSigned reports whether a request is a webhook of GitHub whose signature takes the place of a token.
-func (a *API) isSigned(r *http.Request) bool {
+// signer is a system that signs its webhooks, because it cannot send a token.
+type signer struct {
+	name   string
+	header string // has the signatures, separated by commas
+	prefix string // of a signature
+	secret string
+	key    string // of the configuration, that names the file with the secret
+	role   access.Role
+}
+
+// signer returns the system whose signature takes the place of a token in r, or nil if none does.
+func (a *API) signer(r *http.Request) *signer {
 	op, _, _ := a.operation(r)
-	return op.OperationID == "annotateFromGitHub" && a.options.GitHubSecret != "" && r.Header.Get(signatureHeader) != ""
+	var s signer
+	switch op.OperationID {
+	case "annotateFromGitHub":
+		s = signer{
+			name:   "GitHub",
+			header: signatureHeader,
+			prefix: "sha256=",
+			secret: a.options.GitHubSecret,
+			key:    "annotations.github-secret-file",
+			role:   access.Agent,
+		}
+	case "acknowledgeFromPagerDuty":
+		s = signer{
+			name:   "PagerDuty",
+			header: "X-PagerDuty-Signature",
+			prefix: "v1=",
+			secret: a.options.PagerDutySecret,
+			key:    "acknowledgements.pagerduty-secret-file",
+			role:   access.Operator,
+		}
+	}
+	if s.secret == "" || r.Header.Get(s.header) == "" {
+		return nil
+	}
+	return &s
+}
+
+// signed reports whether one of the signatures in r is that of body. There are two while a secret is being replaced.
+func (s *signer) signed(r *http.Request, body []byte) bool {
+	mac := hmac.New(sha256.New, []byte(s.secret))
+	mac.Write(body)
+	want := mac.Sum(nil)
+	for signature := range strings.SplitSeq(r.Header.Get(s.header), ",") {
+		text, known := strings.CutPrefix(strings.TrimSpace(signature), s.prefix)
+		if got, err := hex.DecodeString(text); known && err == nil && hmac.Equal(got, want) {
+			return true
+		}
+	}
+	return false
 }
 
 // verify refuses signed requests whose signature is wrong. It needs the body, so it comes after limit.
 func (a *API) verify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.isSigned(r) {
+		s := a.signer(r)
+		if s == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -34,16 +83,16 @@ func (a *API) verify(next http.Handler) http.Handler {
 			a.fail(w, r, invalid(err))
 			return
 		}
-		mac := hmac.New(sha256.New, []byte(a.options.GitHubSecret))
-		mac.Write(body)
-		got, _ := hex.DecodeString(strings.TrimPrefix(r.Header.Get(signatureHeader), "sha256="))
-		if !hmac.Equal(got, mac.Sum(nil)) {
-			a.fail(w, r, refusal.New(refusal.Unauthenticated, "the signature in "+signatureHeader+" is wrong",
-				"set the secret in annotations.github-secret-file at GitHub, too"))
+		if !s.signed(r, body) {
+			a.fail(w, r, refusal.New(refusal.Unauthenticated, "the signature in "+s.header+" is wrong",
+				"set the secret in "+s.key+" at "+s.name+", too"))
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		who := access.Principal{Name: "GitHub", Role: access.Agent, Via: access.ViaSignature}
+		who := access.Principal{Name: s.name, Role: s.role, Via: access.ViaSignature}
+		if e := attempt(r); e != nil {
+			setCaller(e, who)
+		}
 		next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), who)))
 	})
 }

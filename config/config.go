@@ -39,12 +39,14 @@ type Config struct {
 	OIDC OIDC   // how people log in
 	// GitHubSecretFile has the secret that signs webhooks of GitHub; empty: these need a token.
 	GitHubSecretFile string
-	SamplingHTTP     string // address of Jaeger's remote sampling
-	SamplingGRPC     string
-	Sampling         Sampling // settings for both
-	OpAMP            string   // address for agents that speak OpAMP
-	OTLP             OTLP
-	Jaeger           Jaeger
+	// PagerDutySecretFile has the secret that signs webhooks of PagerDuty; empty: these need a token.
+	PagerDutySecretFile string
+	SamplingHTTP        string // address of Jaeger's remote sampling
+	SamplingGRPC        string
+	Sampling            Sampling // settings for both
+	OpAMP               string   // address for agents that speak OpAMP
+	OTLP                OTLP
+	Jaeger              Jaeger
 
 	Keys          []string // attributes with stored values; see AttributeKeys
 	Failures      []string // rules that decide which spans count as failed; see DecodedKeys
@@ -151,6 +153,15 @@ func (c *Config) GitHubSecret() (string, error) {
 	secret, err := secretOf("", c.GitHubSecretFile)
 	if err != nil {
 		return "", fmt.Errorf("secret of GitHub's webhooks: %w", err)
+	}
+	return secret, nil
+}
+
+// PagerDutySecret returns the secret that signs webhooks of PagerDuty, or "" if there is none. It reads the file.
+func (c *Config) PagerDutySecret() (string, error) {
+	secret, err := secretOf("", c.PagerDutySecretFile)
+	if err != nil {
+		return "", fmt.Errorf("secret of PagerDuty's webhooks: %w", err)
 	}
 	return secret, nil
 }

@@ -120,12 +120,15 @@ func listenerKeys() []definition[Config] {
 		})
 }
 
-// annotationKeys returns the keys for reports of events.
+// annotationKeys returns the keys for reports from other systems.
 func annotationKeys() []definition[Config] {
 	return []definition[Config]{
 		newField("annotations.github-secret-file", optional(path("the name of a file")),
 			func(c *Config) *string { return &c.GitHubSecretFile },
 			"File with the secret of GitHub's webhooks; empty: these need a token.").withDefault(""),
+		newField("acknowledgements.pagerduty-secret-file", optional(path("the name of a file")),
+			func(c *Config) *string { return &c.PagerDutySecretFile },
+			"File with the secret of PagerDuty's webhooks; empty: these need a token.").withDefault(""),
 	}
 }
 

@@ -47,7 +47,7 @@ func (c *Config) Tenant(name string, share float64) *Config {
 	if ui := c.UI(); ui != "" {
 		t.API.PublicURL = ui + TenantPath(name)
 	}
-	t.GitHubSecretFile = ""
+	t.GitHubSecretFile, t.PagerDutySecretFile = "", ""
 	t.Logs, t.Metrics, t.Kubernetes = Logs{}, Metrics{}, Kubernetes{}
 	t.SamplingHTTP, t.SamplingGRPC = "", ""
 	t.Jaeger.Query, t.Export, t.Webhooks, t.Email, t.Tenants = nil, Endpoint{}, nil, nil, nil

@@ -316,6 +316,9 @@ func (t *tenant) newAPI() (*api.API, error) {
 	if o.GitHubSecret, err = t.config.GitHubSecret(); err != nil {
 		return nil, err
 	}
+	if o.PagerDutySecret, err = t.config.PagerDutySecret(); err != nil {
+		return nil, err
+	}
 	if o.Telemetry, err = telemetryOptions(t.config, t.log); err != nil {
 		return nil, err
 	}

@@ -2218,6 +2218,16 @@ type OpenTraces struct {
 	Traces int64 `json:"traces"`
 }
 
+// OpsgenieEvent The fields of a webhook of Opsgenie that are read.
+type OpsgenieEvent struct {
+	Action string `json:"action"`
+	Alert  struct {
+		Alias    *string `json:"alias,omitempty"`
+		Owner    *string `json:"owner,omitempty"`
+		Username *string `json:"username,omitempty"`
+	} `json:"alert"`
+}
+
 // Overhead Measured cost of instrumentation to the requests.
 type Overhead struct {
 	// MeanNs A value with its 95 % interval.
@@ -2255,6 +2265,22 @@ type Owner struct {
 	// Contact How to reach it; absent: unknown.
 	Contact *string `json:"contact,omitempty"`
 	Name    string  `json:"name"`
+}
+
+// PagerDutyEvent The fields of a webhook of PagerDuty, version 3, that are read.
+type PagerDutyEvent struct {
+	Event struct {
+		Agent *struct {
+			Summary *string `json:"summary,omitempty"`
+		} `json:"agent,omitempty"`
+		Data struct {
+			Assignees *[]struct {
+				Summary *string `json:"summary,omitempty"`
+			} `json:"assignees,omitempty"`
+			IncidentKey *string `json:"incident_key,omitempty"`
+		} `json:"data"`
+		EventType string `json:"event_type"`
+	} `json:"event"`
 }
 
 // PastWindow defines model for PastWindow.
@@ -4080,6 +4106,12 @@ type ListDeadLettersParams struct {
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// AcknowledgeFromOpsgenieJSONRequestBody defines body for AcknowledgeFromOpsgenie for application/json ContentType.
+type AcknowledgeFromOpsgenieJSONRequestBody = OpsgenieEvent
+
+// AcknowledgeFromPagerDutyJSONRequestBody defines body for AcknowledgeFromPagerDuty for application/json ContentType.
+type AcknowledgeFromPagerDutyJSONRequestBody = PagerDutyEvent
+
 // AnnotateJSONRequestBody defines body for Annotate for application/json ContentType.
 type AnnotateJSONRequestBody = AnnotationRequest
 
@@ -4127,6 +4159,12 @@ type SaveViewJSONRequestBody = ViewRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// AcknowledgeFromOpsgenie Receive a webhook of Opsgenie
+	// (POST /acknowledgements/opsgenie)
+	AcknowledgeFromOpsgenie(w http.ResponseWriter, r *http.Request)
+	// AcknowledgeFromPagerDuty Receive a webhook of PagerDuty
+	// (POST /acknowledgements/pagerduty)
+	AcknowledgeFromPagerDuty(w http.ResponseWriter, r *http.Request)
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams)
@@ -4336,6 +4374,18 @@ type ServerInterface interface {
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// AcknowledgeFromOpsgenie Receive a webhook of Opsgenie
+// (POST /acknowledgements/opsgenie)
+func (_ Unimplemented) AcknowledgeFromOpsgenie(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AcknowledgeFromPagerDuty Receive a webhook of PagerDuty
+// (POST /acknowledgements/pagerduty)
+func (_ Unimplemented) AcknowledgeFromPagerDuty(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // ListAgents List agents and their state
 // (GET /agents)
@@ -4753,6 +4803,34 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// AcknowledgeFromOpsgenie operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeFromOpsgenie(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeFromOpsgenie(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcknowledgeFromPagerDuty operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeFromPagerDuty(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeFromPagerDuty(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ListAgents operation middleware
 func (siw *ServerInterfaceWrapper) ListAgents(w http.ResponseWriter, r *http.Request) {
@@ -7831,6 +7909,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/acknowledgements/opsgenie", wrapper.AcknowledgeFromOpsgenie)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/acknowledgements/pagerduty", wrapper.AcknowledgeFromPagerDuty)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/agents", wrapper.ListAgents)
 	})
 	r.Group(func(r chi.Router) {
@@ -8039,6 +8123,38 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 }
 
 type FailureApplicationProblemPlusJSONResponse Error
+
+type AcknowledgeFromOpsgenieRequestObject struct {
+	Body *AcknowledgeFromOpsgenieJSONRequestBody
+}
+
+type AcknowledgeFromOpsgenieResponseObject interface {
+	VisitAcknowledgeFromOpsgenieResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeFromOpsgenie204Response struct {
+}
+
+func (response AcknowledgeFromOpsgenie204Response) VisitAcknowledgeFromOpsgenieResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type AcknowledgeFromPagerDutyRequestObject struct {
+	Body *AcknowledgeFromPagerDutyJSONRequestBody
+}
+
+type AcknowledgeFromPagerDutyResponseObject interface {
+	VisitAcknowledgeFromPagerDutyResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeFromPagerDuty204Response struct {
+}
+
+func (response AcknowledgeFromPagerDuty204Response) VisitAcknowledgeFromPagerDutyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
 
 type ListAgentsRequestObject struct {
 	Params ListAgentsParams
@@ -9502,6 +9618,12 @@ func (response ResendDeadLetter204Response) VisitResendDeadLetterResponse(w http
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// AcknowledgeFromOpsgenie Receive a webhook of Opsgenie
+	// (POST /acknowledgements/opsgenie)
+	AcknowledgeFromOpsgenie(ctx context.Context, request AcknowledgeFromOpsgenieRequestObject) (AcknowledgeFromOpsgenieResponseObject, error)
+	// AcknowledgeFromPagerDuty Receive a webhook of PagerDuty
+	// (POST /acknowledgements/pagerduty)
+	AcknowledgeFromPagerDuty(ctx context.Context, request AcknowledgeFromPagerDutyRequestObject) (AcknowledgeFromPagerDutyResponseObject, error)
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(ctx context.Context, request ListAgentsRequestObject) (ListAgentsResponseObject, error)
@@ -9745,6 +9867,68 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// AcknowledgeFromOpsgenie operation middleware
+func (sh *strictHandler) AcknowledgeFromOpsgenie(w http.ResponseWriter, r *http.Request) {
+	var request AcknowledgeFromOpsgenieRequestObject
+
+	var body AcknowledgeFromOpsgenieJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeFromOpsgenie(ctx, request.(AcknowledgeFromOpsgenieRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeFromOpsgenie")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeFromOpsgenieResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeFromOpsgenieResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcknowledgeFromPagerDuty operation middleware
+func (sh *strictHandler) AcknowledgeFromPagerDuty(w http.ResponseWriter, r *http.Request) {
+	var request AcknowledgeFromPagerDutyRequestObject
+
+	var body AcknowledgeFromPagerDutyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeFromPagerDuty(ctx, request.(AcknowledgeFromPagerDutyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeFromPagerDuty")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeFromPagerDutyResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeFromPagerDutyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListAgents operation middleware

@@ -196,6 +196,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/acknowledgements/pagerduty": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Receive a webhook of PagerDuty
+         * @description Acknowledges the incident of a `dedup_key` that Sibyl sent, removes the acknowledgement, or comments on the new assignees. Other events change
+         *     nothing. A request with a valid signature of the secret in `acknowledgements.pagerduty-secret-file` needs no token.
+         */
+        post: operations["acknowledgeFromPagerDuty"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/acknowledgements/opsgenie": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Receive a webhook of Opsgenie
+         * @description Acknowledges the incident of an alias that Sibyl sent, removes the acknowledgement, or comments on the new owner. Other actions change nothing.
+         */
+        post: operations["acknowledgeFromOpsgenie"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/silences": {
         parameters: {
             query?: never;
@@ -3391,6 +3432,30 @@ export interface components {
              */
             end?: string;
         };
+        /** @description The fields of a webhook of PagerDuty, version 3, that are read. */
+        PagerDutyEvent: {
+            event: {
+                event_type: string;
+                agent?: {
+                    summary?: string | null;
+                } | null;
+                data: {
+                    incident_key?: string | null;
+                    assignees?: {
+                        summary?: string | null;
+                    }[] | null;
+                };
+            };
+        };
+        /** @description The fields of a webhook of Opsgenie that are read. */
+        OpsgenieEvent: {
+            action: string;
+            alert: {
+                alias?: string;
+                username?: string;
+                owner?: string;
+            };
+        };
         /** @description The fields of a webhook of GitHub that are read. */
         GitHubEvent: {
             action?: string;
@@ -4547,6 +4612,52 @@ export interface operations {
         };
         responses: {
             /** @description Accepted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    acknowledgeFromPagerDuty: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PagerDutyEvent"];
+            };
+        };
+        responses: {
+            /** @description Received. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    acknowledgeFromOpsgenie: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OpsgenieEvent"];
+            };
+        };
+        responses: {
+            /** @description Received. */
             204: {
                 headers: {
                     [name: string]: unknown;
