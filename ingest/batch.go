@@ -2,9 +2,9 @@
 //
 // A decoder (ingest/otlp, ingest/jaeger) appends one record – an export request, a line of a file, an exported trace –
 // to a [Batch]. An assembler (ingest/assemble) turns batches into closed traces. Package ingest/file reads files and
-// runs both. This package interprets the fields of spans for all formats ([Builder]): it decides which identifiers and
-// times are valid, which attributes are kept ([Keys]), and how operations are named ([Names]). Decoders only find the
-// fields.
+// runs both a decoder and an assembler. This package interprets the fields of spans for all formats ([Builder]): it
+// decides which identifiers and times are valid, which attributes are kept ([Keys]), and how operations are named
+// ([Names]). Decoders only find the fields.
 //
 // Invariants: a span in a batch has a valid trace ID, a span ID other than 0, and times in [0, trace.MaxNanos]. Invalid
 // spans are dropped and counted by reason. A record that cannot be decoded adds nothing to a batch. The package reads
@@ -18,8 +18,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Batch holds the spans of one or more records, of any traces in any order. Decoders append to it. The zero Batch is
-// empty and ready to use. It is not safe for concurrent use.
+// Batch holds the spans of one or more records. They may belong to any traces, in any order. Decoders append to it. The
+// zero Batch is empty and ready to use. It is not safe for concurrent use.
 type Batch struct {
 	Traces   []trace.ID     // Traces[i] is the trace of Spans[i]
 	Spans    []trace.Span   // in the order of the input
@@ -29,7 +29,8 @@ type Batch struct {
 	Versions []VersionStart // from resources; may contain duplicates
 }
 
-// VersionStart pairs a service version with the start of its earliest span in the batch. First is 0 if it has no span.
+// VersionStart pairs a service version with the start of its earliest span in the batch. First is 0 if the batch has no
+// span of that version.
 type VersionStart struct {
 	ServiceVersion
 	First trace.Nanos
@@ -50,15 +51,15 @@ type Rejection struct {
 // Reset empties b but keeps its memory.
 func (b *Batch) Reset() { b.Rollback(Mark{}) }
 
-// Reject counts n spans as rejected for reason. It keeps only the first detail of each reason.
+// Reject counts n spans as rejected for reason. It keeps only the first detail for each reason.
 func (b *Batch) Reject(reason trace.Reason, detail string, n int) {
 	if !b.rejectAgain(reason, n) {
 		b.Rejected = append(b.Rejected, Rejection{Reason: reason, Detail: detail, Spans: n})
 	}
 }
 
-// rejectAgain adds n to the rejections for reason and returns true, or returns false if there are none yet. It lets
-// callers skip formatting a detail that [Batch.Reject] would ignore.
+// rejectAgain adds n to the rejections for reason. It returns false and does nothing if there are no rejections for
+// reason yet. It lets callers avoid formatting a detail that [Batch.Reject] would ignore.
 func (b *Batch) rejectAgain(reason trace.Reason, n int) bool {
 	for i := range b.Rejected {
 		if b.Rejected[i].Reason == reason {
@@ -85,7 +86,7 @@ type Mark struct {
 	reasons                       int
 }
 
-// Mark returns the current end of b, to which [Batch.Rollback] can return.
+// Mark returns the current end of b, for [Batch.Rollback].
 func (b *Batch) Mark() Mark {
 	m := Mark{
 		spans:    len(b.Spans),
@@ -110,26 +111,27 @@ func (b *Batch) Rollback(m Mark) {
 	}
 }
 
-// ErrRecords is the error for a request with more records than its size allows, see [MaxRecords].
+// ErrRecords is the error for a request with more records than its size allows; see [MaxRecords].
 var ErrRecords = errors.New("it has too many resources, scopes, spans, events, links and attributes for its size: " +
 	"most of them are empty; send only those with data")
 
-// Minimum sizes of records with data in bytes. Empty records have 2 bytes in protobuf and 3 in JSON; a request of such
-// records would take many times as long as one with data. An event, link or attribute with data has more than these
-// bytes. The identifiers of a span alone have enough bytes for the span, an empty resource and an empty scope.
+// Minimum sizes, in bytes, of records with data. Empty records take 2 bytes in protobuf and 3 in JSON, and a request
+// full of them would take many times as long to process as one of the same size with data. An event, link or attribute
+// with data is larger than these minimums. The identifiers of a span alone take enough bytes for the span, an empty
+// resource and an empty scope.
 const (
 	MinRecord     = 8
 	MinRecordJSON = 16
 )
 
-// MaxRecords returns the largest number of resources, scopes, spans, events, links and attributes, all together, in a
-// request of size bytes, if they have at least smallest bytes on average. A few may be empty.
+// MaxRecords returns the maximum total number of resources, scopes, spans, events, links and attributes in a request of
+// size bytes if they take at least smallest bytes on average. It allows for a few empty ones.
 func MaxRecords(size, smallest int) int { return 1000 + size/smallest }
 
-// RecordError is the error of a decoder for a record that it cannot decode at all.
+// RecordError is returned by decoders for a record that cannot be decoded at all.
 type RecordError struct {
 	Reason trace.Reason
-	Offset int64 // byte in the record where decoding stopped, or −1 if unknown
+	Offset int64 // offset in the record where decoding stopped, in bytes, or −1 if unknown
 	Err    error
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Builder assembles the spans of a [Batch] from their fields, given in any order, by rules common to all formats. It
-// belongs to one decoder. Calls must follow the grammar
+// Builder builds the spans of a [Batch] from their fields, which may come in any order, by rules common to all formats.
+// It belongs to one decoder. Calls must follow the grammar
 //
 //	Begin (NewResource (ResourceText | SharedAttr)* (Span (fields | Attr | Link | Status | Exception)* EndSpan)*)*
 type Builder struct {
@@ -81,14 +81,14 @@ func NewBuilder(table *trace.Table, keys *Keys) *Builder {
 	return &Builder{keys: keys, names: newNames(table, keys)}
 }
 
-// Forget empties the dictionary. Names that appear again are then added again.
+// Forget empties the dictionary. Names that appear again are added again.
 func (b *Builder) Forget() {
 	b.names.forget()
 	b.keys.intern(b.names.Table)
 }
 
-// Unnamed yields the keys with too many values to store in the dictionary, and how often a value that is not stored has
-// appeared since the last call. Keys that were not requested are combined under "".
+// Unnamed yields the keys with too many values for the dictionary, each with the number of times that a value not in
+// the dictionary has appeared since the last call. Keys that were not requested are combined under "".
 func (b *Builder) Unnamed() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		for found, n := range b.names.beyond {
@@ -109,7 +109,7 @@ func (b *Builder) Begin(into *Batch) {
 	b.NewResource()
 }
 
-// Mark calls [Batch.Mark] on the current batch. Decoders that may have to read a part of a record twice use it with
+// Mark calls [Batch.Mark] on the current batch. Decoders that may have to read part of a record twice use it with
 // [Builder.Rollback].
 func (b *Builder) Mark() Mark { return b.into.Mark() }
 
@@ -121,7 +121,7 @@ func (b *Builder) NewResource() {
 	b.Resource = Resource{hostRank: len(hostKeys), shared: b.shared[:0]}
 }
 
-// Use replaces the current resource by a copy of r, which [Builder.Save] returned.
+// Use replaces the current resource with a copy of r, which must be a result of [Builder.Save].
 func (b *Builder) Use(r Resource) {
 	shared := append(b.shared[:0], r.shared...)
 	b.Resource = r
@@ -163,8 +163,8 @@ func (b *Builder) noteStart(start trace.Nanos) {
 	}
 }
 
-// ResourceText interprets a string attribute of the resource. Only the service, its version and the host are taken from
-// it: the service and the version from their first non-empty value, the host from the best key in hostKeys.
+// ResourceText interprets a string attribute of the resource. It uses only the service and its version, each from the
+// first non-empty value, and the host, from the best key in hostKeys.
 func (b *Builder) ResourceText(key, text []byte) {
 	if len(text) == 0 {
 		return
@@ -193,24 +193,24 @@ func (b *Builder) ResourceText(key, text []byte) {
 // IsLocal reports whether host is a loopback name or address, which does not identify a host.
 func IsLocal[T string | []byte](host T) bool {
 	if len(host) > len("127.255.255.255") {
-		return false // before the conversion, which would allocate
+		return false // check before the conversion, which would allocate
 	}
 	s := string(host)
 	return s == "localhost" || s == "::1" || strings.HasPrefix(s, "127.")
 }
 
-// Value is the value of an attribute: text, number or bool. Decoders skip values of other types.
+// Value is the value of an attribute: a text, a number or a bool. Decoders skip values of other types.
 type Value struct {
 	Text    []byte // "true" or "false" for a bool
 	Number  float64
 	Numeric bool
 }
 
-// True reports whether v is the bool or the text true.
+// True reports whether v is true, as a bool or as text.
 func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 
-// SharedAttr adds an attribute of the resource or scope. found is the result of [Keys.Find] for key. Each following
-// span gets the attribute after its own.
+// SharedAttr adds an attribute of the resource or scope to all following spans, after their own attributes. found is
+// the result of [Keys.Find] for key.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
 	if found > keyJoin && !b.keys.interprets(found) {
 		b.shared = append(b.shared, trace.Attr{})
@@ -221,7 +221,7 @@ func (b *Builder) SharedAttr(found int, key []byte, v Value) {
 // Shared returns the current number of shared attributes, for [Builder.Unshare].
 func (b *Builder) Shared() int { return len(b.shared) }
 
-// Unshare removes all shared attributes but the first n.
+// Unshare removes all shared attributes except the first n.
 func (b *Builder) Unshare(n int) { b.shared = b.shared[:n] }
 
 // Span starts a span with empty fields.
@@ -233,7 +233,7 @@ func (b *Builder) Span() {
 	b.attrs = len(b.into.Attrs)
 }
 
-// Identify adds the attribute of the current span with the given value. found is the result of [Keys.Find] for its key
+// Identify adds an attribute of the current span with the value text. found is the result of [Keys.Find] for its key
 // and must satisfy [Keys.Identifies]. Identify is faster than Attr.
 func (b *Builder) Identify(found int, text []byte) { b.identity.addText(found-firstIdentityKey, text) }
 
@@ -242,8 +242,8 @@ func (b *Builder) IdentifyNumber(found int, n uint16) {
 	b.identity.addNumber(found-firstIdentityKey, n)
 }
 
-// Attr adds an attribute of the current span. found is the result of [Keys.Find] for key. Attributes that have a field
-// in trace.Span set only this field unless they were requested.
+// Attr adds an attribute of the current span. found is the result of [Keys.Find] for key. An attribute with a field in
+// trace.Span sets only that field unless the attribute was requested.
 func (b *Builder) Attr(found int, key []byte, v Value) {
 	switch found {
 	case keyTracepoint:
@@ -282,9 +282,9 @@ func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
 	}
 }
 
-// Link adds a link of the current span. It becomes a join in two cases: if the link or the span is marked as a join
-// and both spans belong to the same trace, or if the span takes messages and the linked span, of another trace, may
-// have sent one. Link ignores links with invalid identifiers.
+// Link adds a link of the current span. The link becomes a join if it or the span is marked as a join and both spans
+// belong to the same trace, or if the span takes messages and the linked span, in another trace, may have sent one.
+// Link ignores links with invalid identifiers.
 func (b *Builder) Link(traceID, spanID []byte, join bool) {
 	if len(traceID) == 16 && len(spanID) == 8 {
 		b.links = append(b.links, link{trace.ID(traceID), trace.SpanID(binary.BigEndian.Uint64(spanID)), join})
@@ -333,12 +333,12 @@ func (b *Builder) EndSpan() {
 	}
 }
 
-// maxMessages limits the message joins of a span, because a span that handles a large batch of messages would otherwise
-// need more memory for its links than for itself. The first links are enough: the first messages of a batch wait at
-// least as long as the others.
+// maxMessages is the maximum number of message joins of a span, because a span that handles a large batch of messages
+// would otherwise need more memory for its links than for itself. The first links suffice, because the first messages
+// of a batch wait at least as long as the others.
 const maxMessages = 8
 
-// addJoins adds the links that count as joins. index is the current span's index in the batch, id its trace.
+// addJoins adds the links that count as joins. index is the current span's index in the batch, and id is its trace.
 func (b *Builder) addJoins(id trace.ID, index int32) {
 	left := 0
 	if b.takesMessages() {
@@ -359,14 +359,16 @@ func (b *Builder) addJoins(id trace.ID, index int32) {
 	}
 }
 
-// takesMessages reports whether the current span receives or processes messages. A span that receives messages may be
-// a CLIENT of the broker, and a span that processes them may be INTERNAL. Their attributes name the destination.
+// takesMessages reports whether the current span receives or processes messages. A span that receives messages may be a
+// CLIENT of the broker, and a span that processes them may be INTERNAL. Such spans have an attribute with the
+// destination.
 func (b *Builder) takesMessages() bool {
 	return b.Kind == trace.Consumer || b.Kind != trace.Producer && b.identity.set&destinationKeys != 0
 }
 
 // namesPeer reports whether the attributes of the current span name the operation that it calls. The attributes of a
-// SERVER name the service itself, and an INTERNAL span calls nothing except, with some instrumentations, a database.
+// SERVER span name the service itself, and an INTERNAL span calls nothing except, with some instrumentations, a
+// database.
 func (b *Builder) namesPeer() bool {
 	if b.Kind == trace.Internal {
 		return b.identity.text(databaseKeys, nil) != nil
@@ -374,7 +376,7 @@ func (b *Builder) namesPeer() bool {
 	return (b.Kind == trace.Client || b.Kind == trace.Producer) && b.identity.set&peerKeys != 0
 }
 
-// valid reports whether the current span is valid, and counts it as rejected if not.
+// valid reports whether the current span is valid. If it isn't, valid counts it as rejected.
 func (b *Builder) valid() bool {
 	reason := b.defect()
 	if reason == "" {
@@ -416,8 +418,8 @@ func (b *Builder) detail(reason trace.Reason) string {
 		b.Start, b.End, b.ID, trace.MaxNanos)
 }
 
-// badID describes what is wrong with id. size is the correct length in bytes. If text is true, id is the undecodable
-// text rather than the decoded bytes.
+// badID describes the defect of id. size is the correct length in bytes. If text is true, id is text that couldn't be
+// decoded rather than decoded bytes.
 func badID(name string, size int, id []byte, text bool) string {
 	switch {
 	case len(id) == 0:

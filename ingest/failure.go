@@ -34,7 +34,7 @@ func FailureRuleNames() []string { return trace.FailureRuleNames() }
 
 func (s FailureRules) has(r trace.FailureRule) bool { return s&(1<<r) != 0 }
 
-// sign is the kind of an attribute that can indicate a failure.
+// sign is a kind of attribute that can indicate a failure.
 type sign uint8
 
 const (
@@ -45,8 +45,8 @@ const (
 	errorTag
 )
 
-// signKeys are the attributes that indicate failures. They are from OpenTelemetry's semantic conventions with their
-// former names, OpenTracing, Zipkin and Envoy.
+// signKeys are the attributes that indicate failures. They come from the current and former semantic conventions of
+// OpenTelemetry, and from OpenTracing, Zipkin and Envoy.
 var signKeys = [...]struct {
 	name string
 	sign sign
@@ -62,7 +62,7 @@ var signKeys = [...]struct {
 	{"error", errorTag},
 }
 
-// FailureKeys returns a set of the keys that indicate failures. Unlike in other sets, their values become attributes.
+// FailureKeys returns the set of keys that indicate failures. Unlike in other sets, their values become attributes.
 func FailureKeys() *Keys {
 	var names []string
 	for i := range signKeys {
@@ -70,7 +70,7 @@ func FailureKeys() *Keys {
 	}
 	keys, err := NewKeys(names...)
 	if err != nil {
-		panic(err) // there are few keys
+		panic(err) // there are fewer than MaxKeys
 	}
 	return keys
 }
@@ -97,8 +97,7 @@ const (
 	Escaped
 )
 
-// Names by which decoders find exceptions: the name of their events, and the attribute that says whether they left the
-// span.
+// Names that identify exceptions: the name of their events, and the attribute that says whether they left the span.
 const (
 	ExceptionEvent   = "exception"
 	ExceptionEscaped = "exception.escaped"
@@ -127,13 +126,13 @@ type signs struct {
 	exception  Escape
 }
 
-// Status sets the status of the current span. The last call counts.
+// Status sets the status of the current span. The last call wins.
 func (b *Builder) Status(s Status) { b.signs.status = s }
 
-// Exception notes an exception event of the current span. If there are several, the worst one counts.
+// Exception records an exception event of the current span. If there are several, the worst counts.
 func (b *Builder) Exception(e Escape) { b.signs.exception = max(b.signs.exception, e) }
 
-// add interprets v as the value of signKeys[key]. Values without a meaning there have no effect.
+// add interprets v as the value of signKeys[key]. Meaningless values have no effect.
 func (s *signs) add(key int, v Value) {
 	switch signKeys[key].sign {
 	case statusText:
@@ -163,27 +162,28 @@ func (s *signs) add(key int, v Value) {
 
 var trueText, falseText = []byte("true"), []byte("false")
 
-// addTag notes whether v, the value of error or error.type, is a 4xx code. Zipkin's instrumentation copies the response
-// code to the tag, and such a code blames the client.
+// addTag records whether v, the value of error or error.type, is a 4xx code. Zipkin's instrumentation copies the
+// response code to the tag, and a 4xx code blames the client.
 func (s *signs) addTag(v Value) {
 	code, ok := v.code()
 	s.clientsTag = s.clientsTag || ok && code/100 == 4
 }
 
-// code returns v, a number or a text of at most four digits, as a non-negative integer, or false if it isn't one.
+// code returns v, a number or a text of at most four digits, as a non-negative integer. It returns false if v is
+// anything else.
 func (v Value) code() (int, bool) {
 	if v.Numeric {
 		n := int(max(min(v.Number, math.MaxInt32), 0))
 		return n, float64(n) == v.Number
 	}
 	if len(v.Text) == 0 || len(v.Text) > 4 || v.Text[0] < '0' || v.Text[0] > '9' {
-		return 0, false // the usual case, which avoids allocating an error
+		return 0, false // the usual case; avoids allocating an error
 	}
 	n, err := strconv.Atoi(string(v.Text))
 	return n, err == nil
 }
 
-// gRPC status codes with a meaning of their own here, and the number of codes.
+// gRPC status codes that are treated specially, and the number of codes.
 const (
 	grpcOK        = 0
 	grpcCancelled = 1
@@ -198,12 +198,12 @@ var grpcNames = map[string]uint8{
 	"DATALOSS": 15, "UNAUTHENTICATED": 16,
 }
 
-// grpcServerFaults are the codes that blame the server, by the semantic conventions: UNKNOWN, DEADLINE_EXCEEDED,
-// UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
+// grpcServerFaults is the set of codes that blame the server according to the semantic conventions: UNKNOWN,
+// DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
 const grpcServerFaults = 1<<2 | 1<<4 | 1<<12 | 1<<13 | 1<<14 | 1<<15
 
-// grpcCodeOf returns the gRPC status code that v gives by number or name, or false if v is neither, as from other RPC
-// systems.
+// grpcCodeOf returns the gRPC status code that v contains as a number or name. It returns false for anything else, such
+// as the codes of other RPC systems.
 func grpcCodeOf(v Value) (uint8, bool) {
 	if code, ok := v.code(); ok {
 		return uint8(code), code < grpcCodes
@@ -227,21 +227,21 @@ func grpcCodeOf(v Value) (uint8, bool) {
 	return code, ok
 }
 
-// outcome is the result of a span by the status code of a response.
+// outcome is the result of a span according to the status code of a response.
 type outcome uint8
 
 const (
 	unknownOutcome outcome = iota
 	succeeded
-	clientsFault // the span did its work and refused the request, or canceled its own call
+	clientsFault // the span refused the request as it should, or canceled its own call
 	failed
 )
 
-// asks reports whether spans of the given kind make a request rather than answer one.
+// asks reports whether spans of the given kind make requests rather than answer them.
 func asks(kind trace.Kind) bool { return kind == trace.Client || kind == trace.Producer }
 
-// httpOutcome returns the outcome of a span of the given kind by its HTTP status code, or unknownOutcome if it has no
-// code.
+// httpOutcome returns the outcome of a span of the given kind according to its HTTP status code, or unknownOutcome if
+// it has no code.
 func (s *signs) httpOutcome(kind trace.Kind) outcome {
 	switch {
 	case s.http == 0:
@@ -254,9 +254,9 @@ func (s *signs) httpOutcome(kind trace.Kind) outcome {
 	return succeeded
 }
 
-// grpcOutcome returns the outcome of a span of the given kind by its gRPC status code, or unknownOutcome if it has no
-// code. A client that cancels its call, for example because it hedges, no longer needs the answer, so the call didn't
-// fail.
+// grpcOutcome returns the outcome of a span of the given kind according to its gRPC status code, or unknownOutcome if
+// it has no code. If a client cancels its call, for example because it hedges, it no longer needs the answer, so the
+// call didn't fail.
 func (s *signs) grpcOutcome(kind trace.Kind) outcome {
 	if s.grpc == 0 {
 		return unknownOutcome
@@ -270,7 +270,7 @@ func (s *signs) grpcOutcome(kind trace.Kind) outcome {
 	return clientsFault
 }
 
-// failure returns the strongest rule by which the span failed, and whether it did.
+// failure returns the strongest rule that marks the span as failed, and reports whether the span failed.
 //
 //  1. If the status of the span is set, it decides. OK is only set by an application that knows better than its
 //     instrumentation.
@@ -303,7 +303,7 @@ func (s *signs) failure(kind trace.Kind, rules FailureRules) (trace.FailureRule,
 	return s.weakFailure(kind, rules, answer)
 }
 
-// weakFailure is like failure, but for spans whose status and answer indicate no fault.
+// weakFailure is like failure, but for spans whose status and response code indicate no fault.
 func (s *signs) weakFailure(kind trace.Kind, rules FailureRules, answer outcome) (trace.FailureRule, bool) {
 	switch {
 	case s.errorType && rules.has(trace.ByErrorType):

@@ -17,7 +17,7 @@ type Keys struct {
 	all     bool
 	names   []string
 	symbols []trace.Symbol
-	kept    [requested]bool // a key that Builder interprets was also requested
+	kept    [requested]bool // whether a key that Builder interprets was also requested
 	only    [1 << 7]bool    // by index in names: see interprets
 	failing FailureRules
 	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain, or 0
@@ -35,10 +35,10 @@ const (
 	requested        = firstSignKey + len(signKeys)
 )
 
-// Unwanted is the result of [Keys.Find] for keys that are not in the set.
+// Unwanted is returned by [Keys.Find] for keys that are not in the set.
 const Unwanted = -1
 
-// unnamed is the result of Find, in a set of all keys, for every key that was not named.
+// unnamed is returned by Find, if the set contains all keys, for each key without a name in the set.
 const unnamed = MaxKeys + requested
 
 // NewKeys compiles the set of the given keys. It returns an error if there are more than [MaxKeys].
@@ -69,13 +69,13 @@ func NewKeys(names ...string) (*Keys, error) {
 
 // AllKeys returns the set of all keys.
 func AllKeys() *Keys {
-	k, _ := NewKeys() // without names there is no error
+	k, _ := NewKeys() // no error is possible without names
 	k.all = true
 	k.setOnly()
 	return k
 }
 
-// FailingBy returns a copy of k that recognises failures only by rules.
+// FailingBy returns a copy of k that recognises failures only by the given rules.
 func (k *Keys) FailingBy(rules FailureRules) *Keys {
 	other := *k
 	other.failing = rules
@@ -118,11 +118,11 @@ func (k *Keys) Find(key []byte) int {
 	return Unwanted
 }
 
-// Identifies reports whether the key with the result found of Find only identifies the operation or the callee of a
-// span. Its values then don't become attributes.
+// Identifies reports whether the key that Find returned found for only identifies the operation or the callee of a
+// span, so that its values don't become attributes.
 func (k *Keys) Identifies(found int) bool { return found < firstSignKey && k.interprets(found) }
 
-// interprets reports whether Builder interprets the key with the result found of Find and its values aren't also kept
+// interprets reports whether Builder interprets the key that Find returned found for, and doesn't also keep its values
 // as attributes.
 func (k *Keys) interprets(found int) bool { return k.only[found&(len(k.only)-1)] }
 
@@ -144,7 +144,8 @@ func (k *Keys) Names() []string {
 	return names
 }
 
-// nameOf returns the key with the given result of Find, or the name of a kind of value, or "" for unnamed keys.
+// nameOf returns the key that Find returned found for, or the key of a further kind of value (see [Names.Value]), or ""
+// for unnamed keys.
 func (k *Keys) nameOf(found int) string {
 	switch {
 	case found < len(k.names):

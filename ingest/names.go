@@ -16,9 +16,9 @@ const (
 	MaxValue = 1 << 10 // bytes of an attribute's key or value; longer texts are truncated
 )
 
-// Attribute values may fill one part in valuesShare of a dictionary. Each key has an equal part of that room, so that
-// values of high cardinality crowd out neither the names of operations nor the values of other keys. Further values
-// have a symbol but no text; reports show trace.Overflow.
+// valuesShare is the inverse of the fraction of a dictionary that attribute values may fill. Each key has an equal
+// share of that room, so that values of high cardinality don't crowd out the names of operations or the values of other
+// keys. Values beyond that have a symbol but no text; reports show trace.Overflow.
 const valuesShare = 2
 
 // Keys of texts that are not attributes in Keys, for [Names.Value]. They follow the results of Keys.Find.
@@ -40,21 +40,21 @@ const (
 type Names struct {
 	Table *trace.Table
 
-	ops    [cachedOps][4]cachedOp     // four-way associative; each set has the newest entry first
-	stored [cachedValues]trace.Symbol // direct-mapped: valid values that are already stored
+	ops    [cachedOps][4]cachedOp     // four-way associative; newest entry of a set first
+	stored [cachedValues]trace.Symbol // direct-mapped; valid values that are already stored
 	buf    []byte
-	most   int                // limit on the stored values of a key; 0 for the whole room for values
+	most   int                // maximum number of stored values of a key; 0: all of the room for values
 	values [valueKinds]int    // stored values, by key
-	beyond [valueKinds]uint64 // values that were not stored, counted each time that they appeared
+	beyond [valueKinds]uint64 // occurrences of values that were not stored, by key
 }
 
-// newNames returns empty Names that divide the room for values equally among keys.
+// newNames returns empty Names with the room for values divided equally among keys.
 func newNames(table *trace.Table, keys *Keys) Names {
 	return Names{Table: table, most: table.Room() / valuesShare / (len(keys.names) + valueKinds - unnamed)}
 }
 
-// room returns how many values of key the dictionary may hold. For unnamed, which stands for many keys, it is the whole
-// room for values.
+// room returns the maximum number of values of key in the dictionary. For unnamed, which stands for many keys, it
+// returns all of the room for values.
 func (n *Names) room(key int) int {
 	if n.most == 0 || key == unnamed {
 		return n.Table.Room() / valuesShare
@@ -113,11 +113,11 @@ func (n *Names) cache(key uint64, op trace.Op) {
 	line[0] = cachedOp{key, op}
 }
 
-// Symbol adds name, of a service, to the dictionary and returns its symbol. A name longer than [MaxName] is shortened.
+// Symbol adds the service name to the dictionary and returns its symbol. A name longer than [MaxName] is shortened.
 func (n *Names) Symbol(name []byte) trace.Symbol { return n.Table.SymbolBytes(shorten(name, MaxName)) }
 
-// shorten returns name as valid UTF-8. If it is longer than limit bytes, such as a whole query, it is cut and ends with
-// an ellipsis, so that readers see that there was more.
+// shorten returns name as valid UTF-8 of at most limit bytes. If name is longer, like a whole query, shorten cuts it
+// and appends an ellipsis, so that readers see that something is missing.
 func shorten(name []byte, limit int) []byte {
 	const ellipsis = "…"
 	if len(name) <= limit {
@@ -145,7 +145,7 @@ func (n *Names) Value(key int, text []byte) trace.Symbol {
 }
 
 // store adds text, whose symbol is sym, to the dictionary unless key already has its maximum number of values. It
-// reports whether the dictionary contains sym afterwards.
+// reports whether the dictionary now contains sym.
 func (n *Names) store(key int, sym trace.Symbol, text []byte) bool {
 	switch {
 	case n.Table.Contains(sym):

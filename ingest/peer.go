@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// field is a property of a span's callee, or of a server or consumer itself, that identity attributes give.
+// field is a property of a span's callee, or of a server or consumer itself, that identity attributes provide.
 type field uint8
 
 const (
@@ -30,7 +30,7 @@ const (
 	pathField
 )
 
-// identityKey maps an attribute key to the field that it gives.
+// identityKey maps an attribute key to the field that it provides.
 type identityKey struct {
 	name  string
 	field field
@@ -67,7 +67,7 @@ var identityKeys = [...]identityKey{
 // keySet is a set of identityKeys: bit i stands for identityKeys[i].
 type keySet uint32
 
-// keysOf returns the identity keys that give one of fields.
+// keysOf returns the identity keys that provide any of fields.
 func keysOf(fields ...field) (s keySet) {
 	for i := range identityKeys {
 		if slices.Contains(fields, identityKeys[i].field) {
@@ -90,14 +90,14 @@ var (
 		peerPort, urlField, peerTemplate)
 )
 
-// firstPort is the index of the first of portKeys in identityKeys.
+// firstPort is the lowest index in identityKeys of a key in portKeys.
 var firstPort = bits.TrailingZeros32(uint32(portKeys))
 
 // maxPeer is the maximum length of a value that identifies a callee. Host names have at most 253 bytes.
 const maxPeer = 256
 
-// identity collects the attributes that identify the callee of a span or its operation. Which of them count depends on
-// the span's kind, which may follow them. The first value of a key counts.
+// identity collects the attributes that identify the callee of a span or its operation. The span's kind, which may
+// follow the attributes, determines which of them count. The first value of a key counts.
 type identity struct {
 	set   keySet
 	texts [len(identityKeys)][]byte // by index in identityKeys; nil for a number
@@ -123,8 +123,8 @@ func (d *identity) add(key int, v Value) {
 	}
 }
 
-// addNumber sets the value of identityKeys[key] to the port n. It has no effect if n is 0, the key isn't a port, or
-// already has a value.
+// addNumber sets the value of identityKeys[key] to the port n. It has no effect if n is 0, or if the key isn't a port
+// or already has a value.
 func (d *identity) addNumber(key int, n uint16) {
 	if bit := keySet(1) << key; portKeys&^d.set&bit != 0 && n != 0 {
 		d.set |= bit
@@ -150,8 +150,8 @@ func (d *identity) hash(keys keySet) uint64 {
 	return h
 }
 
-// text returns part(value) of the best of keys for which it is neither empty nor longer than maxPeer, or nil if there
-// is no such key. If part is nil, the value itself counts.
+// text returns part(value) for the best key in keys that gives a result neither empty nor longer than maxPeer, or nil
+// if there is no such key. If part is nil, it returns the value itself.
 func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
 	for m := d.set & keys; m != 0; m &= m - 1 {
 		text := d.texts[bits.TrailingZeros32(uint32(m))]
@@ -165,8 +165,8 @@ func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
 	return nil
 }
 
-// address returns the hash of the network address of the callee, or of a server itself, or 0 if it is unknown.
-// Addresses that each host has, like localhost, are ignored.
+// address returns a hash of the network address of the callee, or of a server itself, or 0 if it is unknown. It ignores
+// addresses that every host has, such as localhost.
 func (d *identity) address() trace.Address {
 	if d.set&locationKeys == 0 {
 		return 0
@@ -217,7 +217,7 @@ func portOf(digits []byte) uint16 {
 	return uint16(min(n, 1<<16))
 }
 
-// port returns the port of the callee in digits, or nil if it is unknown.
+// port returns the port of the callee as decimal digits, or nil if it is unknown.
 func (d *identity) port() []byte {
 	for m := d.set & portKeys; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(uint32(m))
@@ -266,8 +266,9 @@ func (b *Builder) operation() trace.Op {
 	return b.names.Op(b.service, b.Name, b.Kind)
 }
 
-// detailOfName returns the text that the operation name of the current span must contain, or nil: the route of a
-// server, or its path if the span name is just the method, or the destination of a consumer. raw is true for a path.
+// detailOfName returns the text that the operation name of the current span must contain, or nil. For a server it is
+// the route or, if the span name is just the method, the path; raw then reports that it is a path. For a consumer it is
+// the destination.
 func (b *Builder) detailOfName() (detail []byte, raw bool) {
 	d := &b.identity
 	if b.Kind == trace.Consumer {
@@ -282,7 +283,7 @@ func (b *Builder) detailOfName() (detail []byte, raw bool) {
 	return detail, false
 }
 
-// methods are the names of HTTP methods, and HTTP, by which the semantic conventions replace unknown methods.
+// methods are the names of HTTP methods, and HTTP, which stands for unknown methods in the semantic conventions.
 var methods = [...]string{
 	"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY", "TRACE", "CONNECT",
 	"HTTP",
@@ -299,11 +300,12 @@ func isMethod(name []byte) bool {
 	return false
 }
 
-// maxSegments limits the path segments that become part of a name. Further segments often name things such as articles
-// or files, which are too many to be operations.
+// maxSegments is the maximum number of path segments that become part of a name. Further segments often name things
+// such as articles or files, which are too many to be operations.
 const maxSegments = 4
 
-// pathOf returns the first maxSegments segments of the path of url, or nil if it has no path. url may itself be a path.
+// pathOf returns the first maxSegments segments of the path in url, or nil if there is no path. url may itself be a
+// path.
 func pathOf(url []byte) []byte {
 	if _, rest, found := bytes.Cut(url, []byte("://")); found {
 		url = rest[len(authority(rest)):]
@@ -327,7 +329,7 @@ func pathOf(url []byte) []byte {
 
 // withoutItems returns path with "{}" in place of the segments that seem to identify things: segments after the name of
 // a collection, which is a plural word, and segments of more than two words. If an application doesn't report routes,
-// only the path distinguishes its operations, but the number of such segments is unbounded.
+// its operations can be distinguished only by path, but the number of such segments is unbounded.
 func withoutItems(path []byte) []byte {
 	segments := bytes.Split(path, []byte("/"))
 	item := false // the previous segment is a collection
@@ -364,8 +366,9 @@ func isAction(segment []byte) bool {
 	return false
 }
 
-// completed returns the operation with the given service and kind, named by name and detail, or only by name if that
-// contains detail. If raw is true, detail is a path from a URL, whose identifiers are replaced.
+// completed returns the operation with the given service and kind, and with a name that consists of name and detail, or
+// only of name if name contains detail. If raw is true, detail is the path of a URL, and completed replaces the
+// identifiers in it.
 func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, detail []byte, raw bool) trace.Op {
 	key := trace.Mix(trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name)), xxhash.Sum64(detail))
 	if op, ok := n.cached(key); ok {
@@ -380,7 +383,7 @@ func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, de
 	return n.newOp(key, service, join(shorten(name, MaxName-maxPeer-1), " ", detail), kind)
 }
 
-// peerSalt separates the keys of callees from the keys of operations.
+// peerSalt keeps the keys of callees distinct from the keys of operations.
 const peerSalt = 0x2545f4914f6cdd1d
 
 // peer returns the operation of kind [trace.External] that d describes, or 0 if d names no callee. Equal descriptions
@@ -403,8 +406,8 @@ func normal(name []byte) []byte {
 	return trace.NormalName(bytes.ToLower(clean(name, MaxName)), nil)
 }
 
-// names returns the normalised names of the callee (who) and of the part or operation of it that is called (what).
-// Either may be empty.
+// names returns the normalised names of the callee (who) and of its part or operation that is called (what). Either may
+// be empty.
 func (d *identity) names() (who, what []byte) {
 	name := func(f field) []byte { return normal(d.text(keysOf(f), nil)) }
 	who, what = name(peerService), name(peerRPC)
@@ -418,8 +421,8 @@ func (d *identity) names() (who, what []byte) {
 	return who, join(join(what, " ", name(destination)), " ", name(peerTemplate))
 }
 
-// join returns a and b with separator between them, the other one alone if one is empty, or nil if both are empty. The
-// result doesn't share memory with a or b.
+// join returns a and b with separator between them. If one of them is empty, it returns the other alone, and if both
+// are, nil. The result doesn't share memory with a or b.
 func join(a []byte, separator string, b []byte) []byte {
 	switch {
 	case len(a) == 0 && len(b) == 0:
@@ -432,9 +435,9 @@ func join(a []byte, separator string, b []byte) []byte {
 	return append(append(bytes.Clone(a), separator...), b...)
 }
 
-// hostName returns the normalised name of address, followed by the port unless it is 80 or 443. It replaces parts of
-// the address that differ between the replicas of one service, and an IP address, by placeholders. If port is nil,
-// address may contain it.
+// hostName returns the normalised name of address, followed by the port unless the port is 80 or 443. It puts
+// placeholders in place of an IP address, and of parts of the address that differ between replicas of a service. If
+// port is nil, address may contain the port.
 func hostName(address, port []byte) []byte {
 	if len(address) == 0 {
 		return nil
@@ -461,14 +464,14 @@ func splitPort(address []byte) (host, port []byte) {
 	}
 	host, port = address[:i], address[i+1:]
 	if bytes.IndexByte(host, ':') >= 0 && (host[0] != '[' || bytes.IndexByte(host, ']') != len(host)-1) {
-		return address, nil // an IPv6 address, which has brackets before a port
+		return address, nil // an IPv6 address, which would have brackets before a port
 	}
 	return host, port
 }
 
-// withoutReplica returns host with the end of its first label replaced by "{}" if that end distinguishes replicas:
-// words with a digit after dashes, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random word of a pod
-// that follows them.
+// withoutReplica returns host with the end of its first label replaced by "{}" if that end distinguishes replicas. Such
+// an end consists of words with a digit, each after a dash, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and
+// may include the random last word of a pod's name.
 func withoutReplica(host []byte) []byte {
 	label, domain, _ := bytes.Cut(host, []byte("."))
 	words := bytes.Split(label, []byte("-"))
@@ -489,7 +492,7 @@ func withoutReplica(host []byte) []byte {
 
 func hasDigit(word []byte) bool { return bytes.ContainsAny(word, "0123456789") }
 
-// isPodSuffix reports whether word may be the random end of a pod's name.
+// isPodSuffix reports whether word may be the random last word of a pod's name.
 func isPodSuffix(word []byte) bool {
 	return len(word) == 5 && len(bytes.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789")) == 0
 }

@@ -13,7 +13,7 @@
 //     null for any field as its default, as the protobuf mapping allows, attribute values of other types, identifiers
 //     in base64, and former names.
 //
-// [FromJSON] converts JSON to protobuf where all data is needed. It accepts the same documents as the Decoder.
+// [FromJSON] converts JSON to protobuf, for use where all data is needed. It accepts the same documents as the Decoder.
 //
 // Source: opentelemetry-proto trace.proto and the OTLP specification, "JSON Protobuf Encoding".
 package otlp
@@ -32,8 +32,8 @@ type Decoder struct {
 	json     jsonDecoder
 }
 
-// NewDecoder returns a decoder that keeps the attributes in keys and adds names to table. Nothing else may use table
-// while the decoder runs.
+// NewDecoder returns a decoder that keeps the attributes in keys and adds names to table. table must not be used while
+// the decoder is decoding.
 func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 	o := output{build: ingest.NewBuilder(table, keys), keys: keys}
 	return &Decoder{
@@ -46,7 +46,7 @@ func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 // Limit makes d refuse requests with more records than [ingest.MaxRecords] allows.
 func (d *Decoder) Limit() { d.protobuf.limited, d.json.walk.Limited = true, true }
 
-// Forget empties the decoder's table. Names that appear again are then added again.
+// Forget empties the decoder's table. Names that appear again are added again.
 func (d *Decoder) Forget() { d.build.Forget() }
 
 // Unnamed calls [ingest.Builder.Unnamed].

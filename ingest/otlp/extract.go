@@ -18,9 +18,9 @@ const (
 	fieldTraceID       protowire.Number = 1    // of Span
 )
 
-// AppendTrace appends to b the spans of the trace id in request, which is protobuf, with their resources, scopes and
-// all other data. The appended bytes are a request, and b stays a request if it was one before. AppendTrace appends
-// nothing if request contains no span of the trace.
+// AppendTrace appends to b the spans of the trace id in request, which is encoded in protobuf, with their resources,
+// scopes and all other data. The appended bytes are a request, and if b was a request, the result is one, too.
+// AppendTrace appends nothing if request contains no span of the trace.
 func AppendTrace(b, request []byte, id trace.ID) ([]byte, error) {
 	return extract(b, request, fieldResourceSpans, func(b, resource []byte) ([]byte, error) {
 		appended, err := appendScopes(b, resource, fieldScopeSpans, id)
@@ -49,7 +49,7 @@ func appendScopes(b, resource []byte, number protowire.Number, id trace.ID) ([]b
 }
 
 // extract appends message to b, with each field of the given number replaced by the output of inner. If inner appends
-// nothing for all of them, extract appends nothing.
+// nothing for any field, extract appends nothing.
 func extract(b, message []byte, number protowire.Number, inner func(b, field []byte) ([]byte, error)) ([]byte, error) {
 	before, found := len(b), false
 	for len(message) > 0 {
@@ -96,8 +96,8 @@ func closeField(b []byte, at, head int) []byte {
 	return append(end, content...)
 }
 
-// traceOf returns the trace ID of span, or nil if it has none. If there are several, the last one counts, as the
-// protobuf specification requires.
+// traceOf returns the trace ID of span, or nil if span has no trace ID. If there are several, the last one counts, as
+// the protobuf specification requires.
 func traceOf(span []byte) (id []byte, err error) {
 	for len(span) > 0 {
 		num, kind, tag := protowire.ConsumeTag(span)

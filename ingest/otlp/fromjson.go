@@ -14,8 +14,8 @@ import (
 // FromJSON converts data, a request in OTLP/JSON, to protobuf with all its data. It accepts everything that
 // [Decoder.JSON] accepts. [Decoder.Protobuf] reads the same spans from the result, and rejects the same spans because
 // of their times and identifiers. Fields that the Decoder does not read are omitted if they are invalid, and so are
-// attribute values that do not match their type. The error is an *[ingest.RecordError]. Time is linear in len(data),
-// and the result is not much longer than data.
+// attribute values that do not match their type. The error is an *[ingest.RecordError]. FromJSON takes time linear in
+// len(data), and the result is not much longer than data.
 func FromJSON(data []byte) ([]byte, error) {
 	var c converter
 	err := c.walk.Record(data, func(j *jx.Decoder) error {
@@ -32,7 +32,7 @@ type jsonField struct {
 	number   protowire.Number
 	form     form
 	of       map[string]*jsonField // the fields of a message; nil for pairs and values
-	optional bool                  // the Decoder does not read it, so an invalid value is not an error
+	optional bool                  // not read by the Decoder, so that an invalid value is not an error
 }
 
 // form is the form of a value in JSON and in protobuf.
@@ -143,7 +143,7 @@ func (c *converter) resourceSpans(j *jx.Decoder) error {
 	return c.out.Message(fieldResourceSpans, func() error { return c.object(j, resourceSpansMembers) })
 }
 
-// object writes the fields of an object that are in `of`, and skips the others.
+// object writes the fields of an object that are in of, and skips the others.
 func (c *converter) object(j *jx.Decoder, of map[string]*jsonField) error {
 	return c.walk.Fields(j, func(key []byte) error {
 		f := of[string(camelCase(key))]
@@ -157,7 +157,7 @@ func (c *converter) object(j *jx.Decoder, of map[string]*jsonField) error {
 	})
 }
 
-// attempt calls write for the next value, and reverts its output if it fails. It returns an error only if the value
+// attempt calls write for the next value, and discards its output if it fails. It returns an error only if the value
 // isn't valid JSON.
 func (c *converter) attempt(j *jx.Decoder, write func(*jx.Decoder) error) error {
 	raw, err := j.Raw()
@@ -223,7 +223,7 @@ func (c *converter) field(j *jx.Decoder, f *jsonField) error {
 	return j.Skip()
 }
 
-// listed writes an element of the list field f.
+// listed writes an element of f, a list.
 func (c *converter) listed(j *jx.Decoder, f *jsonField) error {
 	if f.form == pairsForm {
 		return c.pair(j)

@@ -25,13 +25,13 @@ var (
 )
 
 // UnknownError is the error for a document, or an element of it, that has an unknown field in place of the list of
-// spans. Without this error, a misspelt name would silently be an empty success.
+// spans. Without this error, a document with a misspelt name would be accepted as empty.
 type UnknownError struct {
 	Field string // truncated to 40 bytes
 	Want  string // the names of the list
 }
 
-// Error names the field and the expected names.
+// Error returns a message with the field and the expected names.
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("unknown field %q, want %s: is this OTLP/JSON?", e.Field, e.Want)
 }
@@ -42,15 +42,15 @@ func unknownField(key []byte, want string) error {
 
 // JSON decodes data, one request in OTLP/JSON, and appends its spans to into, like [Decoder.Protobuf]. Field names may
 // be in camel or snake case, or the names used by OTLP before 0.19 ("instrumentationLibrarySpans") and by Tempo
-// ("batches"). Unknown fields are ignored, unless they replace a list on the way to the spans. 64-bit numbers may be
-// strings, and enumerations may be names. Identifiers are hexadecimal in either case, or the padded base64 of
-// protobuf's JSON, whose length differs. An attribute value of another type is converted, or ignored if this is
+// ("batches"). Unknown fields are ignored, unless they take the place of a list that leads to the spans. 64-bit numbers
+// may be strings, and enumerations may be names. Identifiers are hexadecimal in either case, or in the padded base64 of
+// protobuf's JSON, which differs in length. An attribute value of another type is converted, or ignored if this is
 // impossible. The offset of an error points to the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	return d.json.document(data, into, d.json.request)
 }
 
-// ResourceSpansJSON is like [Decoder.JSON] for one element of the array "resourceSpans".
+// ResourceSpansJSON is like [Decoder.JSON], but for one element of the array "resourceSpans".
 func (d *Decoder) ResourceSpansJSON(data []byte, into *ingest.Batch) error {
 	return d.json.document(data, into, d.json.resourceSpans)
 }
@@ -80,8 +80,8 @@ func (d *jsonDecoder) request(j *jx.Decoder) error {
 	return requestFields(&d.walk, j, d.resourceSpans)
 }
 
-// requestFields reads a request and calls read for each element of its resourceSpans. The request may be in an envelope
-// of Jaeger's API, {"result": request}, or of Tempo's, {"trace": request}.
+// requestFields reads a request and calls read for each element of its resourceSpans. The request may be in the
+// envelope of Jaeger's API, {"result": request}, or of Tempo's, {"trace": request}.
 func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
 	known := false
 	var unknown []byte
@@ -106,7 +106,7 @@ func requestFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) err
 	return err
 }
 
-// envelopeFields is like requestFields, but reads a request inside an envelope, so unknown fields are not an error.
+// envelopeFields is like requestFields, but reads a request inside an envelope, where unknown fields are not an error.
 func envelopeFields(w *jsonwalk.Walker, j *jx.Decoder, read func(*jx.Decoder) error) error {
 	return w.Fields(j, func(key []byte) error {
 		switch string(key) {
@@ -146,8 +146,8 @@ var (
 	}
 )
 
-// prefixed reads a message of the level l. If its list comes before its head, prefixed reads the list last. A message
-// with an unknown field in place of the list is an error.
+// prefixed reads a message of level l. If the list comes before the head, prefixed reads the list last. An unknown
+// field in place of the list is an error.
 func (d *jsonDecoder) prefixed(j *jx.Decoder, l *level, readHead, readElement func(*jx.Decoder) error) error {
 	known, listed := false, false
 	var later []jx.Raw
@@ -291,7 +291,7 @@ func (d *jsonDecoder) identifier(j *jx.Decoder, buf []byte, defect ingest.Defect
 	return id, err
 }
 
-// flagsJSON reads an unsigned number of 32 bits. It returns errNumber if the value doesn't fit.
+// flagsJSON reads a 32-bit unsigned integer. It returns errNumber if the value is out of range.
 func flagsJSON(j *jx.Decoder) (uint32, error) {
 	v, ok, err := uintJSON(j)
 	if err == nil && (!ok || v > 1<<32-1) {
@@ -328,8 +328,8 @@ func (d *jsonDecoder) attr(j *jx.Decoder) error {
 	return err
 }
 
-// event reads an event of the current span. It decodes only the value of exception.escaped, because a span is
-// usable even if its events have malformed values.
+// event reads an event of the current span. Of its attribute values, it decodes only exception.escaped, because a span
+// is usable even if its events have malformed values.
 func (d *jsonDecoder) event(j *jx.Decoder) error {
 	exception, escape := false, ingest.EscapeUnknown
 	err := d.walk.Fields(j, func(key []byte) error {
@@ -402,8 +402,8 @@ func (d *jsonDecoder) link(j *jx.Decoder) error {
 	return err
 }
 
-// pair reads a KeyValue. It skips values of keys outside wanted and returns isNothing for them; a nil wanted
-// contains all keys.
+// pair reads a KeyValue. If key is not in wanted, pair skips the value and returns isNothing. A nil wanted contains all
+// keys.
 func (d *jsonDecoder) pair(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v ingest.Value, kind valueKind, err error) {
 	var later jx.Raw
 	known := false
@@ -509,8 +509,8 @@ func (d *jsonDecoder) firstText(j *jx.Decoder) (text []byte, err error) {
 	return text, err
 }
 
-// idJSON reads an identifier into id and returns id, or nil if it is empty. The text must be len(id) bytes in
-// hexadecimal or padded base64, which differ in length. For other text idJSON returns the text itself.
+// idJSON reads an identifier into id and returns id, or nil if the text is empty. The text must encode len(id) bytes in
+// hexadecimal or padded base64, which differ in length. If it doesn't, idJSON returns the text itself.
 func idJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 	text, err := jsonwalk.Text(j)
 	if err != nil || len(text) == 0 {
@@ -533,8 +533,8 @@ func idJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 	return text, nil
 }
 
-// uintJSON reads an unsigned whole number or a string that contains one; null is 0. It returns false if the value is
-// something else or doesn't fit into 64 bits.
+// uintJSON reads an unsigned integer or a string that contains one; null is 0. ok is false if the value is anything
+// else or doesn't fit into 64 bits.
 func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	digits, err := digitsJSON(j)
 	if err != nil || digits == nil {
@@ -547,8 +547,8 @@ func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	return v, true, nil
 }
 
-// wholeNumber returns the absolute value and the sign of text, a decimal number like -12, 12.0 or 1.2e1. ok is false if
-// text isn't a number, has a fraction, or exceeds 64 bits.
+// wholeNumber returns the absolute value and the sign of text, a decimal number such as -12, 12.0 or 1.2e1. ok is false
+// if text isn't a number, has a fractional part, or exceeds 64 bits.
 func wholeNumber(text []byte) (v uint64, negative, ok bool) {
 	if negative = len(text) > 0 && text[0] == '-'; negative {
 		text = text[1:]
@@ -561,7 +561,7 @@ func wholeNumber(text []byte) (v uint64, negative, ok bool) {
 		}
 		mantissa = text[:e]
 	}
-	zeros := 0 // read but not yet counted: they matter only before another digit
+	zeros := 0 // zeros read but not yet counted; they matter only before another digit
 	digits, point := 0, false
 	for _, c := range mantissa {
 		switch {
@@ -613,9 +613,9 @@ func digitsJSON(j *jx.Decoder) ([]byte, error) {
 	return j.Num()
 }
 
-// lenientText reads a scalar as text. Like the other lenient functions it returns false, not an error, for a value that
-// can't be converted: encoders in weakly typed languages often confuse the types of attributes, and we don't refuse
-// requests because of that.
+// lenientText reads a scalar as text. Like the other lenient functions, it returns false instead of an error for a
+// value that can't be converted. Encoders in weakly typed languages often confuse the types of attributes, and we don't
+// refuse requests because of that.
 func lenientText(j *jx.Decoder) (text []byte, ok bool, err error) {
 	switch j.Next() {
 	case jx.String, jx.Number, jx.Null:

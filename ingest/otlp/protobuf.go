@@ -12,8 +12,8 @@ import (
 )
 
 // Protobuf decodes one request and appends its spans to into, where it also counts invalid spans. If data is not a
-// request, Protobuf returns an *[ingest.RecordError] and leaves into unchanged. The batch keeps no reference to data.
-// Time is linear in len(data); memory beyond the batch is bounded.
+// request, it returns an *[ingest.RecordError] and leaves into unchanged. The batch doesn't retain data. Protobuf takes
+// time linear in len(data) and, beyond the batch, bounded memory.
 func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
 	p := &d.protobuf
@@ -37,11 +37,11 @@ type protobufDecoder struct {
 	output
 
 	scoped  bool // scope names are requested
-	limited bool // the number of records is
-	left    int  // number of records that the request may still have
+	limited bool // the number of records is limited
+	left    int  // number of further records that the request may have
 }
 
-// count counts a record, whose field starts at b. It returns an error if it is one too many.
+// count counts a record, whose field starts at b. It returns an error if that is one record too many.
 func (d *protobufDecoder) count(b []byte) error {
 	if d.left--; d.left < 0 {
 		return d.excess(b)
@@ -62,8 +62,8 @@ func (d *protobufDecoder) request(b []byte) error {
 	})
 }
 
-// resourceSpans reads all data of the resource first, because it may follow its spans. Encoders of OTLP 0.15 to 0.19
-// write scope spans under their former number, some under both.
+// resourceSpans reads all data of the resource first, because the resource may follow its spans. Encoders of OTLP 0.15
+// to 0.19 write scope spans under their former field number, and some write them under both numbers.
 func (d *protobufDecoder) resourceSpans(message []byte) error {
 	d.build.NewResource()
 	scopes, libraries := 0, 0
@@ -138,9 +138,9 @@ func (d *protobufDecoder) resourceAttr(pair []byte) error {
 	return nil
 }
 
-// scopeSpans reads spans and their scope. The scope may follow its spans, as pdata writes it. If it contains requested
-// data, the spans are then read again. Every scope has a name, so if scope names are requested, the scope is read first
-// instead.
+// scopeSpans reads spans and their scope. The scope may follow its spans, as pdata writes it. If it turns out to
+// contain requested data, scopeSpans reads the spans again. If scope names are requested, it reads the scope first
+// instead, because every scope has a name.
 func (d *protobufDecoder) scopeSpans(message []byte) error {
 	shared, mark, left := d.build.Shared(), d.build.Mark(), d.left
 	defer d.build.Unshare(shared)
@@ -271,8 +271,8 @@ func (d *protobufDecoder) span(b []byte) error {
 	return nil
 }
 
-// spanScalar reads a field of the current span that isn't length-delimited, and returns the size of its value at the
-// start of rest. The field itself starts at b.
+// spanScalar reads a field of the current span that isn't length-delimited, and returns the size of its value. The
+// field starts at b, and its value at rest.
 func (d *protobufDecoder) spanScalar(b, rest []byte, tag uint64) (size int, err error) {
 	s := d.build
 	switch tag {
@@ -391,7 +391,7 @@ func (d *protobufDecoder) event(b []byte) {
 			return nil
 		}
 		if err := d.count(at); err != nil {
-			return err // for the caller, who counts, too
+			return err // for the caller, which also counts
 		}
 		if key, raw, err := d.pair(value); err == nil && string(key) == ingest.ExceptionEscaped {
 			v, _, _ := d.value(raw)

@@ -11,9 +11,9 @@ type TraceSpans struct {
 	Traces ptrace.Traces
 }
 
-// SplitByTrace moves the spans out of all and returns them by trace, with their resources and scopes, in the order in
-// which the traces first occur. If most isn't 0, a trace with more than `most` spans becomes several elements of at
-// most that size.
+// SplitByTrace moves the spans out of all and returns them by trace, with their resources and scopes, in the order of
+// each trace's first span. If most isn't 0, a trace with more than most spans becomes several elements of at most that
+// size.
 func SplitByTrace(all ptrace.Traces, most int) []TraceSpans {
 	s := splitter{most: most, parts: make(map[pcommon.TraceID]*part)}
 	for _, rs := range all.ResourceSpans().All() {
@@ -35,7 +35,7 @@ type splitter struct {
 	out             []TraceSpans
 }
 
-// part describes the last element of a trace, to which its next span is added.
+// part describes the last element of a trace, which the trace's next span is added to.
 type part struct {
 	element         int // index in out
 	spans           int

@@ -93,7 +93,7 @@ const (
 	arrayValues = 1<<3 | length
 )
 
-// message is a type of messages whose fields [wire.fields] reads.
+// message describes a type of message that [wire.fields] can read.
 type message struct {
 	read  []uint64 // tags of the length-delimited fields to read
 	other []uint64 // tags of other known fields
@@ -130,7 +130,7 @@ type wire struct {
 	data []byte // the request being decoded
 }
 
-// fields calls f with the value of each field of b that m reads, in order. The field itself starts at `at`.
+// fields calls f for each field of b that is in m.read, in order. The field itself starts at at.
 func (w *wire) fields(b []byte, m *message, f func(tag uint64, at, value []byte) error) error {
 	for len(b) > 0 {
 		tag, rest, err := w.tag(b)
@@ -162,12 +162,12 @@ func (w *wire) failure(rest []byte, err error) error {
 	return &ingest.RecordError{Reason: trace.Malformed, Offset: w.position(rest), Err: err}
 }
 
-// position returns the position of rest, a subslice of w.data. All subslices share the end of their capacity, so the
-// position is the difference of capacities.
+// position returns the offset of rest, a subslice of w.data, in w.data. All subslices have the same end of capacity, so
+// the offset is the difference between the capacities.
 func (w *wire) position(rest []byte) int64 { return int64(cap(w.data) - cap(rest)) }
 
-// pair reads a KeyValue. It returns an error if the value comes in several pieces: protobuf would merge them, but no
-// encoder writes them.
+// pair reads a KeyValue. It returns an error if the value comes in several pieces, which protobuf would merge but no
+// encoder writes.
 func (w *wire) pair(b []byte) (key, value []byte, err error) {
 	for len(b) > 0 {
 		tag, rest, err := w.tag(b)
@@ -338,7 +338,7 @@ func (w *wire) pass(b, rest []byte, tag uint64) ([]byte, error) {
 	return rest[n:], nil
 }
 
-// skip skips an unknown field. It returns an error if the field number is at most known, that is, if a known field has
+// skip skips an unknown field. It returns an error if the field number is at most known, because a known field then has
 // the wrong wire type.
 func (w *wire) skip(b, rest []byte, tag, known uint64) ([]byte, error) {
 	if err := w.unknown(b, tag, known); err != nil {
@@ -347,8 +347,8 @@ func (w *wire) skip(b, rest []byte, tag, known uint64) ([]byte, error) {
 	return w.pass(b, rest, tag)
 }
 
-// unknown returns an error unless tag belongs to an unknown field. A field number of at most known means that a known
-// field has the wrong wire type.
+// unknown returns an error unless tag belongs to an unknown field. If the field number is at most known, a known field
+// has the wrong wire type.
 func (w *wire) unknown(b []byte, tag, known uint64) error {
 	switch num, _ := protowire.DecodeTag(tag); {
 	case !num.IsValid():
@@ -359,8 +359,8 @@ func (w *wire) unknown(b []byte, tag, known uint64) error {
 	return nil
 }
 
-// longSize reads a length at b[i:] and returns it with the index after it. If the length is invalid, n is greater than
-// the length of any slice.
+// longSize reads a length at b[i:] and returns it with the index of the byte that follows. If the length is invalid, n
+// is greater than the length of any slice.
 func longSize(b []byte, i int) (n, next int) {
 	if i+1 < len(b) && b[i+1] < 0x80 {
 		return int(b[i]&0x7f) | int(b[i+1])<<7, i + 2
@@ -381,7 +381,7 @@ func bytesField(b []byte) (value, rest []byte, ok bool) {
 	return longBytesField(b)
 }
 
-// longBytesField is bytesField without the fast path for values under 128 bytes.
+// longBytesField is like bytesField, but without the fast path for values of less than 128 bytes.
 func longBytesField(b []byte) (value, rest []byte, ok bool) {
 	n, size := protowire.ConsumeVarint(b)
 	if size < 0 || n > uint64(len(b)-size) {
@@ -390,7 +390,7 @@ func longBytesField(b []byte) (value, rest []byte, ok bool) {
 	return b[size : size+int(n)], b[size+int(n):], true
 }
 
-// varintField reads a varint at the start of b. ok is false if there isn't a valid one.
+// varintField reads a varint at the start of b. ok is false if b doesn't start with a valid varint.
 func varintField(b []byte) (v uint64, rest []byte, ok bool) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return uint64(b[0]), b[1:], true

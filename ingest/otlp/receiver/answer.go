@@ -22,16 +22,16 @@ const (
 // String returns the name of t in metrics.
 func (t Transport) String() string { return [...]string{GRPC: "grpc", HTTP: "http"}[t] }
 
-// Event describes an answered request. Connections that never sent an OTLP request cause no event.
+// Event describes an answered request. Connections that never send an OTLP request cause no event.
 type Event struct {
 	Transport Transport
-	Refused   refusal.Reason // None if accepted, even if some of its spans are rejected
+	Refused   refusal.Reason // None if accepted, even if some of the spans were rejected
 	Bytes     int            // size of the uncompressed body; 0 if it wasn't read
 	Rejected  int            // spans
 	Duration  time.Duration  // from the request's header to its answer
 }
 
-// prescribed holds the HTTP statuses that OTLP prescribes for refusals, where they differ from our usual ones.
+// prescribed holds the HTTP status codes that OTLP prescribes for refusals, where they differ from our usual ones.
 var prescribed = map[refusal.Reason]int{
 	refusal.Overloaded:      http.StatusTooManyRequests,
 	refusal.UnknownEncoding: http.StatusBadRequest,
@@ -44,8 +44,8 @@ func refuse(reason refusal.Reason, detail string) *refusal.Error {
 	return e
 }
 
-// overloaded returns the refusal of a request that doesn't fit now. It asks the client to retry after the given time,
-// or after one second if after is 0.
+// overloaded returns the refusal for a request that there is currently no room for. It asks the client to retry after
+// the given time, or after one second if after is 0.
 func overloaded(detail string, after time.Duration) *refusal.Error {
 	return refuse(refusal.Overloaded, detail).Later(or(after, overloadBackoff))
 }

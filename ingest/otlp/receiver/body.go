@@ -21,7 +21,7 @@ const (
 // encodingNames maps the values of HTTP's Content-Encoding and gRPC's grpc-encoding to encodings.
 var encodingNames = map[string]encoding{"": identity, "identity": identity, "gzip": gzipped, "zstd": zstandard}
 
-// maxWindow is the largest supported window of zstd, in bytes. RFC 9659 does not allow senders a larger one.
+// maxWindow is the largest supported window of zstd, in bytes. RFC 9659 doesn't allow senders to use a larger one.
 const maxWindow = 8 << 20
 
 // Errors of bodies.read, in addition to the errors of its source.
@@ -34,8 +34,9 @@ var (
 
 // bodies reads and uncompresses the bodies of requests. It is safe for concurrent use.
 //
-// A compressed body is read completely before it is uncompressed. A slow sender therefore does not occupy a decoder:
-// decoding only takes processor time, so a few decoders are enough. Each takes a little over maxWindow bytes of memory.
+// A compressed body is read completely before it is uncompressed, so that a slow sender doesn't occupy a decoder.
+// Decoding then only takes processor time, and a few decoders suffice. Each takes a little over maxWindow bytes of
+// memory.
 type bodies struct {
 	budget   *budget
 	memory   memory
@@ -52,12 +53,13 @@ func newBodies(b *budget, limit int64, decoders int) *bodies {
 	return s
 }
 
-// read returns the body in src, uncompressed from enc. The caller must free it. size is the number of bytes in src, or
-// −1 if unknown. The error is errOverBudget, errTooLarge, errCorrupt, errCutOff, or an error of src or ctx.
+// read reads the body in src, which is encoded as enc, and returns it uncompressed. The caller must free it. size is
+// the number of bytes in src, or −1 if unknown. The error is errOverBudget, errTooLarge, errCorrupt, errCutOff, or an
+// error from src or ctx.
 func (s *bodies) read(ctx context.Context, p *place, src io.Reader, size int64, enc encoding) (*body, error) {
 	limit := s.limit
 	if enc != identity {
-		limit += maxPiece // incompressible bytes become a little larger
+		limit += maxPiece // compression makes incompressible data a little larger
 	}
 	switch {
 	case size > limit:
@@ -85,7 +87,8 @@ func (s *bodies) read(ctx context.Context, p *place, src io.Reader, size int64, 
 	return b, nil
 }
 
-// uncompress returns the uncompressed contents of sent, and frees sent. It waits for a decoder until ctx is done.
+// uncompress returns the uncompressed contents of sent, and frees sent. If all decoders are busy, it waits for one
+// until ctx is done.
 func (s *bodies) uncompress(ctx context.Context, sent *body, enc encoding) (*body, error) {
 	defer sent.free()
 	select {
@@ -125,15 +128,15 @@ func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	return b, nil
 }
 
-// body holds the bytes of one request, in memory charged to the budget. It grows piece by piece, and is joined to one
-// slice only once it is complete and valid. A refused body therefore only uses recycled pieces and leaves no garbage,
-// however large it is.
+// body holds the bytes of one request, in memory charged to the budget. It grows piece by piece, and is joined into one
+// slice only when it is complete and valid. A refused body therefore uses only recycled pieces and leaves no garbage,
+// regardless of its size.
 type body struct {
 	from   *bodies
 	pieces []*[]byte
 	size   int64  // bytes in pieces
 	limit  int64  // maximum of size
-	joined []byte // all bytes, if there was more than one piece; pieces is then empty
+	joined []byte // all bytes if there was more than one piece; pieces is then empty
 
 	announced int64 // size according to the sender, or −1 if unknown
 }
@@ -165,7 +168,7 @@ func (b *body) extend(size int64) error {
 }
 
 // grow adds space for more bytes, or returns errOverBudget. Once the first minPiece bytes have arrived, it trusts the
-// announced size and replaces the first piece by one of that size, at most maxPiece, so that most bodies need not be
+// announced size and replaces the first piece with one of that size, at most maxPiece, so that most bodies needn't be
 // joined.
 func (b *body) grow() error {
 	first := b.pieces[0]
@@ -237,7 +240,7 @@ func (b *body) fill(src io.Reader) error {
 	}
 }
 
-// reader reads the pieces of a body.
+// reader reads from the pieces of a body.
 type reader struct {
 	pieces []*[]byte
 	at     int // position in the first piece
@@ -256,7 +259,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadByte implements [io.ByteReader], so that gzip does not need its own buffer.
+// ReadByte implements [io.ByteReader], so that gzip doesn't add its own buffer.
 func (r *reader) ReadByte() (byte, error) {
 	var b [1]byte
 	_, err := r.Read(b[:])
@@ -288,7 +291,7 @@ func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
 }
 
 func newZstd(r io.Reader) (*zstd.Decoder, error) {
-	// With a concurrency of one, the decoder starts no goroutines and need not be closed.
+	// With a concurrency of one, the decoder starts no goroutines and needn't be closed.
 	single, lean := zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true)
 	return zstd.NewReader(r, single, lean, zstd.WithDecoderMaxWindow(maxWindow))
 }

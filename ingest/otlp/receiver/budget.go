@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// budget limits the requests in flight and the memory that they hold. It never waits, because a request that waits for
+// budget limits the requests in flight and the memory that they hold. It never blocks, because a request that waits for
 // memory while it holds some could deadlock. It is safe for concurrent use.
 //
-// Requests share the processor. If it is the bottleneck, each admitted request delays all others, until senders give up
-// on half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders don't reduce the limit.
+// Requests share the processor. If the processor is the bottleneck, each admitted request delays all others, until
+// senders give up on half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders don't
+// reduce the limit.
 //
-// Slow senders must not take the places and the memory of others, however many there are. If either runs short, the
-// budget cuts off the slow body that has been arriving for the longest time.
+// Slow senders must not take the slots and the memory of others, no matter how many slow senders there are. If either
+// runs short, the budget cuts off the slow body that has been arriving for the longest time.
 type budget struct {
 	maxRequests, maxBytes int64
 	slow                  time.Duration // minimum age of an arriving body to count as slow
@@ -27,28 +28,28 @@ type budget struct {
 	arriving list.List // elements are *place whose body is arriving, oldest first
 }
 
-// place is the right of one request to be in flight.
+// place is the slot of one request in flight.
 type place struct {
 	of    *budget
 	began time.Time
 	cut   func()        // aborts the reading of the body
 	entry *list.Element // element in budget.arriving; nil if the body has arrived or was cut off
-	held  bool          // counts as a request of the budget
+	held  bool          // counts in budget.requests
 }
 
 const (
-	lateAfter = 100 * time.Millisecond // time that the Intake may take without being slow
-	// lateRequests is the maximum of requests while the Intake is slow: enough for commits of lateAfter, and few enough
-	// for some cores to finish in that time.
+	lateAfter = 100 * time.Millisecond // maximum time that the Intake may take without counting as slow
+	// lateRequests is the maximum number of requests while the Intake is slow: enough if commits take lateAfter, and
+	// few enough for a few cores to finish in that time.
 	lateRequests = 256
 	slowAfter    = time.Second // age at which an arriving body counts as slow; a tenth of this usually suffices
-	// cutShare is the inverse of the share of the memory below which slow bodies are cut off, before other requests are
-	// refused.
+	// cutShare is the inverse of the fraction of free memory below which slow bodies are cut off, before other requests
+	// are refused.
 	cutShare = 4
 )
 
 // enter admits one more request, or returns nil if there are too many. The caller must call arrived once it has the
-// body, and leave in any case. cut must abort the reading of the body, without blocking. It is called at most once,
+// body, and must always call leave. cut must abort the reading of the body without blocking. It is called at most once,
 // before arrived returns.
 func (b *budget) enter(cut func()) *place {
 	b.mu.Lock()
@@ -68,8 +69,9 @@ func (b *budget) enter(cut func()) *place {
 	return p
 }
 
-// cutSlowest cuts off the body that has been arriving for the longest time and frees its place. It returns false if no
-// body is arriving or this one isn't slow yet. The memory is freed once the reader notices. The caller holds mu.
+// cutSlowest cuts off the body that has been arriving for the longest time and frees its slot. It returns false if no
+// body is arriving or the oldest isn't slow yet. The memory of the body is freed once its reader notices. The caller
+// must hold b.mu.
 func (b *budget) cutSlowest() bool {
 	oldest := b.arriving.Front()
 	if oldest == nil {
@@ -85,13 +87,13 @@ func (b *budget) cutSlowest() bool {
 	return true
 }
 
-// settle removes p from the arriving bodies, which must contain it. The caller holds mu.
+// settle removes p from the arriving bodies, which must contain it. The caller must hold p.of.mu.
 func (p *place) settle() {
 	p.of.arriving.Remove(p.entry)
 	p.entry = nil
 }
 
-// release frees the place, unless it is already free. The caller holds mu.
+// release frees the slot, unless it is already free. The caller must hold p.of.mu.
 func (p *place) release() {
 	if p.held {
 		p.held = false
@@ -99,7 +101,7 @@ func (p *place) release() {
 	}
 }
 
-// arrived protects the body from being cut off. It returns false if this has already happened.
+// arrived protects the body from being cut off. It returns false if the body has already been cut off.
 func (p *place) arrived() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -109,7 +111,7 @@ func (p *place) arrived() bool {
 	return p.held
 }
 
-// leave frees the place, unless the body was cut off, which has freed it.
+// leave frees the slot, unless it was already freed when the body was cut off.
 func (p *place) leave() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -126,7 +128,7 @@ func (b *budget) inFlight() int64 {
 	return b.requests
 }
 
-// taken records took, the time that the Intake needed for a request, to notice when it is slow.
+// taken records the time that the Intake took for a request, to detect when the Intake is slow.
 func (b *budget) taken(took time.Duration) { b.late.Store(took > lateAfter) }
 
 // reserve reserves n bytes and returns true, or returns false if they don't fit. The caller must release reserved
@@ -146,8 +148,8 @@ func (b *budget) release(n int64) { b.bytes.Add(-n) }
 // room reports whether n bytes could be reserved now.
 func (b *budget) room(n int64) bool { return b.bytes.Load()+n <= b.maxBytes }
 
-// take adds n to total unless the sum would exceed limit, and reports whether it did. The total never exceeds limit.
-// An addition that is reverted may make a concurrent one fail although it would have fitted; this only costs a retry.
+// take adds n to total unless the sum would exceed limit, and reports whether it did. The total never exceeds limit. An
+// addition that is then reverted may make a concurrent one fail that would have fitted, which only costs a retry.
 func take(total *atomic.Int64, n, limit int64) bool {
 	if total.Add(n) <= limit {
 		return true
@@ -167,7 +169,7 @@ const (
 // memory keeps pieces for reuse, by size. It is safe for concurrent use.
 type memory [maxPieceBits - minPieceBits + 1]sync.Pool
 
-// pieceFor returns the size of the smallest piece with room for n bytes, or maxPiece if none has.
+// pieceFor returns the size of the smallest piece with room for n bytes, or maxPiece if no piece has room for them.
 func pieceFor(n int64) int64 {
 	return 1 << min(maxPieceBits, max(minPieceBits, bits.Len64(uint64(max(n, 1)-1))))
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Destination is an [Intake] with limits of its own, so that requests for one destination don't take the places and the
-// memory of those for another.
+// Destination is an [Intake] with its own limits, so that requests for one destination don't use up the slots and the
+// memory for another.
 type Destination struct {
 	opts   Options
 	intake Intake
@@ -26,8 +26,8 @@ type Destination struct {
 	bodies *bodies
 }
 
-// NewDestination returns a Destination that passes requests to intake. Of opts, it uses the limits on requests, Refuse
-// and Log. It returns an error if opts.MaxInFlightBytes is too small.
+// NewDestination returns a Destination that passes requests to intake. It uses only the limits on requests, Refuse and
+// Log in opts. It returns an error if opts.MaxInFlightBytes is too small.
 func NewDestination(intake Intake, opts Options) (*Destination, error) {
 	opts = opts.withDefaults()
 	if need := InFlight(opts.MaxRequestBytes); opts.MaxInFlightBytes < need {
@@ -42,19 +42,19 @@ func NewDestination(intake Intake, opts Options) (*Destination, error) {
 	return d, nil
 }
 
-// Sender is the sender of a request, as its header describes it.
+// Sender describes the sender of a request.
 type Sender struct {
 	Token string // bearer token; empty: none
 	From  string // address
 	Scope string // tenant in X-Scope-OrgID; empty: none
 
-	Certificate *x509.Certificate // of the connection, verified; nil: none
+	Certificate *x509.Certificate // verified client certificate of the connection; nil: none
 }
 
 // scopeHeader names the tenant of a request, as in Tempo and Loki.
 const scopeHeader = "X-Scope-OrgID"
 
-// senderOf returns the sender for an Authorization header. connection may be nil.
+// senderOf returns the sender of a request. authorization is the Authorization header, and connection may be nil.
 func senderOf(authorization, scope, from string, connection *tls.ConnectionState) Sender {
 	s := Sender{From: from, Scope: scope, Certificate: connlimit.ClientCertificate(connection)}
 	if scheme, token, _ := strings.Cut(authorization, " "); strings.EqualFold(scheme, "Bearer") {
@@ -89,8 +89,7 @@ func (s *Server) destination(sender Sender) (*Destination, error) {
 	return nil, refuse(refusal.Failed, "internal error")
 }
 
-// enter admits a request before its body is read, or returns a refusal. See [budget.enter] for cut and the returned
-// place.
+// enter admits a request before its body is read, or returns a refusal. For cut and the result, see [budget.enter].
 func (d *Destination) enter(cut func()) (*place, error) {
 	if refused := d.opts.Refuse(); refused != nil {
 		return nil, overloaded(refused.Error(), refused.After)
@@ -102,8 +101,8 @@ func (d *Destination) enter(cut func()) (*place, error) {
 	return p, nil
 }
 
-// take passes data, a body, to the Intake and returns the spans that it rejected, or a refusal. local is the local
-// address of the connection.
+// take passes the body data to the Intake and returns the spans that the Intake rejected, or a refusal. local is the
+// local address of the connection.
 func (d *Destination) take(ctx context.Context, local net.Addr, data []byte, format Format) (Rejected, error) {
 	defer connlimit.Working(local)()
 	began := time.Now()
@@ -126,7 +125,7 @@ func (d *Destination) take(ctx context.Context, local net.Addr, data []byte, for
 	return Rejected{}, refuse(refusal.Failed, "internal error")
 }
 
-// unread returns the refusal of a request whose body couldn't be read because of err.
+// unread returns the refusal for a request whose body couldn't be read because of err.
 func (d *Destination) unread(ctx context.Context, err error) *refusal.Error {
 	if refused, ok := errors.AsType[*refusal.Error](err); ok {
 		return refused

@@ -31,8 +31,8 @@ const (
 	readBuffer   = 64 << 10
 	streamWindow = 256 << 10 // bytes that a request may send before they are read
 	connWindow   = 1 << 20
-	pieceSize    = 64 << 10 // bytes of a message that are read at once
-	smallMessage = 1 << 10  // messages up to this size are decoded by gRPC itself, but Export reads its messages raw
+	pieceSize    = 64 << 10 // maximum number of bytes of a message that are read at once
+	smallMessage = 1 << 10  // maximum size of messages that gRPC itself decodes; Export reads its messages raw
 )
 
 func (s *Server) newGRPC(options ...grpc.ServerOption) *grpc.Server {
@@ -119,7 +119,7 @@ func first(values []string) string {
 	return values[0]
 }
 
-// readGRPC returns the only message of a call, uncompressed. The caller must free it.
+// readGRPC returns the single message of a call, uncompressed. The caller must free it.
 func (d *Destination) readGRPC(ctx context.Context, p *place) (*body, error) {
 	defer time.AfterFunc(d.opts.ReadTimeout, func() { cancel(ctx, errSlow) }).Stop()
 	stream := rawStreamOf(ctx)
@@ -137,7 +137,8 @@ func (d *Destination) readGRPC(ctx context.Context, p *place) (*body, error) {
 	return d.bodies.read(ctx, p, &message{stream: stream, left: size}, size, enc)
 }
 
-// readPrefix reads the prefix of a message, and returns the size of the message in bytes and whether it is compressed.
+// readPrefix reads the prefix of a message, and returns the size of the message in bytes. compressed reports whether
+// the message is compressed.
 func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 	var prefix [5]byte
 	if err := stream.ReadMessageHeader(prefix[:]); err != nil {
@@ -150,13 +151,13 @@ func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 }
 
 // rawStream is a call whose message can be read piece by piece, while still compressed. The usual RecvMsg reads and
-// uncompresses a whole message before its bytes can be counted, so requests of many connections could exhaust the
+// uncompresses a whole message before its bytes can be counted, so requests on many connections could exhaust the
 // memory.
 //
-// The methods belong to the type behind grpc.ServerTransportStream, not to that interface, so a new version of gRPC
-// may lack them. In that case every test of this package fails.
+// The methods belong to the type behind grpc.ServerTransportStream, not to the interface, so a new version of gRPC may
+// lack them. Every test of this package would then fail.
 type rawStream interface {
-	ReadMessageHeader(prefix []byte) error // io.EOF without a message
+	ReadMessageHeader(prefix []byte) error // io.EOF if there is no message
 	Read(n int) (mem.BufferSlice, error)   // returns exactly n bytes; waits for them until the context is done
 	RecvCompress() string                  // of the header grpc-encoding
 }
@@ -175,7 +176,7 @@ type message struct {
 	left   int64
 }
 
-// Read reads pieces of moderate size, because gRPC lets the sender send as many bytes in advance as a Read requests.
+// Read reads at most pieceSize bytes, because gRPC lets the sender send as many bytes in advance as a Read requests.
 func (m *message) Read(p []byte) (int, error) {
 	if m.left == 0 {
 		return 0, io.EOF
@@ -194,10 +195,10 @@ func (m *message) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// cancelKey is the key of the function in a call's context that cancels the call.
+// cancelKey is the context key of the function that cancels a call.
 type cancelKey struct{}
 
-// cancelable makes calls cancelable: nothing else ends a Read that waits for a sender.
+// cancelable makes calls cancelable, because nothing else ends a Read that waits for a sender.
 func cancelable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, cancelKey{}, cancel), nil
@@ -225,7 +226,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
 }
 
-// zstdCompressor makes gRPC admit requests with this encoding. They are uncompressed by bodies.
+// zstdCompressor makes gRPC admit requests compressed with zstd. They are uncompressed by bodies, not by gRPC.
 type zstdCompressor struct{}
 
 func init() {
@@ -234,7 +235,7 @@ func init() {
 	}
 }
 
-// Name returns the value of the header grpc-encoding.
+// Name returns the value value of the header grpc-encoding.
 func (zstdCompressor) Name() string { return "zstd" }
 
 // Compress returns a writer that compresses to w.
@@ -242,7 +243,7 @@ func (zstdCompressor) Compress(w io.Writer) (io.WriteCloser, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
 }
 
-// Decompress returns a reader of the decompressed data.
+// Decompress returns a reader for the decompressed data.
 func (zstdCompressor) Decompress(r io.Reader) (io.Reader, error) {
 	return newZstd(r)
 }

@@ -26,7 +26,7 @@ const (
 // contentTypes holds the media types of OTLP's formats.
 var contentTypes = [...]string{Protobuf: "application/x-protobuf", JSON: "application/json"}
 
-// newHTTP returns a server for HTTP/1, the version that OTLP exporters use on this port.
+// newHTTP returns a server for HTTP/1, which OTLP exporters use on this port.
 func (s *Server) newHTTP() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -49,7 +49,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	format, known := formatOf(r)
 	control := http.NewResponseController(w)
 	rejected, err := s.exportHTTP(r, control, format, known, &event)
-	// Only now, so that the time the Intake takes doesn't count.
+	// Set it only now, so that the time taken by the Intake doesn't count.
 	_ = control.SetWriteDeadline(time.Now().Add(answerTimeout)) // fails only for recorders in tests
 	if refused, ok := errors.AsType[*refusal.Error](err); ok {
 		event.Refused = refused.Reason
@@ -83,14 +83,15 @@ func (s *Server) exportHTTP(
 		return Rejected{}, to.unread(r.Context(), err)
 	}
 	defer b.free()
-	// From here on, a read only notices that the sender has disconnected, and may wait as long as the Intake takes.
+	// From here on, a read only serves to notice that the sender has disconnected, and may wait for as long as the
+	// Intake takes.
 	_ = control.SetReadDeadline(time.Time{}) // fails only for recorders in tests
 	event.Bytes = len(b.bytes())
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return to.take(r.Context(), local, b.bytes(), format)
 }
 
-// admit returns the destination and the encoding of the body, or a refusal if the header alone gives a reason for one.
+// admit returns the destination and the encoding of the body, or a refusal if the header is reason enough for one.
 func (s *Server) admit(r *http.Request, format Format, knownType bool) (*Destination, encoding, error) {
 	if len(r.Header) > maxHeaders {
 		return nil, 0, refuse(refusal.TooManyHeaders, "too many headers")
@@ -119,7 +120,7 @@ func (s *Server) admit(r *http.Request, format Format, knownType bool) (*Destina
 	return to, enc, nil
 }
 
-// errPage refuses a request from a page of another site.
+// errPage refuses a request from a web page of another site.
 var errPage = refuse(refusal.Forbidden, "pages of other sites may not send traces to this machine: "+
 	"let a proxy forward them, or require a token (otlp.require-token)")
 
@@ -130,8 +131,8 @@ var errMethod = &refusal.Error{
 	Header: http.Header{"Allow": {http.MethodPost}},
 }
 
-// formatOf returns the format of the body of r, and whether its Content-Type is known. If the Content-Type is unknown,
-// it returns JSON for OTLP, so that people can read the refusal.
+// formatOf returns the format of the body of r. known reports whether the Content-Type is one of that format. If it is
+// unknown, formatOf returns JSON for OTLP, so that people can read the refusal.
 func formatOf(r *http.Request) (f Format, known bool) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	i := slices.Index(contentTypes[:], media)

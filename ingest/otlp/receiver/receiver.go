@@ -1,13 +1,13 @@
 // Package receiver receives OTLP export requests over gRPC and HTTP, and spans of Zipkin over HTTP, and passes their
 // bodies to an [Intake].
 //
-// Input: connections of OpenTelemetry SDKs and Collectors. Output: request bodies, uncompressed but not decoded, with
-// one call of Intake.Take each, and the answer that OTLP prescribes for its result. The package does not interpret
+// Input: connections from OpenTelemetry SDKs and Collectors. Output: request bodies, uncompressed but not decoded, each
+// passed to one call of Intake.Take, and the answer that OTLP prescribes for the result. The package does not interpret
 // spans.
 //
 // Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients
-// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly do not block
-// places, memory or connections for others. A request that does not fit gets a retryable refusal and never reaches the
+// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly do not keep slots,
+// memory or connections from others. A request that there is no room for gets a retryable refusal and never reaches the
 // Intake. An acknowledged request was taken; a refused one was not. Clients never see internal errors.
 //
 // Source: OTLP specification 1.x (opentelemetry.io/docs/specs/otlp) and the gRPC protocol over HTTP/2
@@ -42,12 +42,11 @@ const (
 	Zipkin
 )
 
-// Intake takes export requests. It is safe for concurrent use.
+// Intake takes export requests. Implementations must be safe for concurrent use.
 type Intake interface {
-	// Take takes one uncompressed request. It returns once the request is as durable as configured, and does not
-	// retain body. A *[refusal.Error] means that nothing was taken and the sender should retry. An
-	// *[ingest.RecordError] means that the request is not in its format. Any other error is internal. Take returns
-	// soon after ctx is done.
+	// Take takes one uncompressed request. It returns once the request is as durable as configured. It must not retain
+	// body. A *[refusal.Error] means that nothing was taken and the sender should retry. An *[ingest.RecordError] means
+	// that the request is not in its format. Any other error is internal. Take returns soon after ctx is done.
 	Take(ctx context.Context, body []byte, format Format) (Rejected, error)
 }
 
@@ -59,7 +58,7 @@ type Rejected struct {
 
 // Options configures a [Server]. Zero fields get their default.
 type Options struct {
-	GRPC string        // address of gRPC, host:port, or "" for off; port 0 is any port, see [Server.GRPCAddr]
+	GRPC string        // address of gRPC, host:port; "": off; port 0: any port, see [Server.GRPCAddr]
 	HTTP string        // address of HTTP, like GRPC
 	TLS  connlimit.TLS // encryption of both addresses; clear text if zero
 
@@ -67,16 +66,16 @@ type Options struct {
 	// nil or returns nil, requests go to the Intake of [New]. It must be safe for concurrent use.
 	Route func(Sender) (*Destination, error)
 
-	// Foreign reports whether to refuse a request over HTTP because it may come from a page of another site. If Foreign
-	// is nil, no request is refused for that; senders that need a token don't need it, since such pages have none. It
-	// must be safe for concurrent use.
+	// Foreign reports whether to refuse a request over HTTP because it may come from a web page of another site. If
+	// Foreign is nil, no request is refused for that reason. It isn't needed if senders need a token, since such pages
+	// don't have one. It must be safe for concurrent use.
 	Foreign func(*http.Request) bool
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // memory for all requests being read, uncompressed or taken; default 160 MiB
 	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default [DefaultRequests]
 	MaxConnections   int           // open connections of each address; default 1024
-	Decoders         int           // bodies that are uncompressed at a time; default one per core
+	Decoders         int           // bodies uncompressed in parallel; default one per core
 	ReadTimeout      time.Duration // from the header of a request to the last byte of its body; default 30 s
 	IdleTimeout      time.Duration // time until a connection without requests is closed; default 5 min
 
@@ -90,16 +89,16 @@ type Options struct {
 // Defaults of [Options] and fixed limits.
 const (
 	defaultRequestBytes  = 64 << 20
-	defaultInFlightBytes = 160 << 20 // the largest request needs 131 MiB, others a quarter to half a MiB
+	defaultInFlightBytes = 160 << 20 // the largest request needs 131 MiB, typical ones a quarter to half a MiB
 	DefaultRequests      = 1024
 	defaultConnections   = 1024
 	defaultReadTimeout   = 30 * time.Second
 	defaultIdleTimeout   = 5 * time.Minute
 
 	headerTimeout   = 10 * time.Second // for a header or the setup of a connection; ReadTimeout if that is shorter
-	answerTimeout   = 10 * time.Second // for a client to read its answer
+	answerTimeout   = 10 * time.Second // for a client to read the answer
 	maxHeaderBytes  = 32 << 10
-	maxHeaders      = 256 // fields of one request; SDKs send about ten
+	maxHeaders      = 256 // maximum number of header fields of a request; SDKs send about ten
 	streamsPerConn  = 256 // concurrent gRPC requests per connection; SDKs and Collectors have 1 to 100
 	pingInterval    = 10 * time.Second
 	overloadBackoff = time.Second // delay before a retry if the refusal has none of its own
@@ -135,23 +134,23 @@ func or[T ~int | ~int64](value, otherwise T) T {
 // errInFlight rejects options with which the largest requests would always be refused.
 var errInFlight = errors.New("allow more in flight, or smaller requests")
 
-// InFlight returns the smallest MaxInFlightBytes that admits a request of maxRequestBytes. A body is held twice for a
-// moment, either compressed and uncompressed, or in pieces and joined. Pieces are rounded up.
+// InFlight returns the smallest MaxInFlightBytes that admits a request of maxRequestBytes. Each body is held twice for
+// a moment, either compressed and uncompressed, or in pieces and joined. Pieces are rounded up in size.
 func InFlight(maxRequestBytes int64) int64 { return 2*maxRequestBytes + 3*maxPiece }
 
 // Server receives OTLP. Its life cycle is New, Listen, Serve, Shutdown.
 type Server struct {
 	opts Options
 	tls  *tls.Config  // nil for clear text
-	main *Destination // of requests that Options.Route sends nowhere else
+	main *Destination // for requests that Options.Route sends nowhere else
 
 	grpc, http *listener.Listener // set by Listen; nil if off
 
 	handling sync.RWMutex // read-locked by every HTTP handler, so that Shutdown can wait for all
 }
 
-// New returns a server that passes requests to intake. It reads the TLS files but opens no address. It returns an error
-// if these can't be used, or if opts.MaxInFlightBytes is too small.
+// New returns a server that passes requests to intake. It reads the TLS files but doesn't listen yet. It returns an
+// error if the files can't be used or opts.MaxInFlightBytes is too small.
 func New(intake Intake, opts Options) (*Server, error) {
 	main, err := NewDestination(intake, opts)
 	if err != nil {
@@ -164,7 +163,7 @@ func New(intake Intake, opts Options) (*Server, error) {
 	return &Server{opts: main.opts, tls: encryption, main: main}, nil
 }
 
-// Listen opens the addresses in the options. If it fails, it leaves no address open.
+// Listen starts listening on the addresses in the options. If it fails, it closes any listener that it has opened.
 func (s *Server) Listen(ctx context.Context) (err error) {
 	if s.grpc, err = listener.OpenGRPC(ctx, s.listenerConfig("OTLP over gRPC", s.opts.GRPC), s.newGRPC); err != nil {
 		return err
@@ -187,7 +186,7 @@ func (s *Server) listenerConfig(name, address string) listener.Config {
 	}
 }
 
-// listeners returns the open addresses.
+// listeners returns the listeners that aren't disabled.
 func (s *Server) listeners() []*listener.Listener {
 	var open []*listener.Listener
 	for _, l := range []*listener.Listener{s.grpc, s.http} {
@@ -198,14 +197,14 @@ func (s *Server) listeners() []*listener.Listener {
 	return open
 }
 
-// GRPCAddr returns the address on which gRPC is served, or nil if it is off. Call it after Listen.
+// GRPCAddr returns the address that gRPC is served on, or nil if gRPC is off. Call it after Listen.
 func (s *Server) GRPCAddr() net.Addr { return s.grpc.Addr() }
 
-// HTTPAddr returns the address on which HTTP is served, or nil if it is off. Call it after Listen.
+// HTTPAddr returns the address that HTTP is served on, or nil if HTTP is off. Call it after Listen.
 func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
 
-// Serve answers requests until Shutdown and then returns nil. If one of the listeners fails, Serve closes the other
-// and returns the error.
+// Serve answers requests until Shutdown is called, and then returns nil. If one of the listeners fails, Serve closes
+// the other and returns the error.
 func (s *Server) Serve() error {
 	var serving errgroup.Group
 	for _, l := range s.listeners() {
@@ -220,9 +219,9 @@ func (s *Server) Serve() error {
 	return serving.Wait()
 }
 
-// Shutdown stops accepting requests and returns nil once the current ones are answered. If ctx is done first, it closes
-// their connections, cancels their contexts, and waits for the Intake, which returns soon. It then returns an error
-// that wraps the error of ctx.
+// Shutdown stops accepting requests and returns nil once the current ones have been answered. If ctx is done first, it
+// closes their connections, cancels their contexts, waits for the Intake, which then returns soon, and returns an error
+// wrapping the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	var draining errgroup.Group
 	for _, l := range s.listeners() {
@@ -234,14 +233,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close closes all addresses and connections at once.
+// Close closes all listeners and connections at once.
 func (s *Server) Close() {
 	for _, l := range s.listeners() {
 		_ = l.Close() // the caller has the relevant error
 	}
 }
 
-// Load is the current load of a [Server]. Requests and Bytes leave out destinations other than that of New.
+// Load is the current load of a [Server]. Requests and Bytes count only requests for the Intake passed to [New].
 type Load struct {
 	Requests   int64          // being read, uncompressed or taken
 	Bytes      int64          // held by these requests
