@@ -28,8 +28,8 @@ const (
 	joinSize   = 4 + 8 + 1
 )
 
-// fragment is the part of a trace in one batch. The Span fields of its attributes and joins are indexes in that batch,
-// where spans starts at index base.
+// fragment is the part of a trace in one batch. The Span fields of its attributes and joins are indexes in that batch.
+// The fragment's spans start at index base of the batch.
 type fragment struct {
 	base  int32
 	spans []trace.Span
@@ -61,7 +61,7 @@ func (a *arena) link(r, next ref) {
 	binary.LittleEndian.PutUint64(a.chunks[r>>32][uint32(r):], uint64(next)+1) // 0 means that there is no next fragment
 }
 
-// at returns the encoded fragment at r and the position of its successor. more is false if it has none.
+// at returns the encoded fragment at r and the position of its successor. more is false if there is no successor.
 func (a *arena) at(r ref) (data []byte, next ref, more bool) {
 	data = a.chunks[r>>32][uint32(r):]
 	n := binary.LittleEndian.Uint64(data)
@@ -160,10 +160,10 @@ func encodedSize(b []byte) int {
 	return headerSize + int(le.Uint32(b))*spanSize + int(le.Uint32(b[4:]))*attrSize + int(le.Uint32(b[8:]))*joinSize
 }
 
-// errCorrupt is the error if data read back from disk cannot be what was written.
+// errCorrupt is returned if data read back from disk can't be the data that was written.
 var errCorrupt = errors.New("the temporary file was modified by another process")
 
-// errTraceSize is the error for a trace with more spans, attributes or joins than an int32 can index.
+// errTraceSize is returned for a trace with more spans, attributes or joins than an int32 can index.
 var errTraceSize = errors.New("more than 2147483647 spans or attributes in one trace")
 
 // decodeAll appends the fragments in b to t. It returns errCorrupt if b ends within a fragment, and errTraceSize if t

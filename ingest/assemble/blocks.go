@@ -11,8 +11,8 @@ import (
 // reused as soon as the trace is closed. The memory contains no pointers, so the cost of garbage collection does not
 // grow with the number of open spans.
 //
-// A block starts with the number of the next block. Entries follow: a byte for the kind of the entry, then a fixed
-// number of bytes for that kind. Entries never extend over two blocks.
+// A block starts with the number of the next block. Then come entries, each with a byte for its kind and a fixed number
+// of bytes for that kind. Entries never span two blocks.
 type blocks struct {
 	chunks [][]byte // chunkBlocks blocks each
 	free   []int32  // blocks that are in no chain
@@ -30,7 +30,7 @@ type entry byte
 
 const (
 	entryEnd    entry = iota // end of this block
-	entryRecord              // number of the record with the following spans
+	entryRecord              // number of the record that contains the following spans
 	entrySpan
 	entryAttr // of the preceding span
 	entryJoin // of the preceding span
@@ -44,7 +44,7 @@ const (
 	joinEntry   = 1 + 8 + 1
 )
 
-// noBlock is the number of the next block in the last block of a chain.
+// noBlock stands for the number of the next block in the last block of a chain.
 const noBlock = -1
 
 // tail is the end of a chain.
@@ -79,8 +79,8 @@ func (b *blocks) chain() tail {
 	return tail{n, blockHead}
 }
 
-// room appends an entry of n bytes to the chain that ends at t, moves t, and returns the entry's bytes for the caller
-// to fill in.
+// room appends an entry of n bytes to the chain that ends at t, advances t, and returns the entry's bytes for the
+// caller to fill in.
 func (b *blocks) room(t *tail, n int32) []byte {
 	if t.at+n > blockSize {
 		next := b.chain()
@@ -129,7 +129,7 @@ func (b *blocks) putJoin(t *tail, j *trace.Join) {
 	e[9] = flag(j.Message)
 }
 
-// walk calls f with the kind and body of each entry of the chain that starts at first.
+// walk calls f with the kind and body of each entry in the chain that starts at first.
 func (b *blocks) walk(first int32, f func(kind entry, body []byte)) {
 	for n := first; n != noBlock; {
 		block := b.bytes(n)
@@ -149,7 +149,7 @@ func (b *blocks) walk(first int32, f func(kind entry, body []byte)) {
 var entrySizes = [...]int{entryRecord: recordEntry, entrySpan: spanEntry, entryAttr: attrEntry, entryJoin: joinEntry}
 
 // read appends the spans in the chain that starts at first to t, and the numbers of their records to records. It
-// returns the extended records.
+// returns the extended slice.
 func (b *blocks) read(first int32, t *trace.Trace, records []uint64) []uint64 {
 	le := binary.LittleEndian
 	b.walk(first, func(kind entry, e []byte) {

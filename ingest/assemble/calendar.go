@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Calendar counts traces by the day on which they ended, in days since 1970, to find traces with wrong clocks. Create
-// it with make.
+// Calendar counts traces by the day they ended on, in days since 1970, to find traces with wrong clocks. Create it with
+// make.
 type Calendar map[int]*day
 
 // day counts the traces that ended on one day.
@@ -18,7 +18,7 @@ type day struct {
 	from, to trace.Nanos // first start and last end
 }
 
-// Add adds a trace whose first span starts at `from` and whose last span ends at `to`.
+// Add adds a trace whose first span starts at from and whose last span ends at to.
 func (c Calendar) Add(from, to trace.Nanos) {
 	number := int(to / trace.Nanos(24*time.Hour))
 	d := c[number]
@@ -32,14 +32,14 @@ func (c Calendar) Add(from, to trace.Nanos) {
 
 // Limits on the distances between the traces of one recording.
 const (
-	farDays    = 365 // days from the median trace; no recording is that long
-	apartDays  = 2   // days from the other traces, unless those span more days
-	apartShare = 100 // traces that are apart are a separate recording if they are at least one in apartShare of all
+	farDays    = 365 // maximum number of days from the median trace; no recording is that long
+	apartDays  = 2   // maximum number of days from the other traces, unless these span more days
+	apartShare = 100 // traces that are further apart are a separate recording if they are at least 1/apartShare of all
 )
 
-// Recorded returns the first start and the last end of the traces whose clocks may be right. Both are zero without
-// traces. A clock is considered wrong if it is more than a year from the median trace, or if its traces are few and
-// their distance from the others is longer than the time that the others cover.
+// Recorded returns the first start and the last end of the traces whose clocks may be right, or zeros if there are no
+// traces. A clock counts as wrong if it is more than a year from the median trace, or if its traces are few and further
+// from the others than the time that the others cover.
 func (c Calendar) Recorded() (from, to trace.Nanos) {
 	days := slices.Sorted(maps.Keys(c))
 	if len(days) == 0 {
@@ -74,14 +74,14 @@ func (c Calendar) Recorded() (from, to trace.Nanos) {
 }
 
 // near reports whether the gap between days[:index] and days[index:] is at most apartDays, or at most as long as the
-// longer of the two. Neither may be empty.
+// longer of the two ranges. Neither may be empty.
 func near(days []int, index int) bool {
 	before, after := days[:index], days[index:]
 	lasts := max(before[len(before)-1]-before[0], after[len(after)-1]-after[0]) + 1
 	return after[0]-before[len(before)-1] <= max(apartDays, lasts)
 }
 
-// traces returns the number of traces on the given days, except days for which far returns true.
+// traces returns the number of traces on the given days, except the days that far returns true for.
 func (c Calendar) traces(days []int, far func(int) bool) (n int) {
 	for _, number := range days {
 		if !far(number) {

@@ -8,11 +8,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanID and spanParent decode one field of an encoded span.
+// spanID and spanParent decode the ID and the parent of an encoded span.
 func spanID(e []byte) trace.SpanID     { return trace.SpanID(binary.LittleEndian.Uint64(e)) }
 func spanParent(e []byte) trace.SpanID { return trace.SpanID(binary.LittleEndian.Uint64(e[8:])) }
 
-// idSet is a reusable set of nonzero span IDs: an open-addressing hash table, at most half full.
+// idSet is a reusable set of nonzero span IDs. It is a hash table with open addressing, at most half full.
 type idSet struct {
 	slots []uint64
 	mask  uint64
@@ -29,7 +29,7 @@ func (s *idSet) reset(n int) {
 	s.mask = uint64(size - 1)
 }
 
-// find returns the slot that holds id, or the free slot in which to store it.
+// find returns the slot that holds id, or the free slot to store it in.
 func (s *idSet) find(id uint64) *uint64 {
 	for i := trace.Mix(id, 0) & s.mask; ; i = (i + 1) & s.mask {
 		if s.slots[i] == id || s.slots[i] == 0 {
@@ -41,12 +41,12 @@ func (s *idSet) find(id uint64) *uint64 {
 func (s *idSet) add(id uint64)      { *s.find(id) = id }
 func (s *idSet) has(id uint64) bool { return *s.find(id) != 0 }
 
-// remembered is a bounded set of the hashes of closed traces' IDs, with the spans of those traces. It forgets a trace
-// between one and two windows after it was added, or earlier if too many are added.
+// remembered is a bounded set of closed traces, by hash of their IDs, with their spans. It forgets a trace between one
+// and two windows after it was added, or earlier if too many traces are added.
 type remembered struct {
 	window     time.Duration
-	limit      int // hashes in a generation
-	spanLimit  int // spans in a part of the filter of a generation
+	limit      int // maximum number of hashes in a generation
+	spanLimit  int // maximum number of spans in a part of a generation's filter
 	young, old generation
 	began      trace.Nanos // time at which young was started
 	since      []uint64    // hashes added since the last drain, at most 2*limit
@@ -61,11 +61,11 @@ type generation struct {
 // Memory of a hash in remembered.young and in remembered.since, in bytes.
 const rememberedBytes = 24 + 8
 
-// mostRemembered limits the hashes in a generation, however much memory there is.
+// mostRemembered is the maximum number of hashes in a generation, regardless of the memory available.
 const mostRemembered = 2 << 20
 
-// newRemembered returns an empty set that takes about the given number of bytes: a half for the hashes, and a half for
-// the spans.
+// newRemembered returns an empty set that takes about the given number of bytes, half for the hashes and half for the
+// spans.
 func newRemembered(window time.Duration, bytes int64) remembered {
 	part := bytes / 2 / 2 / mostParts * spansPerWord / 8
 	return remembered{
@@ -86,7 +86,7 @@ func (r *remembered) has(h uint64) bool {
 }
 
 // hasSpan reports whether the trace with hash h had the span id. It wrongly returns true for about one in thirty spans
-// that the trace didn't have, and false for the spans of recalled traces.
+// that the trace didn't have, and it always returns false for recalled traces.
 func (r *remembered) hasSpan(h uint64, id trace.SpanID) bool {
 	key := trace.Mix(h, uint64(id))
 	return r.young.spans.has(key) || r.old.spans.has(key)
@@ -101,7 +101,7 @@ func (r *remembered) add(h uint64) {
 	}
 	r.young.traces[h] = struct{}{}
 	if len(r.since) >= 2*r.limit {
-		r.since = append(r.since[:0], r.since[r.limit:]...) // the others are forgotten already
+		r.since = append(r.since[:0], r.since[r.limit:]...) // the others have been forgotten already
 	}
 	r.since = append(r.since, h)
 }

@@ -1,12 +1,13 @@
 // Package assemble turns batches of spans into closed traces.
 //
-// [Offline] is for finite input such as files: traces close at the end of the input. It returns complete traces in the
-// order of their IDs, whatever the order of the batches and the memory available. When open traces exceed a memory
-// limit, they are sorted and written to disk, and merged at the end. This external merge sort does not depend on the
-// distribution of trace IDs; many tracers use only half of the bits. [Online] is for input that does not end.
+// [Offline] is for finite input such as files, where traces close at the end of the input. It returns complete traces
+// in the order of their IDs, regardless of the order of the batches and the memory available. When open traces exceed a
+// memory limit, it sorts them and writes them to disk, and merges them at the end. This external merge sort doesn't
+// depend on the distribution of trace IDs; many tracers use only half of the bits. [Online] is for input that does not
+// end.
 //
-// The package does not interpret spans: duplicates or missing parents are left to the analysis. Records on disk don't
-// need a dictionary, because symbols are hashes of their content. An assembler is not safe for concurrent use; it
+// The package does not interpret spans; it leaves duplicates and missing parents to the analysis. Traces on disk don't
+// need a dictionary, because symbols are hashes of their content. An assembler is not safe for concurrent use. It
 // starts no goroutines and reads no clock.
 package assemble
 
@@ -25,8 +26,8 @@ import (
 // DefaultMemory is the default limit on the memory of open traces, in bytes.
 const DefaultMemory = 2 << 30
 
-// traceCost is the memory of an open trace in addition to its spans: its entry in the map, at the lowest load factor,
-// and in the sorted list of IDs.
+// traceCost is the memory of an open trace in addition to its spans, in bytes: its entries in the map, at the lowest
+// load factor, and in the sorted list of IDs.
 const traceCost = 96
 
 // Options configures the memory and disk of an assembler.
@@ -36,7 +37,7 @@ type Options struct {
 }
 
 // Offline assembles the traces of a finite input. Call its methods in this order: Add any number of times, Next until
-// io.EOF, Find any number of times, Close.
+// it returns io.EOF, Find any number of times, Close.
 type Offline struct {
 	options Options
 	arena   arena
@@ -65,7 +66,7 @@ func NewOffline(options Options) *Offline {
 	}
 }
 
-// Add copies the spans of b into the open traces. It returns an error only if it cannot write traces to disk; the
+// Add copies the spans of b into the open traces. It returns an error only if it can't write traces to disk; the
 // assembler is then unusable.
 func (o *Offline) Add(b *ingest.Batch) error {
 	attrs, joins := b.Attrs, b.Joins
@@ -87,7 +88,7 @@ func (o *Offline) Add(b *ingest.Batch) error {
 	return nil
 }
 
-// upTo splits s before its first element whose span is end or later. s must be ascending by span.
+// upTo splits s before the first element with a span of end or later. s must be ascending by span.
 func upTo[T any](s []T, end int32, span func(*T) int32) (before, rest []T) {
 	n := 0
 	for n < len(s) && span(&s[n]) < end {
@@ -142,7 +143,7 @@ func (o *Offline) Next(t *trace.Trace) error {
 	return o.next(o.merge, t)
 }
 
-// next copies the next trace of m into t. It returns io.EOF after the last.
+// next copies the next trace of m into t. It returns io.EOF after the last trace.
 func (o *Offline) next(m *merger, t *trace.Trace) error {
 	id, err := m.next()
 	if err != nil {
@@ -157,13 +158,15 @@ func (o *Offline) next(m *merger, t *trace.Trace) error {
 	return nil
 }
 
-// All yields the traces of [Offline.Next]. Each is valid until the next one. An error ends the sequence.
+// All yields the traces that [Offline.Next] would return. Each is valid until the next one is yielded. The sequence
+// ends after an error.
 func (o *Offline) All() iter.Seq2[*trace.Trace, error] {
 	return each(o.Next)
 }
 
-// Find yields the traces with the given IDs again, in the order of IDs. Each is valid until the next one. An error ends
-// the sequence. Find may be called after the last Next; it reads all data on disk again.
+// Find yields the traces with the given IDs again, in the order of their IDs. Each is valid until the next one is
+// yielded. The sequence ends after an error. Find may be called after the last call to Next. It reads all data on disk
+// again.
 func (o *Offline) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] {
 	m, err := o.spill.find(ids, o)
 	return each(func(t *trace.Trace) error {
@@ -174,7 +177,7 @@ func (o *Offline) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] {
 	})
 }
 
-// each yields the traces that next stores in its argument, until io.EOF. Any other error is yielded last.
+// each yields the traces that next stores in its argument, until next returns io.EOF. It yields any other error last.
 func each(next func(*trace.Trace) error) iter.Seq2[*trace.Trace, error] {
 	return func(yield func(*trace.Trace, error) bool) {
 		var t trace.Trace
@@ -200,7 +203,7 @@ func (o *Offline) Close() error {
 	return o.spill.close()
 }
 
-// order sorts traces so that the result does not depend on the order of arrival. Its fields are buffers.
+// order sorts the spans of traces, so that the result doesn't depend on the order of arrival. Its fields are buffers.
 type order struct {
 	perm   []int32 // index of each span before sorting
 	attrAt []int32 // attributes of span i: attrs[attrAt[i]:attrAt[i+1]]

@@ -14,8 +14,8 @@ type CloseReason uint8
 const (
 	Complete     CloseReason = iota // no span is missing, and none arrived for OnlineOptions.Settle
 	Idle                            // a span is missing, but none arrived for OnlineOptions.Idle
-	Age                             // it was open too long
-	Size                            // it had too many spans or bytes
+	Age                             // it had been open too long
+	Size                            // it has too many spans or bytes
 	Evicted                         // memory ran out, and it was the oldest trace of the services with the most memory
 	CloseReasons                    // number of reasons
 )
@@ -31,21 +31,21 @@ func (c CloseReason) Settled() bool { return c == Complete || c == Idle }
 
 // OnlineOptions determines when traces close. Start from [DefaultOnlineOptions].
 type OnlineOptions struct {
-	Settle   time.Duration // a trace without missing spans closes when no span arrived for this long
-	Idle     time.Duration // any trace closes when no span arrived for this long; more than Settle
-	MaxAge   time.Duration // any trace closes when it was open this long; more than Idle
+	Settle   time.Duration // a trace without missing spans closes if no span has arrived for this long
+	Idle     time.Duration // any trace closes if no span has arrived for this long; more than Settle
+	MaxAge   time.Duration // any trace closes when it has been open for this long; more than Idle
 	MaxSpans int           // limit on the spans of one trace
 	MaxBytes int64         // limit on the bytes of one trace
-	Memory   int64         // limit on the bytes of all open traces; closed traces are remembered in a quarter as much
+	Memory   int64         // limit on the bytes of all open traces; remembered traces take a quarter as much more
 	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 
-// Timeout is the default for OnlineOptions.Idle. SDKs export every five seconds, so six seconds without a span, the
-// default for OnlineOptions.Settle, mean that a trace without missing spans is complete.
+// Timeout is the default for OnlineOptions.Idle. SDKs export every five seconds, so a trace without missing spans is
+// complete after six seconds without a span, the default for OnlineOptions.Settle.
 const Timeout = 10 * time.Second
 
-// Limits on a trace. Larger traces are rarely one request: often they are a job, or a day's requests under one trace
-// ID.
+// Limits on a trace. Larger traces are rarely a single request. Often they are a job, or a day's requests under one
+// trace ID.
 const (
 	maxSpans = 100_000
 	maxBytes = 64 << 20
@@ -54,9 +54,9 @@ const (
 // remember is the minimum of OnlineOptions.Remember. Senders usually give up retrying a request sooner.
 const remember = 10 * time.Minute
 
-// NewOnlineOptions returns the options for the given idle timeout. It derives the other times from timeout, so they
+// NewOnlineOptions returns the options for the given idle timeout. It derives the other times from timeout so that they
 // keep their order: complete traces close before incomplete ones, and late spans of a trace that was cut off don't
-// start a new one. memory is the limit on all open traces, in bytes.
+// start a new trace. memory is the limit on all open traces, in bytes.
 func NewOnlineOptions(timeout time.Duration, memory int64) OnlineOptions {
 	age := 6 * timeout
 	return OnlineOptions{
@@ -73,10 +73,10 @@ func NewOnlineOptions(timeout time.Duration, memory int64) OnlineOptions {
 // DefaultOnlineOptions returns the options for [Timeout] and 1 GiB of memory.
 func DefaultOnlineOptions() OnlineOptions { return NewOnlineOptions(Timeout, 1<<30) }
 
-// Online assembles the traces of an unbounded input. Callers pass the time of arrival, which must not decrease. Except
-// for evictions, a trace's closing time depends only on its spans and their times of arrival. The same input therefore
-// closes the same traces at the same times, whether it is live or read from a journal, in one assembler or distributed
-// over several by trace.
+// Online assembles the traces of an unbounded input. Callers pass the time of arrival, which must not decrease. Unless
+// a trace is evicted, the time when it closes depends only on its spans and their times of arrival. The same input
+// therefore closes the same traces at the same times, whether it is live or read from a journal, in one assembler or
+// distributed over several by trace.
 type Online struct {
 	options OnlineOptions
 	blocks  blocks
@@ -87,19 +87,19 @@ type Online struct {
 	owners  [ownerShares]owner // shares of the services, by hash
 	ready   []ready            // closed; Next has returned the first ones
 	closed  remembered
-	// returned is the number of traces in ready that Next has returned. It is less than the length, or both are 0.
+	// returned is the number of traces in ready that Next has returned. It is less than len(ready), or both are 0.
 	returned int
 	spans    int64 // of open traces
 	held     int64 // memory of open traces
-	// arrived spans of traces already closed, since the start
+	// spans that arrived for traces already closed, since the start
 	late, duplicates int64
-	left             trace.Coverage // the same by service, since the last call of Account
+	left             trace.Coverage // the same by service, since the last call to Account
 	resumed          uint64         // see Resume
 	ids              idSet          // scratch
 }
 
-// ownerShares is the number of shares into which services are divided by hash. When memory runs out, the largest share
-// loses its oldest trace, so that services that send a lot do not displace the traces of others.
+// ownerShares is the number of shares that services are divided into, by hash. When memory runs out, the largest share
+// loses its oldest trace, so that services that send a lot don't displace the traces of others.
 const ownerShares = 64
 
 // owner accounts for the open traces of one share of services.
@@ -108,8 +108,8 @@ type owner struct {
 	traces list  // oldest first
 }
 
-// States of open traces. Each list is in the order of deadlines, because the time from the last event to the deadline
-// is the same for all its traces.
+// States of open traces. Each list is ordered by deadline, because the time from the last event to the deadline is the
+// same for all traces in a list.
 const (
 	settling = iota // waiting for OnlineOptions.Settle
 	idling          // spans were missing after Settle; waiting for OnlineOptions.Idle
@@ -215,7 +215,7 @@ const openTraceBytes = 256
 // bytes returns the memory of the traces that are open or not yet returned by Next.
 func (o *Online) bytes() int64 { return o.blocks.live() + int64(len(o.index))*openTraceBytes }
 
-// turnAway counts spans, which belong to the closed trace with hash h, as duplicates or late.
+// turnAway counts each of spans, which belong to the closed trace with hash h, as duplicate or late.
 func (o *Online) turnAway(h uint64, spans []trace.Span) {
 	for i := range spans {
 		if o.closed.hasSpan(h, spans[i].ID) {
@@ -242,7 +242,7 @@ func (t *Closed) Leave(c *trace.Coverage) {
 	}
 }
 
-// largestOwner returns the owner whose open traces take the most memory.
+// largestOwner returns the owner with the open traces that take the most memory.
 func (o *Online) largestOwner() *owner {
 	largest := &o.owners[0]
 	for i := range o.owners {
@@ -296,7 +296,7 @@ func (o *Online) put(t *openTrace, b *ingest.Batch, r Run) {
 	t.spans += r.To - r.From
 }
 
-// begin opens the trace id, whose first span arrived at now in the given record from service, and returns its index.
+// begin opens the trace id and returns its index. Its first span arrived at now, in the given record, from service.
 func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID, service trace.Symbol) int32 {
 	var n int32
 	if last := len(o.unused) - 1; last >= 0 {
@@ -321,8 +321,8 @@ func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID, service trac
 	return n
 }
 
-// Next copies the next trace that closed at time now or before into t, replacing its contents. It returns false if no
-// trace has closed.
+// Next copies the next trace that closed at or before time now into t, replacing its contents. It returns false if
+// there is no such trace.
 func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	o.closed.forget(now)
 	if len(o.ready) == 0 {
@@ -351,8 +351,8 @@ func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	return true
 }
 
-// expire closes the trace with the earliest deadline, if that has passed at time now. Traces that turn out to lack
-// spans wait on instead, and the next deadline is tried.
+// expire closes the trace with the earliest deadline if the deadline has passed at time now. If a trace turns out to
+// lack spans, it keeps waiting instead, and expire tries the next deadline.
 func (o *Online) expire(now trace.Nanos) {
 	for len(o.ready) == 0 {
 		n, waiting := int32(-1), 0
@@ -399,9 +399,9 @@ func (o *Online) deadline(n int32, waiting int) trace.Nanos {
 	}
 }
 
-// missing returns, for open[n], the number of root spans, the number of spans whose parent is missing, and whether all
-// the latter are entry spans, whose callers may not send spans. A span that is its own parent is a root. Consecutive
-// duplicates count once.
+// missing returns the number of root spans of open[n] and the number of spans whose parent is missing. enter reports
+// whether all spans with a missing parent are entry spans, whose callers may not send spans. A span that is its own
+// parent is a root. Consecutive duplicates count once.
 func (o *Online) missing(n int32) (roots, orphans int, enter bool) {
 	t := &o.open[n]
 	o.ids.reset(int(t.spans))
@@ -444,15 +444,15 @@ func (o *Online) end(n int32, reason CloseReason, at trace.Nanos) {
 	o.ready = append(o.ready, ready{n, reason, at})
 }
 
-// wait moves open[n] to the end of the list waiting, which must be settling or idling.
+// wait moves open[n] to the end of the list for the state waiting, which must be settling or idling.
 func (o *Online) wait(n int32, waiting int) {
 	o.unlink(n, settling)
 	o.open[n].idle = waiting == idling
 	o.push(n, waiting)
 }
 
-// link returns the list waiting that contains open[n], and the links of open[n] in it. For settling and idling it
-// returns the one of the two in which the trace is.
+// link returns the list for the state waiting that contains open[n], and the links of open[n] in it. For both settling
+// and idling, it returns whichever of the two lists contains the trace.
 func (o *Online) link(n int32, waiting int) (*links, *list) {
 	t := &o.open[n]
 	switch {
@@ -479,7 +479,7 @@ func (o *Online) push(n int32, waiting int) {
 	l.last = n
 }
 
-// unlink removes open[n] from the list that link returns.
+// unlink removes open[n] from the list returned by link.
 func (o *Online) unlink(n int32, waiting int) {
 	at, l := o.link(n, waiting)
 	if at.before >= 0 {
@@ -502,7 +502,7 @@ type OnlineStats struct {
 	Bytes         int64  // memory of open spans
 	Late          int64  // spans that arrived after their trace was closed, since the start
 	Duplicates    int64  // spans of closed traces that arrived again, since the start
-	Remembered    int64  // closed traces remembered
+	Remembered    int64  // number of closed traces that are remembered
 	Oldest        uint64 // lowest number of a record with a span of an open trace, or math.MaxUint64
 }
 
@@ -522,10 +522,10 @@ func (o *Online) Stats() OnlineStats {
 // restart.
 func (o *Online) NewlyClosed() []uint64 { return o.closed.drain() }
 
-// Recall remembers the traces with the given hashes of IDs as closed at about the time at. Call it before any Add, with
+// Recall remembers the traces with the given ID hashes as closed at about time at. Call it before any call to Add, with
 // ascending times.
 func (o *Online) Recall(at trace.Nanos, hashes []uint64) { o.closed.recall(at, hashes) }
 
 // Resume announces that the records up to the given number will be added again. Spans of recalled traces in these
-// records were counted before the restart, so they are not counted as late or duplicate again.
+// records are not counted as late or duplicate, because they were counted before the restart.
 func (o *Online) Resume(record uint64) { o.resumed = record }

@@ -1,14 +1,14 @@
 package assemble
 
-// spanFilter is a bounded set of span hashes. It recognises every hash that it contains, and wrongly about one in
+// spanFilter is a bounded set of span hashes. It recognises every hash that it contains and, wrongly, about one in
 // thirty others. It is a Bloom filter in parts, because its final size is unknown: each part has room for twice as many
-// spans as the one before. At the limit it forgets its oldest part.
+// spans as the previous one. At the limit it forgets its oldest part.
 type spanFilter struct {
 	parts []filterPart
 	room  int // hashes that still fit into the last part
 }
 
-// filterPart is a Bloom filter that keeps all bits for a hash in one word, so that a lookup takes one memory access.
+// filterPart is a Bloom filter that stores all bits for a hash in one word, so that a lookup takes one memory access.
 // Its length is a power of two.
 type filterPart []uint64
 
@@ -19,9 +19,9 @@ const (
 	mostInPart    = 1 << 20
 	mostParts     = 12
 	bitsPerSpan   = 4 // bits set in the word of a span
-	bitsOfBit     = 6 // bits of the hash that choose one of them
+	bitsOfBit     = 6 // bits of the hash that choose one of these bits
 	maskOfBit     = 1<<bitsOfBit - 1
-	bitsBelowWord = bitsPerSpan * bitsOfBit // bits of the hash that choose them; the others choose the word
+	bitsBelowWord = bitsPerSpan * bitsOfBit // bits of the hash that choose all of them; the rest choose the word
 )
 
 // add adds h. most is the maximum number of spans in a part, a power of two from fewestInPart to mostInPart.
@@ -34,7 +34,7 @@ func (f *spanFilter) add(h uint64, most int) {
 	*word |= bits
 }
 
-// grow adds a part for at most `most` spans.
+// grow adds a part for at most most spans.
 func (f *spanFilter) grow(most int) {
 	f.room = fewestInPart
 	if n := len(f.parts); n > 0 {

@@ -12,11 +12,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxRuns limits the number of runs, and therefore the buffers of a merge. When it is reached, all runs are merged
+// maxRuns is the maximum number of runs, which limits the buffers of a merge. When it is reached, all runs are merged
 // into one.
 const maxRuns = 128
 
-// runBuffer is the size of the buffer for reading or writing a run.
+// runBuffer is the size of the buffer for reading or writing a run, in bytes.
 const runBuffer = 128 << 10
 
 // source yields the encoded fragments of traces in ascending order of IDs.
@@ -102,11 +102,11 @@ func (s *runSource) fragments(f func([]byte) error) error {
 }
 
 // spill is the temporary file for sorted runs. The first run creates it. If the system allows it, the file is unlinked
-// immediately, so that nothing remains when the process ends.
+// immediately, so that nothing is left behind when the process ends.
 type spill struct {
 	dir     string
 	file    *os.File
-	named   bool // the file could not be unlinked while open
+	named   bool // the file couldn't be unlinked while open
 	runs    []section
 	end     int64
 	written int64
@@ -114,7 +114,7 @@ type spill struct {
 
 type section struct{ offset, size int64 }
 
-// run writes all traces of src as a new run, after merging the existing runs if there are maxRuns.
+// run writes all traces of src as a new run. If there are already maxRuns, it merges the existing runs first.
 func (s *spill) run(src source) error {
 	if len(s.runs) == maxRuns {
 		if err := s.compact(); err != nil {
@@ -187,7 +187,7 @@ func (s *spill) compact() error {
 	return err
 }
 
-// merger returns a merger of all runs and the sources other.
+// merger returns a merger of all runs and the sources in other.
 func (s *spill) merger(other ...source) (*merger, error) {
 	sources := other
 	for _, r := range s.runs {
@@ -266,7 +266,7 @@ type merger struct {
 	id    trace.ID // the current trace
 }
 
-// head is a source with its current trace, the next one to merge.
+// head is a source with its current trace, which is the next to be merged.
 type head struct {
 	src  source
 	id   trace.ID
@@ -286,7 +286,7 @@ func newMerger(sources []source) (*merger, error) {
 	return m, nil
 }
 
-// next returns the ID of the next trace, or io.EOF after the last. Call take between calls of next. It takes time
+// next returns the ID of the next trace, or io.EOF after the last. Call take between calls to next. It takes time
 // linear in the number of sources, which is small.
 func (m *merger) next() (trace.ID, error) {
 	if len(m.heads) == 0 {

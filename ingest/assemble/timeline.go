@@ -9,9 +9,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Timeline sorts closed traces by time. Its memory is bounded like [Offline]'s, whose storage it uses: the n-th trace
-// is stored under a key made of its time and n, with its ID as an additional attribute. Call the methods in this
-// order: Add any number of times, All once, Close.
+// Timeline sorts closed traces by time. Like [Offline], whose storage it uses, it has bounded memory: the n-th trace is
+// stored under a key made of its time and n, with its ID as an additional attribute. Call the methods in this order:
+// Add any number of times, All once, Close.
 type Timeline struct {
 	sorted *Offline
 	n      uint64
@@ -21,8 +21,8 @@ type Timeline struct {
 // NewTimeline returns an empty Timeline.
 func NewTimeline(options Options) *Timeline { return &Timeline{sorted: NewOffline(options)} }
 
-// Add copies t, to be returned in the order of at. It returns an error only if it cannot write traces to disk; the
-// Timeline is then unusable. Traces of equal time keep their order.
+// Add adds a copy of t with the time at. Traces with equal times keep their order. Add returns an error only if it
+// can't write traces to disk; the Timeline is then unusable.
 func (s *Timeline) Add(at trace.Nanos, t *trace.Trace) error {
 	var key trace.ID
 	binary.BigEndian.PutUint64(key[:8], uint64(at))
@@ -40,7 +40,8 @@ func (s *Timeline) Add(at trace.Nanos, t *trace.Trace) error {
 	return nil
 }
 
-// All yields the traces in ascending order of time. Each is valid until the next one. An error ends the sequence.
+// All yields the traces in ascending order of time. Each is valid until the next one is yielded. The sequence ends
+// after an error.
 func (s *Timeline) All() iter.Seq2[*trace.Trace, error] {
 	merge, err := s.sorted.spill.merger(newMemorySource(s.sorted))
 	return each(func(t *trace.Trace) error {
@@ -51,7 +52,7 @@ func (s *Timeline) All() iter.Seq2[*trace.Trace, error] {
 	})
 }
 
-// nextTimed copies the next trace of m into t and restores its ID. It returns io.EOF after the last.
+// nextTimed copies the next trace of m into t and restores its ID. It returns io.EOF after the last trace.
 func nextTimed(m *merger, t *trace.Trace) error {
 	if _, err := m.next(); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 
 var errCanceled = errors.New("reading was canceled")
 
-// unlessCanceled returns the result of f, or errCanceled if stop is closed first. In that case f keeps running in its
-// goroutine until its writer or the process ends, because we can't cancel the opening of a pipe without a writer, or
+// unlessCanceled returns the result of f, or errCanceled if stop is closed first. f then keeps running in its goroutine
+// until the writer of its pipe or the process ends, because we can't cancel the opening of a pipe without a writer, or
 // a read from a pipe or terminal.
 func unlessCanceled[T any](stop <-chan struct{}, f func() (T, error)) (T, error) {
 	type result struct {

@@ -14,12 +14,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ReadOTLP reads paths as [Read] does, but preserves all data of the spans: it passes each record, as OTLP, to take, in
+// ReadOTLP reads paths as [Read] does, but preserves all data of the spans: it calls take for each record, as OTLP, in
 // the order of the input. It ignores the options Keys, Workers, Memory and TempDir. It returns an error in the same
 // cases as Read, or if take fails.
 //
-// Protobuf is read with the collector's decoder, which accepts or rejects a record as a whole and recurses into nested
-// values. ReadOTLP must not be used with untrusted input.
+// ReadOTLP decodes protobuf with the collector's decoder, which accepts or rejects a record as a whole and recurses
+// into nested values. It must not be used with untrusted input.
 func ReadOTLP(ctx context.Context, paths []string, options Options, take func(ptrace.Traces) error) (Summary, error) {
 	sources, err := list(paths)
 	if err != nil {
@@ -72,7 +72,7 @@ func ReadOTLP(ctx context.Context, paths []string, options Options, take func(pt
 	return *summary, nil
 }
 
-// decodeOTLP decodes data, a record in format f, with everything in it except the rejected spans.
+// decodeOTLP decodes data, a record in format f, completely except for rejected spans.
 func decodeOTLP(data []byte, f format) (traces ptrace.Traces, rejected []ingest.Rejection, err error) {
 	switch f {
 	case jaegerJSON:

@@ -1,16 +1,16 @@
 // Package file reads traces from files, directories and standard input. It closes traces at the end of the input.
 //
-// It recognises formats by content: OTLP as JSON (one or more documents, including answers of Jaeger's and Tempo's
-// APIs), as JSON lines or as protobuf (one request), requests with length prefixes, Jaeger's JSON, and Zipkin's; each
-// plain or compressed with gzip or zstd, prefixed requests also one by one.
+// It recognises formats by content: OTLP as JSON (one or more documents, including responses from Jaeger's and Tempo's
+// APIs), as JSON lines, as protobuf (one request) or as requests with length prefixes, and the JSON of Jaeger and
+// Zipkin. Each may be compressed with gzip or zstd; prefixed requests may also be compressed one by one.
 //
 //	paths ─▶ open, decompress, split into records ─▶ decode    ─▶ count, report, assemble
 //	         (one goroutine)                         (workers)    (one goroutine)
 //
 // [Read] reads all of the input; [Input.All] then yields whole traces in the order of their IDs. The result does not
-// depend on the number of workers. [ReadOTLP] instead returns records as OTLP without loss. A broken record is
-// reported with its position and skipped. If the structure around records is broken, reading continues at the next
-// point where it can: the next line of JSON, the next file.
+// depend on the number of workers. [ReadOTLP] instead returns records as OTLP without loss. A broken record is reported
+// with its position and skipped. If the structure around records is broken, reading continues where it can: at the next
+// line of JSON or the next file.
 //
 // Memory is bounded: by Options.Memory for open traces, and for each worker by a chunk of records and by the largest
 // record. Large documents are read element by element.
@@ -39,29 +39,30 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// DefaultMaxRecord is the default limit on the size of a record: a line of JSON, one element of resourceSpans or one
-// trace in a JSON document, or the spans of one resource in protobuf.
+// DefaultMaxRecord is the default limit on the size of a record in bytes. A record is a line of JSON, one element of
+// resourceSpans or one trace in a JSON document, or the spans of one resource in protobuf.
 const DefaultMaxRecord = 256 << 20
 
 // chunkSize is the size in bytes of the chunks of records that workers process. It is large enough to amortise the
 // handover.
 const chunkSize = 1 << 20
 
-// MaxWorkers limits Options.Workers. Each worker holds buffers, and more workers than cores bring no gain.
+// MaxWorkers is the maximum of Options.Workers. Each worker holds buffers, and there is no gain from more workers than
+// cores.
 const MaxWorkers = 1024
 
-// Options configures reading. The zero Options keep no attributes, report nothing and use all cores.
+// Options configures reading. With zero Options, no attributes are kept, nothing is reported, and all cores are used.
 type Options struct {
-	Keys      *ingest.Keys // attributes to keep; if nil, only those of the tracepoint protocol
+	Keys      *ingest.Keys // attributes to keep; if nil, only the tracepoint protocol's
 	Workers   int          // decoding goroutines, at most MaxWorkers; one per core if 0
 	Memory    int64        // bytes of open traces in memory; assemble.DefaultMemory if 0
-	TempDir   string       // directory for open traces beyond Memory; the system's one for temporary files if empty
+	TempDir   string       // directory for open traces beyond Memory; the system's temporary directory if empty
 	MaxRecord int          // limit in bytes, at least 256 KiB; DefaultMaxRecord if 0
 	Strict    bool         // fail at the first broken record
 	Stdin     io.Reader    // reader for the path "-"; os.Stdin if nil
 
 	// Decoded is called for the spans of each part of a file, in the order of the input, by one goroutine at a time. It
-	// must not keep or change the batch.
+	// must not retain or modify the batch.
 	Decoded func(path string, b *ingest.Batch)
 	// Report is called for each broken record, in the order of the input, by one goroutine at a time. It should not
 	// block.
@@ -73,11 +74,11 @@ type Options struct {
 // Progress is the progress of reading.
 type Progress struct {
 	Path        string // the current file
-	Read, Total int64  // bytes on disk over all files; Total excludes standard input
+	Read, Total int64  // bytes on disk of all files; Total excludes standard input
 }
 
-// InputError is the error for a part of the input that could not be used: a record, some spans of a record, or a
-// section of a file.
+// InputError is the error for a part of the input that could not be used: a record, some of its spans, or a section of
+// a file.
 type InputError struct {
 	Path         string
 	Line         int64 // from 1; 0 if the input does not consist of lines
@@ -118,7 +119,8 @@ func (b InputError) Error() string {
 	return fmt.Sprintf("%s:%s: %s: %v", path, position, b.Reason, cause)
 }
 
-// ErrCut is the cause of an InputError for a file whose compressed data ends early. Everything before the end is used.
+// ErrCut is the cause of an [InputError] for a file whose compressed data ends early. The data up to that point is
+// used.
 var ErrCut = errors.New("the file is truncated")
 
 // Unwrap returns the cause.
@@ -133,11 +135,11 @@ type Count struct {
 // Summary counts what was read and what was rejected.
 type Summary struct {
 	Files    int // files read
-	Skipped  int // files in directories that contain no traces
+	Skipped  int // files without traces in directories
 	Bytes    int64
 	Records  int64 // records used
 	Spans    int64
-	Rejected map[trace.Reason]Count // without cut files, see ErrCut
+	Rejected map[trace.Reason]Count // without truncated files, see ErrCut
 }
 
 // Cover adds to c the records that were used, and the records and spans that were rejected, by reason.
@@ -157,11 +159,11 @@ type Input struct {
 	assembler *assemble.Offline
 }
 
-// All yields the traces in the order of IDs. Each is valid until the next one.
+// All yields the traces in the order of their IDs. Each is valid until the next one is yielded.
 func (in *Input) All() iter.Seq2[*trace.Trace, error] { return in.assembler.All() }
 
-// Find yields the traces with the given IDs again. It may be called after [Input.All] has ended. See
-// [assemble.Offline.Find].
+// Find yields the traces with the given IDs again; see [assemble.Offline.Find]. It may be called after [Input.All] has
+// ended.
 func (in *Input) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] { return in.assembler.Find(ids) }
 
 // Close frees memory and removes temporary files.
@@ -196,7 +198,7 @@ func Read(ctx context.Context, paths []string, options Options) (*Input, error) 
 
 func (o Options) withDefaults() Options {
 	if o.Keys == nil {
-		o.Keys, _ = ingest.NewKeys() // without names there is no error
+		o.Keys, _ = ingest.NewKeys() // no error is possible without names
 	}
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -212,8 +214,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// pipeline is the state of one call of [Read]. It has one chunk per worker, one being filled and one being assembled.
-// Each channel can hold all chunks, so only the splitter ever blocks, while no chunk is free. A slow stage thus slows
+// pipeline is the state of one call to [Read]. It has one chunk per worker, one to be filled and one to be assembled.
+// Each channel can hold all chunks, so only the splitter ever blocks, when no chunk is free. A slow stage thus slows
 // down the stages before it.
 type pipeline struct {
 	options Options
@@ -274,7 +276,7 @@ func (r *pipeline) run(ctx context.Context, sources []source) error {
 	if err := r.collect(); err != nil {
 		cancel(err)
 	}
-	for range r.done { // after an error, until the other stages end
+	for range r.done { // after an error, wait until the other stages end
 	}
 	all.Wait()
 	if ctx.Err() != nil {
@@ -370,7 +372,7 @@ func (w worker) zipkin(data []byte, into *ingest.Batch) error {
 	return w.otlp.Protobuf(request, into)
 }
 
-// collect takes decoded chunks in the order of the input until r.done is closed.
+// collect passes decoded chunks to take in the order of the input until r.done is closed.
 func (r *pipeline) collect() error {
 	waiting := make(map[int]*chunk) // decoded out of order
 	next := 0
@@ -405,7 +407,7 @@ func (r *pipeline) take(c *chunk) error {
 	return r.input.assembler.Add(&c.batch)
 }
 
-// count counts and reports a broken part of the input. With Options.Strict it returns b.
+// count counts and reports b, a broken part of the input. With Options.Strict it returns b.
 func (r *pipeline) count(b InputError) error {
 	if r.options.Strict {
 		return b
@@ -423,7 +425,7 @@ func (r *pipeline) count(b InputError) error {
 	return nil
 }
 
-// maxKept limits the size of buffers that are kept for reuse.
+// maxKept is the maximum size in bytes of a buffer that is kept for reuse.
 const maxKept = 4 * chunkSize
 
 func (c *chunk) reset() {
@@ -452,8 +454,8 @@ func (r *pipeline) split(ctx context.Context, sources []source) error {
 	return nil
 }
 
-// Callbacks of a splitter, for records and for broken sections of a stream. If they return an error, splitting ends
-// with it.
+// Callbacks of a splitter, for records and for broken sections of a stream. If a callback returns an error, splitting
+// ends with that error.
 type (
 	recordFunc func(data []byte, f format, at position) error
 	brokenFunc func(reason trace.Reason, err error, at position) error

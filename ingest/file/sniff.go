@@ -26,14 +26,15 @@ type framing uint8
 
 const (
 	unframed  framing = iota // not recognised
-	lines                    // JSON documents, one per line
+	lines                    // one JSON document per line
 	documents                // consecutive JSON documents, read element by element
 	fields                   // the fields of one protobuf request
 	delimited                // protobuf requests, each prefixed with its size as a varint
-	prefixed                 // requests with a size of four bytes before each, as from the collector's file exporter
+	prefixed                 // requests, each prefixed with a size of four bytes, as from the collector's file exporter
 )
 
-// sniffSize is the number of bytes that sniff sees. A long first line must fit to distinguish lines from documents.
+// sniffSize is the number of bytes that sniff sees. It must exceed the length of a long first line, so that sniff can
+// tell lines from documents.
 const sniffSize = 16 << 20
 
 // sniff returns the framing of a stream that starts with data.
@@ -54,8 +55,8 @@ func sniff(data []byte) framing {
 	return unframed
 }
 
-// isJSON reports whether data starts with a JSON object or a list of objects. A line feed is also a tag of protobuf,
-// so it checks further bytes until protobuf is excluded.
+// isJSON reports whether data starts with a JSON object or a list of objects. A line feed is also a protobuf tag, so
+// isJSON checks enough bytes to exclude protobuf.
 func isJSON(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	if len(data) == 0 {
@@ -71,8 +72,8 @@ func isJSON(data []byte) bool {
 	return false
 }
 
-// sniffJSON distinguishes lines from documents. If there are lines, the first line is a complete document or, if it is
-// truncated, the second line starts with one.
+// sniffJSON distinguishes lines from documents. With lines, the first line is a complete document or, if it is
+// truncated, the second line starts with a document.
 func sniffJSON(data []byte) framing {
 	line, rest, found := bytes.Cut(data, []byte("\n"))
 	if !found {
@@ -91,8 +92,8 @@ func sniffJSON(data []byte) framing {
 	return documents
 }
 
-// isRequest reports whether data starts with an export request or TracesData, that is, with ResourceSpans whose first
-// field is valid.
+// isRequest reports whether data starts with an export request or TracesData, that is, with a ResourceSpans that starts
+// with a valid field.
 func isRequest(data []byte) bool {
 	size, at, ok := sizeAfterTag(data)
 	if !ok {
@@ -104,8 +105,8 @@ func isRequest(data []byte) bool {
 	return at < len(data) && (data[at] == 0x0a || data[at] == 0x12 || data[at] == 0x1a)
 }
 
-// sizeAfterTag reads the tag of resource_spans and the size of its first element. `at` is the offset after the size. ok
-// is false if data does not start with them.
+// sizeAfterTag reads the tag of resource_spans and the size of its first element. at is the offset after the size. ok
+// is false if data does not start with a tag and size.
 func sizeAfterTag(data []byte) (size uint64, at int, ok bool) {
 	if len(data) < 2 || data[0] != 0x0a {
 		return 0, 0, false
@@ -120,8 +121,8 @@ func isDelimited(data []byte) bool {
 	return n > 0 && fits(data[n:], size)
 }
 
-// isPrefixed reports whether data starts with a big-endian size of four bytes and a request: in protobuf, with a first
-// element that fits into that size, in JSON, or compressed with zstd.
+// isPrefixed reports whether data starts with a four-byte big-endian size and a request. The request may be in
+// protobuf, with a first element that fits into that size, in JSON, or compressed with zstd.
 func isPrefixed(data []byte) bool {
 	if len(data) < 6 {
 		return false
@@ -137,8 +138,8 @@ func fits(data []byte, size uint64) bool {
 	return ok && inner+uint64(at) <= size && isRequest(data)
 }
 
-// holdsTraces reports whether a listed file that starts with head, with the framing how, may contain traces. If its
-// name is typical for traces (named), only a JSON document of another kind excludes it.
+// holdsTraces reports whether a listed file that starts with head, with framing how, may contain traces. If its name is
+// typical for traces (named), it may, unless it is a JSON document of another kind.
 func holdsTraces(head []byte, how framing, named bool) bool {
 	switch how {
 	case lines, documents:
@@ -158,12 +159,12 @@ func formatOf(data []byte) format {
 	return f
 }
 
-// look is like formatOf, but for data that may be truncated. sure is true if it found a field that identifies the
+// look is like formatOf, but for data that may be truncated. sure reports whether it found a field that identifies the
 // format, or the end of the document.
 func look(data []byte) (f format, sure bool) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	j := jx.DecodeBytes(data)
-	for j.Next() == jx.Array { // of Jaeger's traces, or of Zipkin's spans or traces
+	for j.Next() == jx.Array { // a list of Jaeger's traces, or of Zipkin's spans or traces
 		it, err := j.ArrIter()
 		if err != nil || !it.Next() {
 			return jaegerJSON, err == nil && it.Err() == nil // an empty list

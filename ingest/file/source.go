@@ -26,10 +26,10 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// maxZstdWindow limits the memory of the zstd decompressor. It is the default of `zstd -d`.
+// maxZstdWindow limits the memory of the zstd decompressor, in bytes. It is the default of `zstd -d`.
 const maxZstdWindow = 128 << 20
 
-// rawBufferSize is the size of reads from pipes and for decompressors: the capacity of a pipe.
+// rawBufferSize is the size in bytes of reads from pipes and for decompressors. It is the capacity of a pipe.
 const rawBufferSize = 64 << 10
 
 // source is a file to read.
@@ -40,7 +40,7 @@ type source struct {
 	listed bool // found in a directory, not named by the caller
 }
 
-// list returns the files in paths. It replaces a directory by all files in and below it, ordered by name, but skips
+// list returns the files in paths. It replaces a directory with all files in and below it, ordered by name, except
 // hidden files and directories.
 func list(paths []string) ([]source, error) {
 	var sources []source
@@ -70,7 +70,7 @@ func list(paths []string) ([]source, error) {
 	return sources, nil
 }
 
-// pathError wraps err with path, or with the path in err if it has one, and drops the name of the system call.
+// pathError wraps err with the path in err or, if there is none, path, and drops the name of the system call.
 func pathError(path string, err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		path, err = failed.Path, failed.Err
@@ -109,8 +109,8 @@ func listDir(dir string) ([]source, error) {
 	return found, err
 }
 
-// extensions are the usual extensions of files with traces. Files in directories that have another extension are only
-// read if their contents look like traces.
+// extensions are the usual extensions of files with traces. Files in directories that have a different extension are
+// read only if their contents look like traces.
 var extensions = []string{".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".proto", ".otlp", ".bin"}
 
 // hasTraceExtension reports whether s has one of extensions, possibly followed by the extension of a compressed file.
@@ -131,8 +131,8 @@ type openFile struct {
 	members    *members // nil if not gzip
 }
 
-// open opens s and detects compression. read counts the bytes read from disk. When ctx ends, pending and later reads
-// fail.
+// open opens s and detects compression. It adds the number of bytes read from disk to read. When ctx ends, pending and
+// later reads fail.
 func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (*openFile, error) {
 	f := &openFile{raw: &rawReader{read: read}}
 	if s.path == Stdin {
@@ -184,7 +184,7 @@ func (s source) openFile(ctx context.Context) (*os.File, error) {
 // decompress sets f.Reader, with a decompressor if the file starts with the magic number of gzip or zstd.
 func (f *openFile) decompress() {
 	buffered := bufio.NewReaderSize(f.raw, rawBufferSize)
-	magic, _ := buffered.Peek(len(zstdMagic)) // Read returns the error again
+	magic, _ := buffered.Peek(len(zstdMagic)) // Read returns the same error
 	f.Reader = buffered
 	switch {
 	case bytes.HasPrefix(magic, gzipMagic):
@@ -209,8 +209,8 @@ func (f *openFile) decompress() {
 	}
 }
 
-// members reads the contents of the members of a gzip file, one after the other. Other bytes after a member end the
-// data like the end of the file, because the members before them are complete.
+// members reads the contents of the members of a gzip file, one after the other. Any other bytes after a member are
+// treated like the end of the file, because the members before them are complete.
 type members struct {
 	from     *bufio.Reader
 	current  *gzip.Reader
@@ -243,7 +243,7 @@ func (m *members) Read(p []byte) (int, error) {
 	}
 }
 
-// failedReader stands in for a file that cannot be decompressed.
+// failedReader stands in for a file that can't be decompressed.
 type failedReader struct{ err error }
 
 // Read returns the error.
@@ -258,7 +258,7 @@ func (f *openFile) Close() error {
 	return err
 }
 
-// decompress returns the contents of data, a zstd frame. It returns an error if they exceed limit bytes.
+// decompress returns the contents of data, a zstd frame. It returns an error if the contents exceed limit bytes.
 func decompress(data []byte, limit int) ([]byte, error) {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
 	if err != nil {
@@ -268,7 +268,7 @@ func decompress(data []byte, limit int) ([]byte, error) {
 	return z.DecodeAll(data, nil)
 }
 
-// rawReader counts bytes and remembers its error, so that I/O errors can be distinguished from invalid gzip data.
+// rawReader counts the bytes read and remembers the error, so that I/O errors can be told from invalid gzip data.
 type rawReader struct {
 	r    io.Reader
 	read *atomic.Int64

@@ -39,8 +39,8 @@ var otherFormats = []struct {
 // otherFormatSize is the number of bytes needed to recognise otherFormats.
 const otherFormatSize = 257 + 5
 
-// unrecognised returns the error for a stream of unknown format that starts with head, with advice for known other
-// formats.
+// unrecognised returns the error for a stream of unknown format that starts with head, with advice if it is one of
+// otherFormats.
 func unrecognised(head []byte) error {
 	for _, o := range otherFormats {
 		if len(head) > o.offset && bytes.HasPrefix(head[o.offset:], []byte(o.magic)) {
@@ -51,21 +51,21 @@ func unrecognised(head []byte) error {
 }
 
 // splitter splits a stream into records. It looks only at the structure around records, so that a record with broken
-// contents does not affect others.
+// contents doesn't affect others.
 type splitter struct {
 	w    *window
 	line int64 // number of the current line; 0 if unknown
 
-	inEnvelope bool // within the envelope of Jaeger's or Tempo's API
+	inEnvelope bool // inside the envelope of Jaeger's or Tempo's API
 
-	// record is called for each record with the offset of its first byte. data is only valid during the call.
+	// record is called for each record with the offset of its first byte. data is valid only until it returns.
 	record recordFunc
 	// broken is called for each section of the stream that is not a record.
 	broken       brokenFunc
 	decompressed bool // the stream is the contents of a compressed file
 }
 
-// run splits the whole stream, whose framing is how. It returns errors of the callbacks and of the stream.
+// run splits the whole stream, whose framing is how. It returns errors from the callbacks and from the stream.
 func (s *splitter) run(how framing) error {
 	if bytes.HasPrefix(s.w.peek(3), []byte("\xef\xbb\xbf")) {
 		s.w.pos += 3
@@ -106,8 +106,8 @@ func (s *splitter) lines() error {
 // at returns the position at offset. line is 0 if the input does not consist of lines.
 func (s *splitter) at(line, offset int64) position { return position{line, offset, s.decompressed} }
 
-// takeHeld passes the bytes held by the window on as a record that starts at offset, and drops them. If f is unknown,
-// it detects the format. It reports the record as broken if the held bytes exceeded the limit.
+// takeHeld passes on the bytes held by the window as a record that starts at offset, and drops them. If f is unknown,
+// it detects the format. If the held bytes exceeded the limit, it reports the record as broken.
 func (s *splitter) takeHeld(f format, offset int64) error {
 	defer s.w.drop()
 	if s.w.lost {
@@ -138,8 +138,8 @@ func (s *splitter) endOfLine() error {
 	}
 }
 
-// documents reads JSON documents one after the other. After a broken document it continues at the next line that looks
-// like the start of a document.
+// documents reads consecutive JSON documents. After a broken document, it continues at the next line that looks like
+// the start of a document.
 func (s *splitter) documents() error {
 	for {
 		c, err := s.w.space()
@@ -177,7 +177,7 @@ func (s *splitter) documents() error {
 	}
 }
 
-// callbackError marks errors of a callback, which end the splitting, to tell them from errors in the input.
+// callbackError marks errors from a callback, which end the splitting, to tell them from errors in the input.
 type callbackError struct{ error }
 
 func callback(err error) error {
@@ -187,8 +187,8 @@ func callback(err error) error {
 	return nil
 }
 
-// failed reports the document that started at offset as broken because of err. If err is an error of the stream itself,
-// failed returns it.
+// failed reports the document that started at offset as broken because of err. If err is an error from the stream
+// itself, failed returns it.
 func (s *splitter) failed(err error, offset int64) error {
 	switch {
 	case errors.Is(err, io.EOF):
@@ -211,7 +211,7 @@ func (s *splitter) resync() error {
 	}
 }
 
-// object reads a document that is an object. Each element of "resourceSpans", "batches" and "data" is a record; an
+// object reads a document that is an object. Each element of "resourceSpans", "batches" or "data" is a record. An
 // object without these fields is one record.
 func (s *splitter) object(offset int64) error {
 	w := s.w
@@ -296,7 +296,7 @@ func (s *splitter) key() (string, error) {
 		return "", err
 	}
 	key := ""
-	if size := w.offset() - from - 2; size < 32 && w.keep >= 0 { // longer than all relevant names
+	if size := w.offset() - from - 2; size < 32 && w.keep >= 0 { // as long as any relevant name may be
 		key = string(w.buf[w.pos-1-int(size) : w.pos-1])
 	}
 	if !held {
@@ -358,8 +358,8 @@ const (
 	isEnd // ends a scalar
 )
 
-// skipValue consumes one JSON value. It follows only brackets and strings; decoders check the rest. It returns io.EOF
-// if the value doesn't end, and errStructure if there is no value.
+// skipValue consumes one JSON value. It only tracks brackets and strings; decoders check the rest. It returns io.EOF if
+// the value doesn't end, and errStructure if there is no value.
 func skipValue(w *window) error {
 	depth := 0
 	scalar := false
@@ -444,8 +444,8 @@ strings:
 	}
 }
 
-// fields treats each field of a protobuf request as a record, because each is a request of its own: concatenated
-// requests are one request.
+// fields treats each field of a protobuf request as a record. Each field is a request of its own, because concatenated
+// requests form one request.
 func (s *splitter) fields() error {
 	for {
 		header := s.w.peek(1 + 10)
@@ -475,7 +475,8 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// delimited reads requests with length prefixes: varints if how is delimited, four bytes if it is prefixed.
+// delimited reads requests with length prefixes, which are varints if how is delimited and four bytes if how is
+// prefixed.
 func (s *splitter) delimited(how framing) error {
 	for {
 		header := s.w.peek(10)
@@ -515,8 +516,8 @@ func (s *splitter) request(data []byte, offset int64) error {
 	return s.record(data, otlpProtobuf, s.at(0, offset))
 }
 
-// sized reads the header+size bytes of the record at offset and passes them to f. If the size is above the limit, it
-// reports and skips the record. If the stream is too short, it reports the record and returns io.EOF.
+// sized reads the header+size bytes of the record at offset and passes them to f. If the record exceeds the limit,
+// sized reports and skips it. If the stream ends too early, it reports the record and returns io.EOF.
 func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) error) error {
 	if size > uint64(s.w.limit-header) {
 		err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit),

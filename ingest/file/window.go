@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// errLimit is the error for data that must be held in memory but exceeds the limit.
+// errLimit is returned for data that must be held in memory but exceeds the limit.
 var errLimit = errors.New("larger than the limit")
 
 // window buffers a section of a stream. buf[pos:end] is unread. If keep is not negative, buf[keep:pos] is held for the
@@ -18,9 +18,9 @@ type window struct {
 	end   int
 	keep  int
 	base  int64 // offset of buf[0] in the stream
-	limit int   // maximum number of bytes held
+	limit int   // maximum number of held bytes
 	lost  bool  // the held bytes exceeded the limit and were discarded
-	err   error // error of r; io.EOF at its end
+	err   error // error from r; io.EOF at its end
 }
 
 // windowSize is the minimum size of a window, and of a read from a disk or a decompressor.
@@ -36,7 +36,7 @@ func (w *window) offset() int64 { return w.base + int64(w.pos) }
 // unread returns the unread bytes in memory.
 func (w *window) unread() []byte { return w.buf[w.pos:w.end] }
 
-// fill reads more bytes. If the held bytes exceed the limit, it discards them and sets lost. It returns io.EOF at the
+// fill reads more bytes. If the held bytes exceed the limit, it discards them and sets w.lost. It returns io.EOF at the
 // end of the stream, errLimit if there is still no room, or the reader's error.
 func (w *window) fill() error {
 	if w.err != nil {
@@ -72,7 +72,7 @@ func (w *window) fill() error {
 }
 
 // peek returns the next n bytes without consuming them, or fewer at the end of the stream, after an error, or at the
-// limit. A later call of fill returns the error.
+// limit. A later call to fill returns the error.
 func (w *window) peek(n int) []byte {
 	for w.end-w.pos < n && w.fill() == nil {
 	}
@@ -104,13 +104,13 @@ func (w *window) space() (byte, error) {
 	}
 }
 
-// hold starts to hold the bytes that are consumed from here on.
+// hold starts holding the bytes that are consumed from then on.
 func (w *window) hold() { w.keep, w.lost = w.pos, false }
 
-// held returns the bytes since hold. It must not be called if they were lost.
+// held returns the bytes consumed since hold. It must not be called if they were lost.
 func (w *window) held() []byte { return w.buf[w.keep:w.pos] }
 
-// drop ends a hold and shrinks the buffer if it became large.
+// drop ends a hold and shrinks the buffer if it has become large.
 func (w *window) drop() {
 	w.keep, w.lost = -1, false
 	if len(w.buf) > 16*windowSize && w.end-w.pos <= windowSize {

@@ -1,11 +1,11 @@
-// Package jaeger decodes the JSON of Jaeger's query API and of exports from its user interface.
+// Package jaeger decodes the JSON of Jaeger's query API, which is also the format of exports from its user interface.
 //
 // The input is a response {"data": [trace, …]}, one trace {"traceID", "spans", "processes"}, or a list of traces.
-// [Decoder] appends its spans to an [ingest.Batch]. It interprets spans by Jaeger's model: the parent is the first
-// CHILD_OF reference within the trace, else the first FOLLOWS_FROM reference, else parentSpanID. Kind, errors and
-// protocol attributes come from tags. Other FOLLOWS_FROM references are links. Identifiers are hexadecimal and may
-// lack leading zeros. The decoder skips fields that the analysis does not need: logs except exceptions, warnings, and
-// the spans that some exports repeat inside references.
+// [Decoder] appends its spans to an [ingest.Batch]. It interprets spans according to Jaeger's model: the parent is the
+// first CHILD_OF reference within the trace, else the first FOLLOWS_FROM reference, else parentSpanID. Kind, errors and
+// the attributes of the tracepoint protocol come from tags. Other FOLLOWS_FROM references are links. Identifiers are
+// hexadecimal and may lack leading zeros. The decoder skips fields that the analysis does not need: logs except
+// exceptions, warnings, and the spans that some exports repeat inside references.
 //
 // The module jaeger-idl defines the model only in protobuf, whose JSON encoding differs, so this package reads the
 // fields directly.
@@ -24,7 +24,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxProcesses limits the processes of one trace.
+// maxProcesses is the maximum number of processes in a trace.
 const maxProcesses = 1 << 16
 
 var (
@@ -62,15 +62,15 @@ type reference struct {
 	child       bool // CHILD_OF
 }
 
-// NewDecoder returns a decoder that keeps the attributes (tags) in keys and adds names to table. Nothing else may use
-// table while the decoder runs.
+// NewDecoder returns a decoder that keeps the attributes (tags) in keys and adds names to table. table must not be used
+// while the decoder is decoding.
 func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys, processes: make(map[string]ingest.Resource)}
 }
 
 // JSON decodes one document and appends its spans to into, where it also counts invalid spans. If data is not a
 // document in one of the accepted forms, JSON returns an *[ingest.RecordError] and leaves into unchanged. The offset of
-// an error points to the last field name before it.
+// the error is the position of the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
 	d.build.Begin(into)
@@ -89,7 +89,7 @@ func (d *Decoder) document(j *jx.Decoder) error {
 	return d.trace(j)
 }
 
-// trace reads a trace or a response. It reads spans that precede the processes after them.
+// trace reads a trace or a response. If spans precede the processes, trace reads the processes first.
 func (d *Decoder) trace(j *jx.Decoder) error {
 	clear(d.processes)
 	d.known = false
@@ -416,9 +416,8 @@ func value(j *jx.Decoder) (v ingest.Value, ok bool, err error) {
 	return v, false, j.Skip()
 }
 
-// micros reads a number of microseconds, or a string that contains one. An invalid number, or one that is out of range,
-// is a defect of the current span, not an error. Durations may be negative: clocks that are set back during a span
-// cause them.
+// micros reads a number of microseconds, or a string that contains one. A number that is invalid or out of range is a
+// defect of the current span, not an error. Durations may be negative, because a clock may be set back during a span.
 func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	v, ok, err := value(j)
 	if !v.Numeric && err == nil {
@@ -431,8 +430,8 @@ func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	return v.Number, err
 }
 
-// read reads an identifier of at most 32 hexadecimal digits. It sets bad for other text, and leaves given unset for an
-// empty one.
+// read reads an identifier of at most 32 hexadecimal digits. It sets bad if the text is anything else, and leaves given
+// unset if the text is empty.
 func (id *id) read(j *jx.Decoder) error {
 	var err error
 	if id.text, err = jsonwalk.Text(j); err != nil || len(id.text) == 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // Backup writes a consistent copy of the journal to the new directory dir, with hard links where possible. The copy has
-// all records that Append wrote before. Backup returns a lower bound on the number of the copy's first record, see
+// all records appended before the call. Backup returns a lower bound on the number of the copy's first record; see
 // [Journal.First]. Appends continue during the backup, but Trim waits.
 func (j *Journal) Backup(dir string) (first uint64, err error) {
 	j.trims.Lock()

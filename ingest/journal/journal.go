@@ -2,7 +2,7 @@
 // of arrival, so reading them again is equivalent to receiving them again.
 //
 // When Append returns, its records survive a crash of the process and, with Options.Sync, of the machine. Records are
-// numbered from 1 without gaps. A gap on reading means that records were lost through damage; it is counted.
+// numbered from 1 without gaps. A gap on reading means that records were lost through damage.
 package journal
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Kind is the kind of a record. It determines how to read the data.
+// Kind is the kind of a record. It determines the format of the data.
 type Kind byte
 
 // Kinds of records. Their values are stored on disk.
@@ -37,7 +37,7 @@ const (
 // Options configures a [Journal].
 type Options struct {
 	Dir  string
-	Sync bool // Append waits for the disk, not only for the operating system
+	Sync bool // whether Append waits for the disk, not only for the operating system
 	Disk *pebbledb.Disk
 	Log  *slog.Logger
 	// See [pebbledb.Options].
@@ -63,7 +63,7 @@ type Journal struct {
 	trims sync.Mutex    // held while Trim deletes records or Backup copies them
 }
 
-// Sizes of the database. At full load, a memtable is full after one or two seconds.
+// Sizes for the database, in bytes. At full load, a memtable fills up in one or two seconds.
 const (
 	memTable = 32 << 20
 	cache    = 8 << 20
@@ -98,8 +98,7 @@ func Open(o Options) (*Journal, error) {
 	return j, nil
 }
 
-// bounds sets first and next from the records in the database. It returns an error if these aren't records of a
-// journal.
+// bounds sets first and next from the records in the database. It returns an error if the database isn't a journal.
 func (j *Journal) bounds() error {
 	it, err := j.db.NewIter(nil)
 	if err != nil {
@@ -122,7 +121,7 @@ func (j *Journal) bounds() error {
 	return nil
 }
 
-// Continue lets the next record have at least the number last+1. It is for a journal that lost records up to last.
+// Continue makes the number of the next record at least last+1. It is for a journal that has lost records up to last.
 func (j *Journal) Continue(last uint64) { j.next.Store(max(j.next.Load(), last+1)) }
 
 // Next returns the number of the next record.
@@ -156,8 +155,8 @@ func Pack(b, data []byte) []byte {
 	return b[:n+len(s2.Encode(b[n:], data))]
 }
 
-// Add adds a record to the next call of Append and returns its number. The packed data must come from [Pack] or be
-// empty.
+// Add adds a record, to be written by the next call to Append, and returns its number. packed must come from [Pack] or
+// be empty.
 func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
 	seq := j.next.Add(1) - 1
 	op := j.batch.SetDeferred(keySize, head+len(packed))
@@ -170,7 +169,7 @@ func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
 }
 
 // Append writes all records added since the last call. If it returns an error, it has discarded them, and their numbers
-// are used again.
+// will be reused.
 func (j *Journal) Append() error {
 	err := j.batch.Commit(pebble.Sync)
 	if err != nil {
@@ -182,8 +181,7 @@ func (j *Journal) Append() error {
 	return nil
 }
 
-// Get returns the record with the number seq. Its data is stored in buf if there is room. Get returns an error if there
-// is no such record.
+// Get returns record seq. It stores the data in buf if there is room. It returns an error if there is no such record.
 func (j *Journal) Get(seq uint64, buf []byte) (Record, error) {
 	value, closer, err := j.db.Get(key(seq))
 	if err != nil {
@@ -210,8 +208,8 @@ func decode(seq uint64, value, buf []byte) (Record, error) {
 	return r, nil
 }
 
-// Read yields the records with the number `from` or higher, in order. It skips damaged records, which leaves gaps in
-// the numbers. An error ends the sequence.
+// Read yields the records with numbers of from or higher, in order. It skips damaged records, which leaves gaps in the
+// numbers. The sequence ends after an error.
 func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for from < j.next.Load() {
@@ -230,8 +228,8 @@ func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	}
 }
 
-// readFrom yields records, starting at `from`, until one is unreadable. It returns the number after the last readable
-// one, and whether yield returned false.
+// readFrom yields records, starting at number from, until one is unreadable. next is the number after the last readable
+// record. stopped reports whether yield returned false.
 func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next uint64, stopped bool, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {
@@ -261,8 +259,8 @@ func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next ui
 	return next, false, it.Error()
 }
 
-// afterDamage returns the number of a readable record after `from`, or the number of the next new record if it finds
-// none. It doubles its steps, because damage affects blocks of a few dozen records or whole files, so it may skip
+// afterDamage returns the number of a readable record after from, or the number of the next new record if it doesn't
+// find any. It doubles its steps, because damage affects blocks of a few dozen records or whole files. So it may skip
 // readable records.
 func (j *Journal) afterDamage(from uint64) uint64 {
 	for step := uint64(1); from+step < j.next.Load(); step *= 2 {
@@ -273,9 +271,9 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 	return j.next.Load()
 }
 
-// Since returns the number of the first record with the number `from` or higher that arrived at or after at, or the
-// number of the next new record if there is none. The number may belong to a missing record just before it. The times
-// of records must be ascending.
+// Since returns the number of the first record, from number from on, that arrived at or after at, or the number of the
+// next new record if there is no such record. It may instead return the number of a missing record just before it. The
+// times of records must be ascending.
 func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	low, high := from, j.next.Load()
 	for low < high { // records before low are older, high isn't
@@ -293,8 +291,8 @@ func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	return low, nil
 }
 
-// firstFrom returns the number and time of the first existing record with at least the number `from`, or zeros if there
-// is none.
+// firstFrom returns the number and time of the first existing record from number from on, or zeros if there is no such
+// record.
 func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {
@@ -312,7 +310,7 @@ func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error)
 	return seq, at, nil
 }
 
-// Trim deletes all records with numbers below before.
+// Trim deletes all records with numbers less than before.
 func (j *Journal) Trim(ctx context.Context, before uint64) error {
 	j.trims.Lock()
 	defer j.trims.Unlock()

@@ -45,7 +45,7 @@ const (
 	statusError = 2
 )
 
-// endResource writes the current resource with the spans collected for it, if there are any.
+// endResource writes the current resource with the spans collected for it, unless there are no spans.
 func (t *translator) endResource() {
 	if len(t.spans.Bytes) == 0 {
 		return
@@ -69,7 +69,7 @@ func message(w *protowriter.Writer, number protowire.Number, write func()) {
 	_ = w.Message(number, func() error { write(); return nil })
 }
 
-// attribute writes an attribute as the field with the given number. Its value is text.
+// attribute writes an attribute with a text value as the field with the given number.
 func attribute(w *protowriter.Writer, number protowire.Number, key string, value []byte) {
 	message(w, number, func() {
 		w.Text(pairKey, []byte(key))
@@ -104,7 +104,8 @@ func (t *translator) writeSpan(s *span) error {
 	return nil
 }
 
-// otlpKind returns the kind of s, or INTERNAL if it has none. Bridges write kinds that Zipkin doesn't have as a tag.
+// otlpKind returns the kind of s, or INTERNAL if s has no kind. Bridges write kinds that don't exist in Zipkin as a
+// tag.
 func (s *span) otlpKind() trace.Kind {
 	name := s.kind
 	if len(name) == 0 {
@@ -126,13 +127,13 @@ func (s *span) tag(key string) []byte {
 	return nil
 }
 
-// numberTags are tags whose values the conventions define as numbers.
+// numberTags are the tags with values that the semantic conventions define as numbers.
 var numberTags = map[string]bool{
 	"http.status_code": true, "http.response.status_code": true, "rpc.grpc.status_code": true, "grpc.status_code": true,
 }
 
-// writeTag writes t as an attribute. An empty tag "error" becomes "true", because it marks a failure, but an empty
-// attribute doesn't.
+// writeTag writes t as an attribute. An empty tag "error" marks a failure, but an empty attribute doesn't, so writeTag
+// writes it as "true".
 func writeTag(w *protowriter.Writer, t *tag) {
 	if string(t.key) == "error" && len(t.value) == 0 {
 		attribute(w, spanAttributes, "error", []byte("true"))
@@ -149,7 +150,7 @@ func writeTag(w *protowriter.Writer, t *tag) {
 	})
 }
 
-// writeEndpoints writes the attributes of the remote endpoint, and the port of a server, that no tag already states.
+// writeEndpoints writes the attributes of the remote endpoint, and the port of a server, unless a tag already has them.
 func (s *span) writeEndpoints(w *protowriter.Writer, kind trace.Kind) {
 	remoteAddress, remotePort, serverPort := "server.address", "server.port", []byte(nil)
 	if kind == trace.Server {
@@ -171,7 +172,7 @@ func (s *span) writeEndpoints(w *protowriter.Writer, kind trace.Kind) {
 }
 
 // writeStatus writes the status of s if a bridge from OpenTelemetry wrote it as tags. It leaves the tag "error" to the
-// decoder, because Brave also sets it to a response code that blames the client.
+// decoder, because Brave also sets that tag to response codes that blame the client.
 func (s *span) writeStatus(w *protowriter.Writer) {
 	var code uint64
 	switch string(s.tag("otel.status_code")) {

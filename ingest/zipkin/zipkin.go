@@ -1,14 +1,14 @@
 // Package zipkin translates Zipkin's JSON, version 2, to OTLP. It accepts lists of spans, which reporters post to
 // /api/v2/spans, and lists of traces, which Zipkin's query API returns.
 //
-// A span without a kind is INTERNAL. The local endpoint becomes the resource, the remote endpoint the callee or the
-// client. Tags become attributes, as text except for status codes. The decoder judges the tag error by the same rules
-// as the attribute; an empty one becomes "true". Annotations become events. A server that continues the span of its
-// client ("shared") keeps the common ID; package critpath distinguishes the two. Identifiers are hexadecimal and may
-// lack leading zeros.
+// A span without a kind is INTERNAL. The local endpoint becomes the resource, and the remote endpoint becomes the
+// callee or the client. Tags become attributes, as text except for status codes. The tag error becomes the attribute
+// error, which the decoder interprets by its usual rules; an empty tag becomes "true". Annotations become events. A
+// server that continues the span of its client ("shared") keeps the common ID; package critpath distinguishes the two.
+// Identifiers are hexadecimal and may lack leading zeros.
 //
-// The translation is protobuf, so a journal needs no further format, and package otlp decodes it. It is at most about
-// twice as large as the input, for any input.
+// The translation is protobuf, so that package otlp can decode it and a journal needs no additional format. It is at
+// most about twice as large as the input, for any input.
 //
 // Source: Zipkin's zipkin2-api.yaml.
 package zipkin
@@ -35,8 +35,8 @@ var (
 	errOther   = errors.New("not a span of Zipkin: it has neither traceId nor id")
 )
 
-// Translate returns the spans of a document as an OTLP request in protobuf, and the spans that it omitted, by reason.
-// The error is an *[ingest.RecordError]. Its offset points to the last field name before the error.
+// Translate returns the spans of a document as a protobuf-encoded OTLP request, and the spans that it omitted, by
+// reason. The error is an *[ingest.RecordError] with the offset of the last field name before the error.
 func Translate(data []byte) (request []byte, rejected []ingest.Rejection, err error) {
 	var t translator
 	t.walk.Limited = true
@@ -81,7 +81,8 @@ type annotation struct {
 	value []byte
 }
 
-// micros is a time or duration in microseconds. It is usable if valid; given tells an invalid one from a missing one.
+// micros is a time or duration in microseconds. It is usable only if valid. given tells invalid values from missing
+// ones.
 type micros struct {
 	n            int64
 	given, valid bool
@@ -234,8 +235,8 @@ func (t *translator) readAnnotations(j *jx.Decoder) error {
 	})
 }
 
-// read reads an identifier of at most `most` hexadecimal digits, not counting leading zeros. It sets bad for other
-// text.
+// read reads an identifier of at most most hexadecimal digits, not counting leading zeros. It sets bad if the text is
+// anything else.
 func (d *id) read(j *jx.Decoder, most int) error {
 	var err error
 	if d.text, err = scalar(j); err != nil || len(d.text) == 0 {
@@ -272,8 +273,8 @@ func (m *micros) read(j *jx.Decoder) error {
 	return nil
 }
 
-// defect returns the reason why s can't be used and a description, or "" if it is usable. Before that, it sets a
-// missing timestamp from the first annotation.
+// defect returns the reason why s can't be used and a description, or "" if s is usable. First, it sets a missing
+// timestamp from the first annotation.
 func (s *span) defect() (trace.Reason, string) {
 	if !s.timestamp.given && len(s.annotations) > 0 {
 		s.timestamp = s.annotations[0].at

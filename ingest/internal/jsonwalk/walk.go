@@ -23,21 +23,22 @@ var (
 // tooDeep is the message of jx's unexported error for excessive nesting.
 const tooDeep = "depth: maximum"
 
-// noValue is the message of jx's error for a value that is not JSON, such as NaN.
+// noValue is the message of jx's error for a value that isn't valid in JSON, such as NaN.
 const noValue = "unexpected invalid"
 
 // Walker reads one record at a time and reuses its buffers between records. The zero Walker is ready to use.
 type Walker struct {
-	// Limited bounds the elements of all lists in a record, and what [Walker.Count] counts, by [ingest.MaxRecords].
+	// Limited applies [ingest.MaxRecords] to the elements of all lists in a record, together with the fields counted by
+	// [Walker.Count].
 	Limited bool
 
 	json    jx.Decoder
 	data    []byte
-	lastKey []byte // the field name read last
-	left    int    // number of elements that the record may still have
+	lastKey []byte // the last field name read
+	left    int    // number of further elements that the record may have
 }
 
-// Record calls read with a decoder for data. Only white space may follow the value that read consumes. It returns an
+// Record calls read with a decoder for data. Only white space may follow the value that read consumes. The error is an
 // *[ingest.RecordError] with the position of the last field name before the error.
 func (w *Walker) Record(data []byte, read func(*jx.Decoder) error) error {
 	w.data = slices.Clip(data)
@@ -75,9 +76,9 @@ func (w *Walker) failure(err error) error {
 	return failed
 }
 
-// position returns the offset of the key read last, or −1 if it is unknown.
+// position returns the offset of the last key read, or −1 if it is unknown.
 func (w *Walker) position() int64 {
-	// A key without escapes is a subslice of w.data, and all subslices share the end of their capacity.
+	// A key without escapes is a subslice of w.data, and all subslices have the same end of capacity.
 	at := cap(w.data) - cap(w.lastKey)
 	if len(w.lastKey) == 0 || at < 0 || &w.data[at] != &w.lastKey[0] {
 		return -1
@@ -124,8 +125,8 @@ func (w *Walker) Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 	return it.Err()
 }
 
-// Count counts a field of an object that has as many as the sender likes, as if it were an element of a list. It
-// returns an error if it is one too many.
+// Count counts a field as if it were an element of a list. Call it for objects that may have any number of fields. It
+// returns an error if that is one element too many.
 func (w *Walker) Count() error {
 	if w.left--; w.left < 0 {
 		return ingest.ErrRecords

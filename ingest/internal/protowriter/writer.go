@@ -1,5 +1,5 @@
-// Package protowriter writes protobuf messages field by field, for decoders that translate JSON to OTLP. The output
-// grows with the input, and there are no objects for fields.
+// Package protowriter writes protobuf messages field by field, for decoders that translate JSON to OTLP. It writes
+// directly to the output and creates no objects for fields.
 package protowriter
 
 import (
@@ -15,7 +15,7 @@ type Writer struct{ Bytes []byte }
 // returns it.
 func (w *Writer) Message(number protowire.Number, write func() error) error {
 	before := len(w.Bytes)
-	// most messages need one byte of length
+	// most messages need one byte for their length
 	w.Bytes = append(protowire.AppendTag(w.Bytes, number, protowire.BytesType), 0)
 	from := len(w.Bytes)
 	if err := write(); err != nil {

@@ -21,14 +21,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 )
 
-// overGRPC queries Jaeger with api_v2.QueryService, which every version has.
+// overGRPC queries Jaeger through api_v2.QueryService, which every version has.
 type overGRPC struct {
 	connection *grpc.ClientConn
 	client     api_v2.QueryServiceClient
-	limit      int64 // bytes per response, over all messages
+	limit      int64 // maximum bytes per response, over all messages
 }
 
-// maxMessage is the maximum size in bytes of one message of a response. It is ample, as messages contain about ten
+// maxMessage is the maximum size in bytes of one message of a response. It is ample, because messages contain about ten
 // spans.
 const maxMessage = 16 << 20
 

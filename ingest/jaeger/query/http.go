@@ -15,11 +15,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// overHTTP queries Jaeger with /api/v3. A response is a JSON document {"result": …} or, if streamed, several documents.
+// overHTTP queries Jaeger through /api/v3. A response is a JSON document {"result": …} or, if streamed, several
+// documents.
 type overHTTP struct {
 	base   *url.URL
 	client *http.Client
-	limit  int64 // bytes per response
+	limit  int64 // maximum bytes per response
 }
 
 func newHTTP(base *url.URL, limit int64) *overHTTP {
@@ -85,7 +86,7 @@ func (h *overHTTP) find(ctx context.Context, service string, w window, n int) (p
 	}
 }
 
-// apiError is an error response of Jaeger. Older versions use another name for the code.
+// apiError is an error response from Jaeger. Older versions use a different name for the code.
 type apiError struct {
 	HTTPCode int    `json:"httpCode"`
 	Message  string `json:"message"`
@@ -130,7 +131,7 @@ func (h *overHTTP) get(ctx context.Context, resource string, query url.Values) (
 	return body, nil
 }
 
-// withoutQuery removes the URL from an error: its query is long, and it may contain a password.
+// withoutQuery removes the URL from err, because its query is long and it may contain a password.
 func withoutQuery(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err

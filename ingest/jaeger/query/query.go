@@ -1,7 +1,7 @@
 // Package query fetches traces from a running Jaeger and forwards them as OTLP. It queries consecutive windows of time.
 //
 // The input is the query service of a Jaeger, over HTTP (/api/v3/traces) or gRPC (api_v2.QueryService). The output is
-// calls of [receiver.Intake.Take], like those of receivers, with whole traces, each once:
+// calls to [receiver.Intake.Take], as from a receiver, with whole traces, each of them once:
 //
 //  1. Windows [from, to) follow each other without gaps. They end at least [Options.Lag] before now, so that fetched
 //     traces are complete.
@@ -45,21 +45,21 @@ import (
 
 // Options configures a [Fetcher]. Zero fields get their default, if they have one.
 type Options struct {
-	URL      string        // of the query service, with scheme
+	URL      string        // URL of the query service, with scheme
 	Protocol string        // http or grpc; for grpc the scheme http means plain text, https means TLS
-	Services []string      // services whose traces are fetched; if empty, all services that Jaeger knows
+	Services []string      // services to fetch traces of; if empty, all services that Jaeger knows
 	Interval time.Duration // between fetches; default 10 s
-	Lookback time.Duration // how long before now−Lag the first window starts; default 0
+	Lookback time.Duration // time from the start of the first window to now−Lag; default 0
 
 	Lag         time.Duration // minimum age of the end of a window; default 30 s
-	MaxTraces   int           // per query; default 200
+	MaxTraces   int           // maximum number of traces per query; default 200
 	MaxResponse int64         // bytes before decoding, which takes about six times as much memory; default 32 MiB
 
 	Log *slog.Logger // discards messages if nil
 }
 
-// Positions stores the end of the last finished window. Load returns the zero time if no window is finished yet. Only
-// one goroutine calls the methods.
+// Positions stores the end of the last finished window. Load returns the zero time if no window is finished yet. The
+// methods are called by only one goroutine.
 type Positions interface {
 	Load(ctx context.Context) (time.Time, error)
 	Save(ctx context.Context, through time.Time) error
@@ -72,7 +72,7 @@ type Counts struct {
 	Rejected   atomic.Int64 // spans that the intake rejected
 	Queries    atomic.Int64 // queries to Jaeger
 	Failed     atomic.Int64 // failed queries
-	Incomplete atomic.Int64 // incomplete windows: unreadable, or with too many traces and too short to halve
+	Incomplete atomic.Int64 // incomplete windows: unreadable, or with too many traces but too short to halve
 	Through    atomic.Int64 // end of the last finished window, in nanoseconds since the epoch; may be 0
 }
 
@@ -92,7 +92,7 @@ const (
 	maxPause       = time.Minute
 	requestSpans   = 2000    // maximum spans in a forwarded request, unless a trace is larger
 	maxServices    = 10_000  // maximum services to query
-	maxIDs         = 1 << 20 // remembered per window; beyond that, the engine detects duplicates
+	maxIDs         = 1 << 20 // maximum IDs remembered per window; beyond that, the engine detects duplicates
 )
 
 // Fetcher fetches traces from one Jaeger. Call New, then Run once.
@@ -116,11 +116,11 @@ type window struct{ from, to time.Time }
 
 func (w window) has(t time.Time) bool { return !t.Before(w.from) && t.Before(w.to) }
 
-// source is a connection to a Jaeger. Failed calls may be retried.
+// source is a connection to Jaeger. Failed calls may be retried.
 type source interface {
 	services(ctx context.Context) ([]string, error)
 	// find returns at most n traces with a span of service that starts in w, or shortly after. It returns errLarge if
-	// they exceed the allowed size.
+	// the traces exceed the allowed size.
 	find(ctx context.Context, service string, w window, n int) (ptrace.Traces, error)
 	close() error
 }
@@ -173,7 +173,7 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Fetcher, erro
 	return f, nil
 }
 
-// shown returns u without user name, password, query and fragment, because a token may be in any of them.
+// shown returns u without user name, password, query and fragment, because any of them may contain a token.
 func shown(u *url.URL) string {
 	x := *u
 	x.User, x.RawQuery, x.Fragment = nil, "", ""
@@ -227,7 +227,7 @@ func (f *Fetcher) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// skip counts an unreadable window that ends at `to` as incomplete and continues after it.
+// skip counts an unreadable window that ends at to as incomplete, and saves its end as the position.
 func (f *Fetcher) skip(ctx context.Context, to time.Time) error {
 	f.counts.Incomplete.Add(1)
 	f.log.ErrorContext(ctx, "cannot read Jaeger's responses: some traces are missing", slog.Time("until", to))
@@ -291,7 +291,7 @@ func (f *Fetcher) allServices(ctx context.Context) ([]string, error) {
 	return services, nil
 }
 
-// ask calls question with a timeout and counts the query, and its failure unless it is errLarge.
+// ask calls question with a timeout and counts the query. It also counts failures, except errLarge.
 func ask[T any](ctx context.Context, f *Fetcher, question func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -331,7 +331,7 @@ func (f *Fetcher) find(ctx context.Context, service string, w window) error {
 	return f.forward(ctx, traces)
 }
 
-// forward forwards traces, except traces of other windows and traces that were forwarded before.
+// forward forwards traces, except traces that belong to other windows or have already been forwarded.
 func (f *Fetcher) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	pending := ptrace.NewTraces()
 	n, spans := int64(0), 0
@@ -365,7 +365,7 @@ func (f *Fetcher) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	return flush()
 }
 
-// begin returns the start of the earliest span in t of a queried service, or the zero time if there is no such span.
+// begin returns the start of the earliest span of a queried service in t, or the zero time if there is no such span.
 func (f *Fetcher) begin(t ptrace.Traces) time.Time {
 	var first pcommon.Timestamp
 	for _, rs := range t.ResourceSpans().All() {

@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// JSON translates data, a document in one of the forms that package jaeger reads: {"data": [trace, …]}, a trace, or a
-// list of traces.
+// JSON translates data to OTLP. data must be in one of the forms that package jaeger reads: {"data": [trace, …]}, a
+// trace, or a list of traces.
 func JSON(data []byte) (ptrace.Traces, error) {
 	var traces []traceJSON
 	if data = bytes.TrimSpace(data); bytes.HasPrefix(data, []byte("[")) {
@@ -145,7 +145,7 @@ func (s *spanJSON) model() model.Span {
 	return out
 }
 
-// refers reports whether one of refs is to a span of the trace id.
+// refers reports whether any of refs refers to a span of the trace id.
 func refers(refs []model.SpanRef, id model.TraceID) bool {
 	for _, r := range refs {
 		if r.TraceID == id {
@@ -166,7 +166,7 @@ func tags(all []tagJSON) []model.KeyValue {
 }
 
 // model returns t with a value of its declared type, or of its JSON type if no type is declared. It returns false if
-// the value isn't a scalar or doesn't match.
+// the value isn't a scalar or doesn't match the type.
 func (t *tagJSON) model() (model.KeyValue, bool) {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(t.Value))
@@ -200,7 +200,7 @@ func number(key, text string, float bool) (model.KeyValue, bool) {
 	return model.Float64(key, f), err == nil
 }
 
-// impossible is a time that span decoders reject. It replaces invalid times.
+// impossible stands in for invalid times. Span decoders reject it.
 var impossible = time.Unix(1<<60, 0)
 
 // micros parses raw, a number of microseconds or a string that contains one. It returns 0 and true if raw is empty, and
@@ -221,7 +221,7 @@ func moment(raw json.RawMessage) time.Time {
 	return impossible
 }
 
-// parseTraceID parses up to 32 hexadecimal digits. It returns the zero ID and false for other text.
+// parseTraceID parses up to 32 hexadecimal digits. It returns the zero ID and false if text is anything else.
 func parseTraceID(text string) (id model.TraceID, ok bool) {
 	if len(text) > 32 {
 		return id, false
@@ -238,8 +238,8 @@ func parseTraceID(text string) (id model.TraceID, ok bool) {
 	return model.TraceID{High: h, Low: l}, true
 }
 
-// parseSpanID parses up to 32 hexadecimal digits of at most 64 significant bits. It returns zero and false for other
-// text.
+// parseSpanID parses up to 32 hexadecimal digits with at most 64 significant bits. It returns 0 and false if text is
+// anything else.
 func parseSpanID(text string) (model.SpanID, bool) {
 	id, ok := parseTraceID(text)
 	if id.High != 0 || !ok {
@@ -248,7 +248,7 @@ func parseSpanID(text string) (model.SpanID, bool) {
 	return model.SpanID(id.Low), true
 }
 
-// parseHex parses up to 16 hexadecimal digits. It returns 0 and true for empty text, and false for other text.
+// parseHex parses up to 16 hexadecimal digits. Empty text is 0. It returns false if text is anything else.
 func parseHex(text string) (uint64, bool) {
 	if text == "" {
 		return 0, true

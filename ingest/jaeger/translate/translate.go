@@ -1,9 +1,9 @@
-// Package translate converts Jaeger's spans, from its protobuf model or its JSON, to OTLP without loss. Package otlp
-// decodes the translation to the same spans that package jaeger reads from the original; a test compares them.
+// Package translate converts Jaeger's spans, from its protobuf model or its JSON, to OTLP without loss. From the
+// translation, package otlp decodes the same spans that package jaeger decodes from the original; a test compares them.
 //
-// Spans are interpreted by Jaeger's model, as in package jaeger. All tags become attributes, including those that also
-// become a field of OTLP. Logs become events. A span with invalid identifiers or times gets an empty identifier or an
-// impossible time, so that the receiver rejects and counts it.
+// Spans are interpreted according to Jaeger's model, as in package jaeger. All tags become attributes, even if they
+// also become a field of OTLP. Logs become events. A span with invalid identifiers or times gets an empty identifier or
+// an impossible time, so that the receiver rejects and counts it.
 package translate
 
 import (
@@ -43,7 +43,7 @@ func (t *translator) spansOf(p *model.Process) ptrace.SpanSlice {
 	if ok {
 		return spans
 	}
-	var key []byte // empty for a missing process, as for an empty one
+	var key []byte // empty for both a missing and an empty process
 	if p != nil {
 		var err error
 		if key, err = p.Marshal(); err != nil {
@@ -165,7 +165,7 @@ func attributes(tags []model.KeyValue, to pcommon.Map) {
 	}
 }
 
-// event translates the log l to out. The field "event" becomes the event's name, as in OpenTracing.
+// event translates the log l into out. The field "event" becomes the event's name, as in OpenTracing.
 func event(l *model.Log, out ptrace.SpanEvent) {
 	out.SetTimestamp(pcommon.Timestamp(nanos(l.Timestamp)))
 	attributes(l.Fields, out.Attributes())
@@ -175,7 +175,7 @@ func event(l *model.Log, out ptrace.SpanEvent) {
 	}
 }
 
-// nanos returns t in nanoseconds since the epoch, or math.MaxUint64 if t is before the epoch or too late.
+// nanos returns t in nanoseconds since the epoch, or math.MaxUint64 if t is out of range.
 func nanos(t time.Time) uint64 {
 	if s := t.Unix(); s < 0 || s >= math.MaxInt64/int64(time.Second) {
 		return math.MaxUint64

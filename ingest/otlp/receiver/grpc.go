@@ -159,7 +159,7 @@ func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 type rawStream interface {
 	ReadMessageHeader(prefix []byte) error // io.EOF if there is no message
 	Read(n int) (mem.BufferSlice, error)   // returns exactly n bytes; waits for them until the context is done
-	RecvCompress() string                  // of the header grpc-encoding
+	RecvCompress() string                  // value of the header grpc-encoding
 }
 
 func rawStreamOf(ctx context.Context) rawStream {
@@ -235,7 +235,7 @@ func init() {
 	}
 }
 
-// Name returns the value value of the header grpc-encoding.
+// Name returns the value of the header grpc-encoding.
 func (zstdCompressor) Name() string { return "zstd" }
 
 // Compress returns a writer that compresses to w.
