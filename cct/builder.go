@@ -121,8 +121,8 @@ func (b *Builder) Observe(o Observation) {
 	}
 }
 
-// set returns the set of the tracepoints in on, whose hash is h, adding it if necessary. It returns nil if there is no
-// room for it.
+// set returns the set of the tracepoints in `on`, whose hash is h, adding it if necessary. It returns nil if there is
+// no room for it.
 func (b *Builder) set(h uint64, on []trace.Symbol, now trace.Nanos) *set {
 	s := b.sets[h]
 	if s == nil {

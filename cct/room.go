@@ -50,10 +50,10 @@ func (r *Room) take(contexts int) bool {
 	return true
 }
 
-// setSize returns the size of a set of the tracepoints in on, as a number of contexts.
+// setSize returns the size of a set of the tracepoints in `on`, as a number of contexts.
 func setSize(on []trace.Symbol) int { return 1 + len(on)/16 }
 
-// takeSet takes room for a set of the tracepoints in on. It returns false if there is not enough room.
+// takeSet takes room for a set of the tracepoints in `on`. It returns false if there is not enough room.
 func (r *Room) takeSet(on []trace.Symbol) bool {
 	if r == nil {
 		return true

@@ -120,7 +120,7 @@ func (a *annotations) report(x *Report) bool {
 	return a.add(x.Annotation)
 }
 
-// detect adds the deploy of v, which replaces the version before at time at.
+// detect adds the deploy of v at time `at`. `before` is the newest earlier version.
 func (a *annotations) detect(v ingest.ServiceVersion, before trace.Symbol, at trace.Nanos) {
 	x := Annotation{At: at, Service: v.Service, Version: v.Version, Before: before}
 	x.ID = identify(&x)

@@ -83,7 +83,7 @@ const (
 	leastMore = 1.25 // minimum ratio of the total loss to the previous total, if the loss continues at a lower level
 )
 
-// goesOn reports whether the requests that x counts in addition to before are still slow or failing. If they aren't,
+// goesOn reports whether the requests that x counts in addition to `before` are still slow or failing. If they aren't,
 // they must not be added, because healthy requests after the end would dilute the incident.
 func (x *AffectedType) goesOn(before *AffectedType) bool {
 	added, lost := float64(x.Requests-min(x.Requests, before.Requests)), x.lost()-before.lost()

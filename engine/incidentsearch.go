@@ -187,7 +187,7 @@ func (x *loss) add(now, before stats.Moments) {
 	}
 }
 
-// edge returns the operation's own time as an edge of context at. The excess is NaN if no requests were compared.
+// edge returns the operation's own time as an edge of the context `at`. The excess is NaN if no requests were compared.
 func (x *loss) edge(at trace.Context) group.EdgeShare {
 	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared
 	e := group.EdgeShare{

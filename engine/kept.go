@@ -132,7 +132,7 @@ func (k *Kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	}
 }
 
-// appendNames appends the names that the requests mention to b; see [trace.Table.Forget].
+// appendNames appends to b the names mentioned by the requests; see [trace.Table.Forget].
 func (k *Kept) appendNames(b []byte) []byte {
 	for _, strata := range k.types {
 		for _, s := range strata {

@@ -68,7 +68,7 @@ func (f *Offers) Services() []string {
 // Measured returns the agents' latest measurement, or the zero value before the first.
 func (f *Offers) Measured() search.Measured { return f.measured }
 
-// apply applies r, a report of agents, with effect from the end of the epoch. It reports whether the catalogue or the
+// apply applies r, a report from agents, with effect from the end of the epoch. It reports whether the catalogue or the
 // costs of tracepoints may have changed.
 func (f *Offers) apply(r *search.Feedback) (changed bool) {
 	if len(r.Catalogues) > 0 {

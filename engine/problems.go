@@ -108,7 +108,7 @@ func (p *Problems) armTimes(arms []arm) (times []search.ArmTimes) {
 	return times
 }
 
-// accept makes the current behaviour of the changed problems selected by which the new normal, and returns these
+// accept makes the current behaviour of the changed problems selected by `which` the new normal, and returns these
 // problems.
 func (p *Problems) accept(
 	by *detect.Detector, now trace.Nanos, which func(*detect.Problem) bool,

@@ -85,7 +85,7 @@ func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 		x.close(Transition{At: now, State: Closed, Why: Recovered, Calls: since})
 		return true
 	}
-	x.Seen = min(x.Seen, max(x.Opened(), latest)) // there may have been evidence in the window after its last request
+	x.Seen = min(x.Seen, max(x.Opened(), latest)) // the window still had evidence after the last request
 	why := Stopped
 	if Silent(now, sites.Sites) {
 		why = NoTraces

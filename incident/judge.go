@@ -148,7 +148,7 @@ func (t *Tracker) judge(now trace.Nanos, f *finding,
 // ratioFor.
 func (b *baseline) ratio(services int) float64 { return ratioFor(services, fine, b.healthy[:]) }
 
-// ratioFor returns the multiple of its record that a score must reach in a window of scale of, given the number of
+// ratioFor returns the multiple of its record that a score must reach in a window of scale `of`, given the number of
 // scores. healthy holds the number of healthy windows, without overlap, by age.
 //
 // The highest scores of healthy windows fall off exponentially: the record of n windows is about θ·ln n, and one window

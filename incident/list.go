@@ -21,7 +21,7 @@ func (all incidents) openOf(service trace.Symbol) *tracked {
 	return nil
 }
 
-// affects reports whether service is affected by an incident that is open or had evidence after since.
+// affects reports whether service is affected by an incident that is open or had evidence after `since`.
 func (all incidents) affects(service trace.Symbol, since trace.Nanos) bool {
 	return slices.ContainsFunc(all, func(x *tracked) bool {
 		if !x.IsOpen() && x.Seen <= since {
@@ -32,7 +32,7 @@ func (all incidents) affects(service trace.Symbol, since trace.Nanos) bool {
 	})
 }
 
-// raisedBy reports whether service has an open incident that was raised by windows at least every apart.
+// raisedBy reports whether service has an open incident that was raised by windows at least `every` apart.
 func (all incidents) raisedBy(service trace.Symbol, every time.Duration) bool {
 	x := all.openOf(service)
 	return x != nil && x.every >= every

@@ -336,8 +336,8 @@ type Missed struct {
 func (m *Missed) Fast() bool { return m.Window <= alerts[0].long }
 
 // Step ends an epoch at time now and returns the burning objectives that aren't waived, in the order of the
-// configuration. An objective stops burning when a rate falls below half of the rate of its alert, so that it doesn't
-// flap at the threshold.
+// configuration. An objective stops burning when its rate in either window of the alert falls below half of the alert's
+// rate, so that it doesn't flap at the threshold.
 func (s *Objectives) Step(now trace.Nanos) []Burn {
 	s.ended = now
 	var burns []Burn

@@ -168,7 +168,7 @@ type grownOperation struct {
 	rare                      bool
 }
 
-// grown returns the operation of s with the highest score whose growth, in a window of scale of, reaches share times
+// grown returns the operation of s with the highest score whose growth, in a window of scale `of`, reaches share times
 // the least growth that raises an incident. If there is no such operation, it judges all calls of s together, and then
 // its rare operations.
 func (b *baseline) grown(now trace.Nanos, of int, s *compare.Suspect,

@@ -48,7 +48,7 @@ func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 	return e.symptoms&^x.symptoms != 0 || level > 0 && e.score >= larger*level
 }
 
-// open adds x, which starts now. Its ID is a hash of of and now.
+// open adds x, which starts now. Its ID is a hash of `of` and now.
 func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Comparer) {
 	x.ID = trace.Mix(of, uint64(now))
 	x.affected, x.skipFrom = sites.Services.Callers(x.service), skippedFrom(x.Onset, now)

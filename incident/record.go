@@ -60,7 +60,7 @@ func withPeak(peaks []peak, p peak) []peak {
 	return peaks
 }
 
-// forget deletes the peaks that ended before before, and reports whether any are left.
+// forget deletes the peaks that ended before the given time, and reports whether any are left.
 func (r *record) forget(before trace.Nanos) (left bool) {
 	for k := range r {
 		r[k] = slices.DeleteFunc(r[k], func(p peak) bool { return p.last < before })

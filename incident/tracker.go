@@ -224,7 +224,7 @@ func Left(now trace.Nanos, sites *history.Sites) time.Duration {
 	return max(time.Minute, leastHistory+Window+time.Minute-time.Duration(sites.Requests.Minutes(now))*time.Minute)
 }
 
-// Forget deletes the incidents that closed before before, and the oldest closed incidents beyond [MaxClosed].
+// Forget deletes the incidents that closed before the given time, and the oldest closed incidents beyond [MaxClosed].
 func (t *Tracker) Forget(before trace.Nanos) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool { return !x.IsOpen() && x.Closed() < before })
 	closed := 0

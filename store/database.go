@@ -129,8 +129,8 @@ func hashAt(b []byte) analysis.Hash {
 	return analysis.Hash{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}
 }
 
-// subjectKey returns the key, with first as its first byte, of the problem or incident of. The kind comes last because
-// it is never 255, so that the key can be a prefix for each.
+// subjectKey returns the key, with first as its first byte, of the problem or incident `of`. The kind comes last
+// because it is never 255, so that the key can be a prefix for each.
 func subjectKey(first byte, of search.Subject) []byte {
 	return append(appendHash([]byte{first}, of.ID), byte(of.Kind))
 }

@@ -113,13 +113,13 @@ func (d database) eachExemplars(prefix []byte, size int, f func(key []byte, e *E
 // keep their traces.
 type KeptExemplars struct{ db database }
 
-// keptKey returns the key of the exemplars of group that are kept for the problem or incident of.
+// keptKey returns the key of the exemplars of group that are kept for the problem or incident `of`.
 func keptKey(of search.Subject, group analysis.Hash) []byte {
 	return appendHash(subjectKey(keyKept, of), group)
 }
 
-// Put stores e as the exemplars of group that are kept for the problem or incident of, replacing earlier ones. If e is
-// empty, it only deletes the earlier ones.
+// Put stores e as the exemplars of group that are kept for the problem or incident `of`, replacing earlier ones. If e
+// is empty, it only deletes the earlier ones.
 func (x KeptExemplars) Put(of search.Subject, group analysis.Hash, e *Exemplars) error {
 	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed)+len(e.Located) == 0 {
 		return x.db.Delete(keptKey(of, group), pebble.NoSync)
@@ -127,8 +127,8 @@ func (x KeptExemplars) Put(of search.Subject, group analysis.Hash, e *Exemplars)
 	return x.db.Set(keptKey(of, group), appendValue(e), pebble.NoSync)
 }
 
-// Of returns the exemplars of group that are kept for the problem or incident of. The result may be empty, but is never
-// nil unless there is an error.
+// Of returns the exemplars of group that are kept for the problem or incident `of`. The result may be empty, but is
+// never nil unless there is an error.
 func (x KeptExemplars) Of(of search.Subject, group analysis.Hash) (*Exemplars, error) {
 	return x.db.exemplars(keptKey(of, group))
 }
@@ -138,7 +138,7 @@ func (x KeptExemplars) Each(f func(of search.Subject, group analysis.Hash, e *Ex
 	return x.each([]byte{keyKept}, f)
 }
 
-// EachFor calls f for the exemplars kept for the problem or incident of, by group, and stops at and returns the first
+// EachFor calls f for the exemplars kept for the problem or incident `of`, by group, and stops at and returns the first
 // error from f.
 func (x KeptExemplars) EachFor(of search.Subject, f func(group analysis.Hash, e *Exemplars) error) error {
 	return x.each(subjectKey(keyKept, of), func(_ search.Subject, group analysis.Hash, e *Exemplars) error {

@@ -37,7 +37,7 @@ func (p Places) Put(x *Located) error {
 	return during("store the evidence of a place", err)
 }
 
-// Get returns the evidence for the problem or incident of, or nil if it is not kept.
+// Get returns the evidence for the problem or incident `of`, or nil if it is not kept.
 func (p Places) Get(of search.Subject) (*Located, error) {
 	value, err := p.db.get(locatedKey(of))
 	if err != nil || value == nil {

@@ -350,7 +350,7 @@ func (o *Outbox) moveToDeadLetters(l *outboxEntry) error {
 	return nil
 }
 
-// move stores l as kind to with the given number and deletes it as kind from, in one commit. It keeps the body.
+// move stores l as kind `to` with the given number and deletes it as kind `from`, in one commit. It keeps the body.
 func (o *Outbox) move(l *outboxEntry, from, to byte, number uint64) error {
 	m, err := o.read(from, l.Number)
 	if err != nil {
@@ -456,7 +456,7 @@ func (o *Outbox) forget(before trace.Nanos) error {
 	})
 }
 
-// List returns the first n waiting messages, or dead letters if dead is true, with numbers greater than after, in
+// List returns the first n waiting messages, or dead letters if dead is true, with numbers greater than `after`, in
 // ascending order and without bodies.
 func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	o.mu.Lock()

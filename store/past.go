@@ -42,7 +42,7 @@ const (
 	periodKeySize = pastKeySize + 2
 )
 
-// periodKey returns the key of the group id in the period that starts at from.
+// periodKey returns the key of the group id in the period that starts at `from`.
 func periodKey(from trace.Nanos, id analysis.Hash) []byte {
 	number := from % trace.Nanos(group.Day) / trace.Nanos(group.Period)
 	return binary.BigEndian.AppendUint16(pastKey(keyPeriods, from, id), uint16(number))
@@ -67,7 +67,7 @@ type Period struct {
 	values []byte
 }
 
-// NewPeriod encodes all, the requests by group in the period that starts at from.
+// NewPeriod encodes all, the requests by group in the period that starts at `from`.
 func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Period {
 	p := &Period{from: from}
 	for id, past := range all {

@@ -89,8 +89,8 @@ func (t Ticks) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tick
 	return b.Set(key, encodeWindows(present, minuteOf(key)), nil)
 }
 
-// addWindow adds p to the window of the given length that starts at from, inserting the window if necessary. It returns
-// the extended slice. windows must be in ascending order.
+// addWindow adds p to the window of the given length that starts at `from`, inserting the window if necessary. It
+// returns the extended slice. windows must be in ascending order.
 func addWindow(windows []group.PastWindow, from trace.Nanos, length time.Duration, p *group.Past) []group.PastWindow {
 	i, found := slices.BinarySearchFunc(windows, from, func(w group.PastWindow, at trace.Nanos) int {
 		return cmp.Compare(w.From, at)

@@ -58,7 +58,7 @@ func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) 
 	return before - t.Len(), nil
 }
 
-// kept returns the entries of from that are in m, in newly allocated memory.
+// kept returns the entries in `from` that are in m, in newly allocated memory.
 func kept[K ~uint64, V any](m *mentions, from *entries[K, V]) entries[K, V] {
 	some := make(map[K]V)
 	for k, v := range from.all() {

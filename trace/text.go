@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Printable returns the first most runes of s, which may come from a trace. It replaces invalid and unprintable runes
+// Printable returns the first `most` runes of s, which may come from a trace. It replaces invalid and unprintable runes
 // with U+FFFD, and appends an ellipsis if it leaves runes out.
 func Printable(s string, most int) string {
 	var b strings.Builder

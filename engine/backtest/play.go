@@ -108,7 +108,7 @@ func (p *Player) Play(t *trace.Trace) {
 	p.play(t, from, to)
 }
 
-// play is like Play, but with from and to as the start of the first span and the end of the last.
+// play is like Play, but with `from` and `to` as the start of the first span and the end of the last.
 func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	if len(t.Spans) == 0 {
 		return
@@ -125,13 +125,14 @@ func (p *Player) play(t *trace.Trace, from, to trace.Nanos) {
 	p.ingest(p.now)
 }
 
-// endOfEpoch returns the end of the epoch that contains at. Epochs end at multiples of their length, as in the service.
+// endOfEpoch returns the end of the epoch that contains `at`. Epochs end at multiples of their length, as in the
+// service.
 func (p *Player) endOfEpoch(at trace.Nanos) trace.Nanos {
 	length := trace.Nanos(p.options.Core.Epoch)
 	return at/length*length + length
 }
 
-// pass advances the time to to and ends the epochs up to that time.
+// pass advances the time to `to` and ends the epochs up to then.
 func (p *Player) pass(to trace.Nanos) {
 	last := min(to, p.now.Add(longestGap))
 	if p.now == 0 {
@@ -149,7 +150,7 @@ func (p *Player) pass(to trace.Nanos) {
 	p.ingest(to)
 }
 
-// endEpoch ends the current epoch at time at.
+// endEpoch ends the current epoch at time `at`.
 func (p *Player) endEpoch(at trace.Nanos) {
 	p.ingest(at)
 	p.core.ObserveVersions(slices.Collect(maps.Values(p.versions)))
@@ -164,8 +165,8 @@ func (p *Player) endEpoch(at trace.Nanos) {
 	}
 }
 
-// follow records the current incidents as of at, the end of an epoch. An open incident that is no longer in current was
-// merged into another, so follow marks it as merged.
+// follow records the current incidents as of `at`, the end of an epoch. An open incident that is no longer in current
+// was merged into another, so follow marks it as merged.
 func (p *Player) follow(at trace.Nanos, current []engine.Incident) {
 	listed := make(map[uint64]bool, len(current))
 	for _, x := range current {

@@ -112,7 +112,7 @@ func newScorer(labels []Label, table *trace.Table) *scorer {
 // deadline returns the time when the suspects for the label with this window are judged.
 func deadline(window history.Interval) trace.Nanos { return window.To.Add(Grace) }
 
-// epoch records the incidents as of at, the end of an epoch.
+// epoch records the incidents as of `at`, the end of an epoch.
 func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	for i := range s.labels {
 		w := s.labels[i].Window

@@ -28,7 +28,7 @@ func newPendingChange(x engine.Change) *pendingChange {
 	return &pendingChange{x, journal.Pack(nil, x.Append(nil)), make(chan changeResult, 1)}
 }
 
-// apply applies x and sends the answer. at is the time of x's journal record. Only the core loop may call apply.
+// apply applies x and sends the answer. `at` is the time of x's journal record. Only the core loop may call apply.
 func (x *pendingChange) apply(core *engine.Core, at trace.Nanos) {
 	if f := x.Feedback; f != nil {
 		f.At = at

@@ -113,7 +113,7 @@ type recentCoverage struct {
 	of     trace.Coverage
 }
 
-// cover adds the coverage of spans that were rejected, or whose traces were closed, at time at.
+// cover adds the coverage of spans that were rejected, or whose traces were closed, at time `at`.
 func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *Counts) cover(at trace.Nanos, of *trace.Coverage) {
 	}
 }
 
-// reject counts the rejected spans in all, which arrived at time at, and returns their number.
+// reject counts the rejected spans in all, which arrived at time `at`, and returns their number.
 func (c *Counts) reject(at trace.Nanos, all []ingest.Rejection) (spans int) {
 	var of trace.Coverage
 	for _, r := range all {

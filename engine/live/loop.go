@@ -142,7 +142,7 @@ func (l *loop) pass() {
 	}
 }
 
-// epoch ends an epoch at time at, and stores its decisions and exemplars.
+// epoch ends an epoch at time `at`, and stores its decisions and exemplars.
 func (l *loop) epoch(at trace.Nanos) {
 	l.keepPeriod(at)
 	l.ticks.now = at

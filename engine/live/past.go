@@ -243,7 +243,7 @@ func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (sto
 	return stored, err
 }
 
-// replaceKept replaces before, the exemplars of x.group kept for x.of, with after, and deletes traces that are no
+// replaceKept replaces `before`, the exemplars of x.group kept for x.of, with `after`, and deletes traces that are no
 // longer referenced.
 func (k *exemplarStore) replaceKept(x keep, before, after *store.Exemplars, refs map[trace.ID]int) error {
 	if err := k.options.Store.Kept.Put(x.of, x.group, after); err != nil {

@@ -38,8 +38,8 @@ func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 // wrong.
 const maxDelay = 7 * group.Day
 
-// startOf returns the start of v, which arrived at time at: v.First, or at if v.First is unknown, later than at, or
-// more than maxDelay earlier. In a recorded past, versions start long before they arrive.
+// startOf returns the start of v, which arrived at time `at`: v.First, or `at` if v.First is unknown, later than `at`,
+// or more than maxDelay earlier. In a recorded past, versions start long before they arrive.
 func startOf(v ingest.VersionStart, at trace.Nanos) trace.Nanos {
 	if v.First == 0 || at.Sub(v.First) > maxDelay {
 		return at

@@ -105,9 +105,9 @@ func CompareWindow(
 	return x.compare(ctx)
 }
 
-// CompareFiles compares the traces in the files after, the window, with the traces in the files before, the baseline.
-// Their times may overlap, and they may have trace IDs in common. Options, result and errors are the same as for
-// [CompareWindow].
+// CompareFiles compares the traces in the files `after`, the window, with the traces in the files `before`, the
+// baseline. Their times may overlap, and they may have trace IDs in common. Options, result and errors are the same as
+// for [CompareWindow].
 func CompareFiles(ctx context.Context, before, after []string, options Options) (c *Comparison, err error) {
 	x, err := newComparer(options)
 	if err != nil {

@@ -18,7 +18,7 @@ type day struct {
 	from, to trace.Nanos // first start and last end
 }
 
-// Add adds a trace whose first span starts at from and whose last span ends at to.
+// Add adds a trace whose first span starts at `from` and whose last span ends at `to`.
 func (c Calendar) Add(from, to trace.Nanos) {
 	number := int(to / trace.Nanos(24*time.Hour))
 	d := c[number]

@@ -34,7 +34,7 @@ func (f *spanFilter) add(h uint64, most int) {
 	*word |= bits
 }
 
-// grow adds a part for at most most spans.
+// grow adds a part for at most `most` spans.
 func (f *spanFilter) grow(most int) {
 	f.room = fewestInPart
 	if n := len(f.parts); n > 0 {

@@ -105,7 +105,7 @@ func isRequest(data []byte) bool {
 	return at < len(data) && (data[at] == 0x0a || data[at] == 0x12 || data[at] == 0x1a)
 }
 
-// sizeAfterTag reads the tag of resource_spans and the size of its first element. at is the offset after the size. ok
+// sizeAfterTag reads the tag of resource_spans and the size of its first element. `at` is the offset after the size. ok
 // is false if data does not start with a tag and size.
 func sizeAfterTag(data []byte) (size uint64, at int, ok bool) {
 	if len(data) < 2 || data[0] != 0x0a {

@@ -208,8 +208,8 @@ func decode(seq uint64, value, buf []byte) (Record, error) {
 	return r, nil
 }
 
-// Read yields the records with numbers of from or higher, in order. It skips damaged records, which leaves gaps in the
-// numbers. The sequence ends after an error.
+// Read yields the records from number `from` on, in order. It skips damaged records, which leaves gaps in the numbers.
+// The sequence ends after an error.
 func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for from < j.next.Load() {
@@ -228,8 +228,8 @@ func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	}
 }
 
-// readFrom yields records, starting at number from, until one is unreadable. next is the number after the last readable
-// record. stopped reports whether yield returned false.
+// readFrom yields records, starting at number `from`, until one is unreadable. next is the number after the last
+// readable record. stopped reports whether yield returned false.
 func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next uint64, stopped bool, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {
@@ -259,7 +259,7 @@ func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next ui
 	return next, false, it.Error()
 }
 
-// afterDamage returns the number of a readable record after from, or the number of the next new record if it doesn't
+// afterDamage returns the number of a readable record after `from`, or the number of the next new record if it doesn't
 // find any. It doubles its steps, because damage affects blocks of a few dozen records or whole files. So it may skip
 // readable records.
 func (j *Journal) afterDamage(from uint64) uint64 {
@@ -271,9 +271,9 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 	return j.next.Load()
 }
 
-// Since returns the number of the first record, from number from on, that arrived at or after at, or the number of the
-// next new record if there is no such record. It may instead return the number of a missing record just before it. The
-// times of records must be ascending.
+// Since returns the number of the first record, starting at number `from`, that arrived at or after `at`, or the number
+// of the next new record if there is no such record. It may instead return the number of a missing record just before
+// it. The times of records must be ascending.
 func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	low, high := from, j.next.Load()
 	for low < high { // records before low are older, high isn't
@@ -291,8 +291,8 @@ func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	return low, nil
 }
 
-// firstFrom returns the number and time of the first existing record from number from on, or zeros if there is no such
-// record.
+// firstFrom returns the number and time of the first existing record, starting at number `from`, or zeros if there is
+// no such record.
 func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {

@@ -143,7 +143,7 @@ func (c *converter) resourceSpans(j *jx.Decoder) error {
 	return c.out.Message(fieldResourceSpans, func() error { return c.object(j, resourceSpansMembers) })
 }
 
-// object writes the fields of an object that are in of, and skips the others.
+// object writes the fields of an object that are in `of`, and skips the others.
 func (c *converter) object(j *jx.Decoder, of map[string]*jsonField) error {
 	return c.walk.Fields(j, func(key []byte) error {
 		f := of[string(camelCase(key))]

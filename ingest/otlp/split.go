@@ -12,8 +12,8 @@ type TraceSpans struct {
 }
 
 // SplitByTrace moves the spans out of all and returns them by trace, with their resources and scopes, in the order of
-// each trace's first span. If most isn't 0, a trace with more than most spans becomes several elements of at most that
-// size.
+// each trace's first span. If most isn't 0, a trace with more than `most` spans becomes several elements of at most
+// that size.
 func SplitByTrace(all ptrace.Traces, most int) []TraceSpans {
 	s := splitter{most: most, parts: make(map[pcommon.TraceID]*part)}
 	for _, rs := range all.ResourceSpans().All() {

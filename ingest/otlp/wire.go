@@ -130,7 +130,7 @@ type wire struct {
 	data []byte // the request being decoded
 }
 
-// fields calls f for each field of b that is in m.read, in order. The field itself starts at at.
+// fields calls f for each field of b that is in m.read, in order. The field itself starts at `at`.
 func (w *wire) fields(b []byte, m *message, f func(tag uint64, at, value []byte) error) error {
 	for len(b) > 0 {
 		tag, rest, err := w.tag(b)

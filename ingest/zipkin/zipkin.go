@@ -235,7 +235,7 @@ func (t *translator) readAnnotations(j *jx.Decoder) error {
 	})
 }
 
-// read reads an identifier of at most most hexadecimal digits, not counting leading zeros. It sets bad if the text is
+// read reads an identifier of at most `most` hexadecimal digits, not counting leading zeros. It sets bad if the text is
 // anything else.
 func (d *id) read(j *jx.Decoder, most int) error {
 	var err error

@@ -227,7 +227,7 @@ func (f *Fetcher) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// skip counts an unreadable window that ends at to as incomplete, and saves its end as the position.
+// skip counts an unreadable window that ends at `to` as incomplete, and saves its end as the position.
 func (f *Fetcher) skip(ctx context.Context, to time.Time) error {
 	f.counts.Incomplete.Add(1)
 	f.log.ErrorContext(ctx, "cannot read Jaeger's responses: some traces are missing", slog.Time("until", to))
