@@ -80,7 +80,7 @@ func (p *point) belowOwner() bool { return p.Kind != VariablePoint && p.Owner !=
 // next call to add.
 type byKey struct{ list, spare []keyed }
 
-// keyed is the key of an entry and its position.
+// keyed is the key and the position of an entry.
 type keyed struct {
 	key uint64
 	at  int32

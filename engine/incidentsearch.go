@@ -67,9 +67,9 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	}
 }
 
-// addOperations adds the critical-path steps of all request types that run in s.service or call it. If a caller has no
-// spans for its calls, we can't tell its own time around a call from time in transit. So if most of the suspect's
-// latency is of this kind, the steps of such callers are searched as well.
+// addOperations adds the steps that run in s.service or call it, from the critical paths of all request types. If a
+// caller has no spans for its calls, we can't tell its own time around a call from time in transit. So if most of the
+// suspect's latency is of this kind, the steps of such callers are searched as well.
 func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table) {
 	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {

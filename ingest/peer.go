@@ -344,7 +344,7 @@ func withoutItems(path []byte) []byte {
 	return bytes.Join(segments, []byte("/"))
 }
 
-// isCollection reports whether segment, of a path, looks like a plural word.
+// isCollection reports whether a path segment looks like a plural word.
 func isCollection(segment []byte) bool {
 	n := len(segment)
 	notLetter := func(r rune) bool { return r < 'a' || r > 'z' }

@@ -272,7 +272,7 @@ type decoder struct {
 	zstd *zstd.Decoder
 }
 
-// open returns a reader of the uncompressed contents of sent. enc must not be identity.
+// open returns a reader for the uncompressed contents of sent. enc must not be identity.
 func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
 	src := &reader{pieces: sent.pieces}
 	switch {
