@@ -23,11 +23,11 @@ const (
 // their own address. If calls to an address later get no answer, they count as calls to the service. We must know the
 // address before that, because nothing can be learned during an outage.
 //
-// An address where several services answer is a proxy's and belongs to no service. If another service takes over an
-// address, such as the address of a pod that ended, it owns the address after minResidence calls. A service behind a
-// hop without spans takes the address of the hop, but if the address belongs to a service that has sent spans, only
-// after two hours without any. Calls count from the end of their epoch on, so that the order of the calls of an epoch
-// doesn't matter.
+// An address where several services answer is a proxy and belongs to no service. If another service takes over an
+// address, such as the address of a terminated pod, it owns the address after minResidence calls. A service behind a
+// hop without spans takes over the address of the hop. But if a service has answered at that address directly, this
+// takes two hours without a direct answer. Answers are learned only when their epoch ends, so that the order of the
+// calls within an epoch doesn't matter.
 type addresses struct {
 	known map[trace.Address]resident
 	open  map[answer]uint64 // calls of the open epoch
@@ -67,7 +67,8 @@ type countedAnswer struct {
 
 func newAnswers() answers { return answers{calls: make(map[answer]*uint64)} }
 
-// count counts a call answered as in x, unless x is new and there are too many pairs of addresses and services.
+// count counts a call answered as in x. It ignores x if x is new and the limit on pairs of addresses and services is
+// reached.
 func (a *answers) count(x answer) {
 	recent := &a.recent[(uint64(x.address)^uint64(x.service))%uint64(len(a.recent))]
 	if recent.calls == nil || recent.answer != x {
@@ -115,7 +116,7 @@ func (a *addresses) merge(counted *answers) {
 	}
 }
 
-// learn ends an epoch at slice now: it learns from the answers counted in it.
+// learn ends an epoch at slice now: it updates the known addresses from the answers counted during the epoch.
 func (a *addresses) learn(now Slice) {
 	if len(a.open) == 0 {
 		return
@@ -138,7 +139,8 @@ func (a *addresses) learn(now Slice) {
 	}
 }
 
-// settle learns from the answers at one address in an epoch. Answers from behind a hop must come last.
+// settle updates the service at one address from its answers in the epoch that ends at slice now. Answers from behind a
+// hop must come last.
 func (a *addresses) settle(answers []answer, now Slice) {
 	r := a.known[answers[0].address]
 	own := len(answers)
@@ -170,7 +172,7 @@ func (a *addresses) settle(answers []answer, now Slice) {
 	a.known[most.address] = r
 }
 
-// forget deletes the addresses that have not been seen for longest, to make room for some new ones.
+// forget deletes the addresses that have not been seen for longest, until spareAddresses are free.
 func (a *addresses) forget() {
 	all := sorting.Sorted(maps.Keys(a.known), func(x, y trace.Address) int {
 		return cmp.Or(cmp.Compare(a.known[x].seen, a.known[y].seen), cmp.Compare(x, y))

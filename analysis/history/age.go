@@ -6,7 +6,7 @@ import "slices"
 type aging struct {
 	keep      Range              // cells outside of it are deleted
 	fold      Range              // whole minutes, whose cells are joined
-	skips     bool               // some slices are skipped, so the place of a call matters
+	skips     bool               // some slices are skipped, so the exact slice of a call matters
 	forgotten func(s Slice) bool // reports whether the cells of a slice in keep are deleted, too; nil keeps them all
 	unpacked  Cells              // scratch
 	encoded   []byte             // scratch
@@ -21,8 +21,8 @@ func (a *aging) apply(all Cells) Cells {
 	return slices.DeleteFunc(all, func(x Cell) bool { return a.forgotten(x.Slice) })
 }
 
-// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It only decodes these
-// cells and their neighbours, unless slices in the middle are forgotten.
+// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It decodes only the
+// changed cells and their neighbours, unless a.forgotten is set.
 func (c *Counts) age(a *aging) (changed bool) {
 	switch {
 	case c.empty():
@@ -36,7 +36,7 @@ func (c *Counts) age(a *aging) (changed bool) {
 	return c.fold(a) || changed
 }
 
-// trim deletes the cells before a.keep, and reports whether there were any. c must have a cell after them.
+// trim deletes the cells before a.keep, and reports whether there were any. At least one cell must remain.
 func (c *Counts) trim(a *aging) (changed bool) {
 	first, end := decodeCell(c.bytes, 0, 0)
 	if first.Slice >= a.keep.From {
@@ -104,8 +104,8 @@ func (c *Counts) fold(a *aging) (changed bool) {
 	return len(a.unpacked) < count || a.skips
 }
 
-// splice replaces c.bytes[from.offset:to] by with. If more bytes follow, the last cells of the new and the old bytes
-// must be in the same slice.
+// splice replaces c.bytes[from.offset:to] with the bytes of `with`. If more bytes follow, the last of the new cells
+// must be in the same slice as the last of the replaced cells.
 func (c *Counts) splice(from mark, to int32, with []byte) {
 	n := len(c.bytes)
 	by := int32(len(with)) - (to - from.offset)

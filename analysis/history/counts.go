@@ -42,7 +42,7 @@ type Cell struct {
 	Nanos int64 // total time of the calls on the critical path; 0 if only calls are counted
 	// Beside is the total own time of the calls off the critical path, which ran while others took longer. They move to
 	// the path once the others become faster or are no longer called. That's why a service is judged by the own times
-	// of all of its calls, but only the part on the path is added latency.
+	// of all of its calls, although only the part on the path counts as added latency.
 	Beside int64
 	logs   int64 // total of the logarithms of the own times, see [logOf]; 0 if not needed
 }
@@ -50,13 +50,14 @@ type Cell struct {
 // Own returns the total own time of the calls.
 func (x *Cell) Own() int64 { return x.Nanos + x.Beside }
 
-// logsOfMean returns the value of logs if all calls of x took the same time. Damaged cells may have no calls.
+// logsOfMean returns the value that logs would have if all calls of x took the same time. The cells of a damaged file
+// may have no calls.
 func (x *Cell) logsOfMean() int64 { return int64(x.Calls) * logOf(x.Own()/max(1, int64(x.Calls))) }
 
-// Cells holds calls by slice, ascending and without empty cells.
+// Cells holds calls by slice, in ascending order and without empty cells.
 type Cells []Cell
 
-// Merge adds the calls of y, whatever its slice.
+// Merge adds the calls of y to x, ignoring the slice of y.
 func (x *Cell) Merge(y *Cell) {
 	x.Calls += y.Calls
 	x.Nanos += y.Nanos
@@ -64,7 +65,7 @@ func (x *Cell) Merge(y *Cell) {
 	x.logs += y.logs
 }
 
-// Add adds the calls of x.
+// Add adds the calls of x to the cell of its slice, which it inserts if needed.
 func (c *Cells) Add(x Cell) {
 	i := len(*c) // calls mostly arrive in order of time
 	if i > 0 && (*c)[i-1].Slice >= x.Slice {
@@ -113,7 +114,7 @@ func (c Cells) Own() (nanos int64) {
 	return nanos
 }
 
-// OnPath returns the part (0–1) of the own time that is on the critical path, or 1 without any own time.
+// OnPath returns the fraction (0–1) of the own time that is on the critical path, or 1 if there is no own time.
 func (c Cells) OnPath() float64 {
 	own := c.Own()
 	if own <= 0 {
@@ -122,7 +123,7 @@ func (c Cells) OnPath() float64 {
 	return float64(c.Time()) / float64(own)
 }
 
-// fold joins the cells of each minute in [from, to), in place. Earlier cells cover minutes already.
+// fold joins the cells of each minute in [from, to), in place. Cells before `from` already cover minutes.
 func (c Cells) fold(from, to Slice) Cells {
 	n := len(c)
 	for n > 0 && c[n-1].Slice >= from {
@@ -138,14 +139,14 @@ func (c Cells) fold(from, to Slice) Cells {
 	return folded
 }
 
-// timeUnit is the resolution in ns of the times in counts. A finer one takes 40 % more bytes.
+// timeUnit is the resolution in ns of the times in counts. A finer resolution takes 40 % more bytes.
 const timeUnit = 1000
 
 // round rounds nanos to a multiple of [timeUnit].
 func round(nanos int64) int64 { return (nanos + timeUnit/2) / timeUnit * timeUnit }
 
-// Counts holds calls, and optionally their times, by slice, in few bytes: [Cells] encoded one after another. Times are
-// multiples of [timeUnit], so sums are exact. The zero value is empty.
+// Counts holds calls, and optionally their times, by slice, in few bytes: as [Cells] encoded one after another. Times
+// are multiples of [timeUnit], so sums are exact. The zero value is empty and ready to use.
 type Counts struct {
 	bytes  []byte
 	Calls  uint64 // of all cells
@@ -162,14 +163,14 @@ type Counts struct {
 	earlierLogs int64
 }
 
-// mark is a place between two cells.
+// mark is a position between two cells.
 type mark struct {
-	offset int32 // of the bytes of the cell after it
+	offset int32 // of the first byte of the cell after it
 	before Slice // slice of the cell before it; 0 if there is no such cell
 }
 
-// recentCells is the largest number of recent cells. More than that many epochs rarely end while a trace is open, so
-// late calls mostly find their cell among them.
+// recentCells is the largest number of recent cells. A trace is rarely open for more epochs than that, so the cell of a
+// late call is usually among them.
 const recentCells = 8
 
 // empty reports whether there are no calls.
@@ -185,7 +186,7 @@ func (c *Counts) clone() Counts {
 // Unpack returns all cells. It reuses the memory of into.
 func (c *Counts) Unpack(into Cells) Cells { return decodeCells(into[:0], c.bytes, 0) }
 
-// Last returns the last slice with calls, or -1 without calls.
+// Last returns the last slice with calls, or -1 if there are no calls.
 func (c *Counts) Last() Slice {
 	if c.empty() {
 		return -1
@@ -205,7 +206,7 @@ func (c *Counts) First() Slice {
 // Within returns the cells in r.
 func (c *Counts) Within(r Range) Cells { return c.Unpack(nil).Within(r) }
 
-// Encoded holds encoded cells, which it decodes one by one.
+// Encoded is a sequence of encoded cells, decoded one at a time.
 type Encoded struct {
 	rest   []byte
 	before Slice // of the cell before them
@@ -233,22 +234,22 @@ func (p Encoded) Decode(into Cells) Cells { return decodeCells(into, p.rest, p.b
 // Encoded returns all cells, encoded.
 func (c *Counts) Encoded() Encoded { return Encoded{rest: c.bytes} }
 
-// Split returns the cells before slice `at` and the others, encoded, and the number of calls before it. It is fast if
-// `at` is a little later than in the last call.
+// Split returns the encoded cells before slice `at`, the other cells, and the number of calls before `at`. It is fast
+// if `at` is a little later than in the previous call.
 func (c *Counts) Split(at Slice) (past, rest Encoded, before uint64) {
 	c.seek(at)
 	return Encoded{rest: c.bytes[:c.window.offset]}, Encoded{c.bytes[c.window.offset:], c.window.before}, c.earlier
 }
 
-// InWindow returns the cells in r. It reuses the memory of into. It is fast if r is a little later than in the last
-// call.
+// InWindow returns the cells in r. It reuses the memory of into. It is fast if r.From is a little later than in the
+// previous call.
 func (c *Counts) InWindow(r Range, into Cells) Cells {
 	_, rest, _ := c.Split(r.From)
 	return rest.Decode(into[:0]).Within(r)
 }
 
 // seek moves c.window to the first cell at or after slice `at`, and sums up the cells before it. It is fast if `at` is
-// a little later than in the last call.
+// a little later than in the previous call.
 func (c *Counts) seek(at Slice) {
 	if c.window.before >= at {
 		c.forgetWindow()
@@ -312,7 +313,7 @@ func (c *Counts) addLast(x Cell) {
 	c.bytes = appendCells(c.bytes, Cells{x}, c.tail.before)
 }
 
-// pack replaces all cells by `all`.
+// pack replaces all cells with `all`.
 func (c *Counts) pack(all Cells) {
 	*c = Counts{bytes: c.bytes[:0], Calls: all.Calls()}
 	c.append(all)
@@ -340,7 +341,7 @@ func (c *Counts) append(last Cells) {
 	c.bytes = appendCells(c.bytes, last, c.tail.before)
 }
 
-// maxSlice is the end of time.
+// maxSlice is the largest Slice.
 const maxSlice = Slice(1<<31 - 1)
 
 // slackOf returns the number of bytes to reserve beyond n. It is small, because the length of a history soon becomes
@@ -357,7 +358,7 @@ const (
 )
 
 // appendCells encodes cells that follow a cell in slice `before`. Each cell consists of the distance of its slice with
-// flags, its calls, its times, and the logarithms.
+// flags, its calls, its times, and its logarithms.
 func appendCells(b []byte, of Cells, before Slice) []byte {
 	const longest = 4*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes per cell
 	for _, x := range of {
@@ -389,7 +390,7 @@ func appendCells(b []byte, of Cells, before Slice) []byte {
 	return b
 }
 
-// decodeCells appends the cells that appendCells encoded.
+// decodeCells appends the decoded cells of b to into. before is the slice of the cell before them, as in appendCells.
 func decodeCells(into Cells, b []byte, before Slice) Cells {
 	for i := 0; i < len(b); {
 		var x Cell
@@ -400,7 +401,8 @@ func decodeCells(into Cells, b []byte, before Slice) Cells {
 	return into
 }
 
-// decodeCell returns the cell that starts at offset i and the offset of the next one.
+// decodeCell returns the cell that starts at offset i of b, and the offset of the next one. before is the slice of the
+// cell before it.
 func decodeCell(b []byte, i int, before Slice) (x Cell, next int) {
 	// Most distances and calls have a single byte.
 	distance, n := uint64(b[i]), 1
@@ -443,8 +445,8 @@ func decodeVarint(b []byte, i int) (x int64, next int) {
 	}
 }
 
-// LowestMean divides the calls into parts with about equally many calls, and returns the lowest mean own time of a part
-// in ns. c must have calls.
+// LowestMean divides c into consecutive parts with about equally many calls, and returns the lowest mean own time of a
+// part in ns. c must have calls.
 func (c Cells) LowestMean(parts int) float64 {
 	calls, n := c.Calls(), uint64(parts)
 	least, partCalls, partNanos, done := float64(c.Own())/float64(calls), uint64(0), int64(0), uint64(0)
@@ -461,13 +463,13 @@ func (c Cells) LowestMean(parts int) float64 {
 	return least
 }
 
-// SteadyParts is the number of parts that compare.Steady divides a window into.
+// SteadyParts is the number of parts into which compare.Steady divides a window.
 const SteadyParts = 3
 
-// Part returns part i, from 0, of n nearly equal parts of r.
+// Part returns the i-th of n nearly equal parts of r, counting from 0.
 func (r Range) Part(i, n int) Range {
 	return Range{r.From + Slice(i)*r.Length()/Slice(n), r.From + Slice(i+1)*r.Length()/Slice(n)}
 }
 
-// MinHistory is the smallest number of calls with quartiles.
+// MinHistory is the minimum number of calls for quartiles.
 const MinHistory = 4

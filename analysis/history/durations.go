@@ -11,9 +11,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Durations holds the durations of the spans that answer calls to services, by ticks of two minutes: all of the latest
-// ones, by service and instance, and percentiles of earlier ones, by service. People read them; comparisons use own
-// times. A trace counts in the tick that it starts in.
+// Durations holds the durations of the spans that answer calls to services, by ticks of two minutes. It keeps all
+// durations of the latest ticks, by service and instance, and only percentiles of earlier ticks, by service. They are
+// for people to read; comparisons use own times. A trace counts in the tick that it starts in.
 type Durations struct {
 	latest map[tickKey]*stats.Ranks
 	past   map[tickKey]Percentiles // of services
@@ -22,7 +22,8 @@ type Durations struct {
 // Percentiles describes the durations of the spans of a service in a tick, in ns.
 type Percentiles struct{ Median, P99 float64 }
 
-// tickKey identifies the spans of an instance in a tick, by its first slice. Value 0 stands for the whole service.
+// tickKey identifies the spans of an instance in a tick, given by its first slice. Value 0 stands for the whole
+// service.
 type tickKey struct {
 	tick Slice
 	InstanceKey
@@ -32,8 +33,8 @@ func (k tickKey) compare(l tickKey) int {
 	return cmp.Or(cmp.Compare(k.tick, l.tick), k.InstanceKey.compare(l.InstanceKey))
 }
 
-// tickSlices is the length of a tick. It equals that of the ticks of observation.RecentSpans, so that percentiles of
-// operations, instances and services are of the same time.
+// tickSlices is the length of a tick. It equals the length of the ticks of observation.RecentSpans, so that percentiles
+// of operations, instances and services cover the same times.
 const tickSlices = 2 * SlicesPerMinute
 
 // latestTicks is the number of whole ticks whose durations are all kept.
@@ -45,7 +46,7 @@ func newDurations() Durations {
 	return Durations{latest: make(map[tickKey]*stats.Ranks), past: make(map[tickKey]Percentiles)}
 }
 
-// tickPlace identifies the spans at a place, by its number, in a tick.
+// tickPlace identifies the spans at a place in a tick. The place is given by its number.
 type tickPlace struct {
 	tick  Slice
 	place int32
@@ -65,8 +66,8 @@ func (t *Tally) observeDuration(at Slice, p *critpath.Path, i int32) {
 	r.Add(min(max(0, int64(p.Span(i).Duration())), stats.MaxNanos-1))
 }
 
-// merge adds the durations of a tally, at services and instances that h knows, except in ticks whose percentiles are
-// known.
+// merge adds the durations of a tally at the services and instances that h knows. It ignores ticks that have been
+// reduced to percentiles.
 func (d *Durations) merge(t *Tally, h *Sites) {
 	add := func(k tickKey, r *stats.Ranks) {
 		into := d.latest[k]
@@ -92,8 +93,8 @@ func (d *Durations) merge(t *Tally, h *Sites) {
 	}
 }
 
-// age ends an epoch: it replaces durations that are no longer the latest by percentiles, and deletes old ones and
-// those of wrong clocks.
+// age ends an epoch: it reduces durations outside the latest ticks to percentiles, and deletes durations that are too
+// old or that come from wrong clocks.
 func (d *Durations) age(now Slice) {
 	plausible := Range{now - Slice(Span/SliceLength), now + Ahead}
 	for k, r := range d.latest {
@@ -109,8 +110,8 @@ func (d *Durations) age(now Slice) {
 	maps.DeleteFunc(d.past, func(k tickKey, _ Percentiles) bool { return !plausible.Contains(k.tick) })
 }
 
-// Latest returns the durations of the spans of an instance in the last ten to twelve minutes, but not in ticks that
-// start before `from`. With only a service, it returns those of all of its instances.
+// Latest returns the durations of the spans of an instance in the last ten to twelve minutes, ignoring ticks that start
+// before `from`. If k has only a service, it returns the durations at all of its instances.
 func (d *Durations) Latest(k InstanceKey, from trace.Nanos) (all stats.Ranks) {
 	for x, r := range d.latest {
 		if x.InstanceKey == k && x.tick.Start() >= from {
@@ -120,7 +121,7 @@ func (d *Durations) Latest(k InstanceKey, from trace.Nanos) (all stats.Ranks) {
 	return all
 }
 
-// At returns the percentiles of the spans of a service in the tick that contains an instant, and whether it has any.
+// At returns the percentiles of the spans of a service in the tick that contains `at`, and whether there are any.
 func (d *Durations) At(service trace.Symbol, at trace.Nanos) (Percentiles, bool) {
 	k := tickKey{SliceOf(at).tick(), InstanceKey{Service: service}}
 	if r := d.latest[k]; r != nil {

@@ -9,7 +9,7 @@ import (
 
 const (
 	// EarlyParts is the number of parts of the first half hour of the calls at a site. A service that is slow because
-	// it has just started is slow only in the first part, so the lowest part counts.
+	// it has just started is slow only in the first part, so comparisons use the part with the lowest mean.
 	EarlyParts = 3
 	earlyPart  = Slice(10 * time.Minute / SliceLength)
 )
@@ -17,12 +17,12 @@ const (
 // Mean is the mean own time of calls in ns.
 type Mean struct {
 	Nanos    float64
-	Variance float64 // of the mean, by chance
+	Variance float64 // of the mean, in ns²
 	Octaves  float64 // typical own time, see [Cell.Typical]; 0 if unknown
 }
 
-// Mean returns the mean own time of calls, or the zero value without calls. We estimate its variance from cells instead
-// of single calls, because the calls of a busy minute are slow together.
+// Mean returns the mean own time of calls, or the zero value if there are no calls. We estimate its variance from cells
+// instead of individual calls, because the calls of a busy minute are slow together.
 func (c Cells) Mean() (m Mean) {
 	calls := float64(c.Calls())
 	if calls == 0 {
@@ -45,7 +45,7 @@ func (c Cells) Mean() (m Mean) {
 }
 
 // Early holds the mean times of early calls, by part of the early time. Later calls are compared with them. A mean of 0
-// is unknown.
+// ns means unknown.
 type Early [EarlyParts]Mean
 
 // Lowest returns the lowest mean of a part.
@@ -59,7 +59,7 @@ func (e *Early) Lowest() Mean {
 	return lowest
 }
 
-// known sets the unknown parts to the mean of the known ones. It reports whether any part is known.
+// known replaces the unknown parts with the mean of the known ones. It reports whether any part is known.
 func (e *Early) known() bool {
 	var sum Mean
 	n := 0.0
@@ -95,10 +95,10 @@ func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 // Early returns the early times of site `number`, to be compared with its local times from slice `at` on, and whether
 // any are known. `all` holds its cells, and covered is the first slice that the history covers.
 //
-// On the first day these are the times of the first half hour, as far as it is over: a comparison with later times
+// On the first day these are the times of the parts of the first half hour that are over: a comparison with later times
 // would miss growth that started in the first minutes. After that, or if the first half hour is unknown, they are the
-// mean of the first two known hours of the last day. If these are unknown, for example during a long incident, the
-// first half hour is used again.
+// mean of the first two known hours of the last day. If those are unknown, for example during a long incident, Early
+// falls back to the first half hour.
 func (s *Series) Early(all Cells, at, covered Slice, skipped Ranges) (e Early, known bool) {
 	w := s.Week
 	switch {
@@ -123,8 +123,9 @@ type firstTimes struct {
 	parts [EarlyParts]struct{ mean, deviation, typical Level }
 }
 
-// learn learns the half hour if it ends by slice `before` and isn't known yet. It starts no earlier than covered, the
-// first slice that the history covers, because traces with wrong clocks seem to be earlier.
+// learn records the times of the first half hour if it ends by slice `before` and isn't known yet. The half hour starts
+// no earlier than covered, the first slice that the history covers, because traces with wrong clocks seem to be
+// earlier.
 func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 	if f.from != 0 || len(all) == 0 {
 		return

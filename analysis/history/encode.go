@@ -14,7 +14,7 @@ import (
 // sitesVersion is the first byte of an encoded history.
 const sitesVersion = 2
 
-// AppendBinary appends h to b, without its table. Histories of the same calls have equal encodings.
+// AppendBinary appends the encoding of h to b, without its table. Histories of the same calls have equal encodings.
 func (h *Sites) AppendBinary(b []byte) []byte {
 	b = append(b, sitesVersion)
 	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(h.hour))
@@ -76,7 +76,7 @@ func (h *Sites) readSite(r *codec.Reader) {
 	h.shapes += len(h.series[number].Shapes)
 }
 
-// appendTo appends c with the contents selected by flags.
+// appendTo appends the cells of c, with the contents that flags selects.
 func (c *Counts) appendTo(b []byte, flags int) []byte {
 	all := c.Unpack(nil)
 	b = codec.AppendUvarints(b, uint64(len(all)))
@@ -95,7 +95,8 @@ func (c *Counts) appendTo(b []byte, flags int) []byte {
 	return b
 }
 
-// readCells reads cells. It calls rest, if not nil, after the calls of each cell to read the other contents.
+// readCells reads cells. If rest is not nil, readCells calls it for each cell to read the contents after the number of
+// calls.
 func readCells(r *codec.Reader, rest func(x *Cell)) Cells {
 	n := r.Count(2)
 	c := make(Cells, 0, n)

@@ -10,14 +10,14 @@ import (
 )
 
 // InstanceKey identifies the calls to a service that have a value of one of InstanceKeys. Value 0 stands for all values
-// without room.
+// beyond the limits.
 type InstanceKey struct{ Service, Key, Value trace.Symbol }
 
 func (k InstanceKey) compare(l InstanceKey) int {
 	return cmp.Or(cmp.Compare(k.Service, l.Service), cmp.Compare(k.Key, l.Key), cmp.Compare(k.Value, l.Value))
 }
 
-// rest returns the key of the values without room.
+// rest returns the key that stands for the values beyond the limits.
 func (k InstanceKey) rest() InstanceKey { return InstanceKey{Service: k.Service, Key: k.Key} }
 
 // InstanceSeries is the history of the calls with one value.
@@ -43,8 +43,8 @@ func newInstances() Instances {
 	return Instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
 }
 
-// admit returns the series of k, which it adds if needed, or the series of the values without room if there is no room
-// for k. It returns nil if there is no room for that series either.
+// admit returns the series of k, which it adds if needed. If a limit is reached, it returns the series of the values
+// beyond the limits, or nil if there is no room for that one either.
 func (h *Instances) admit(k InstanceKey) *InstanceSeries {
 	if s := h.series[k]; s != nil {
 		return s
@@ -68,8 +68,8 @@ func (h *Instances) put(k InstanceKey, s *InstanceSeries) {
 	}
 }
 
-// merge adds the places of a tally, except in the requests of entries that long accepts. Values are added in the order
-// of their keys. Slices before folded cover minutes.
+// merge adds the calls at the places of a tally, except calls in requests whose entry `long` accepts. Values are added
+// in the order of their keys. Slices before folded are joined to minutes.
 func (h *Instances) merge(t *Tally, folded Slice, long func(entryKey) bool) {
 	of := make(map[InstanceKey]*InstanceSeries)
 	for _, x := range t.places.list {
@@ -112,8 +112,8 @@ func (s *InstanceSeries) merge(at Slice, c *placeCell) {
 	}
 }
 
-// age ages each value by the aging that `of` returns for its service. Values without calls are deleted. If there is no
-// room for further values, values without calls since slice `since` are deleted, too.
+// age ages each series by the aging that `of` returns for its service, and deletes values without calls. If a limit is
+// reached, it also deletes values without calls since slice `since`.
 func (h *Instances) age(of func(service trace.Symbol) *aging, since Slice) {
 	for k, s := range h.series {
 		a := of(k.Service)
@@ -138,7 +138,7 @@ func (h *Instances) forget(service trace.Symbol, before Slice) {
 	}
 }
 
-// replace replaces the cells of k by the result of kept, and deletes the value if no calls are left.
+// replace replaces the cells of k with the result of kept, and deletes k if no calls are left.
 func (h *Instances) replace(k InstanceKey, kept func(Cells) Cells) {
 	s := h.series[k]
 	s.Counts.pack(kept(s.Counts.Unpack(nil)))
@@ -159,8 +159,8 @@ func (h *Instances) deleteEmpty(k InstanceKey) {
 	}
 }
 
-// Started reports whether an instance of service has had its first kept calls since the slice of `since`. Another
-// version or a move to another place counts, too.
+// Started reports whether any instance of service has its first kept calls in or after the slice of `since`. A new
+// version, or a move to another host or zone, counts as well.
 func (h *Instances) Started(service trace.Symbol, since trace.Nanos) bool {
 	for k, s := range h.series {
 		if k.Service == service && k.Value != 0 && s.First() >= SliceOf(since) {
@@ -174,7 +174,7 @@ func (h *Instances) Started(service trace.Symbol, since trace.Nanos) bool {
 const hostSlices = 30
 
 // OnlyHost returns the host that all instances of service ran on in the last five minutes. It returns 0 if there were
-// several hosts or no calls, or if its spans name no host.
+// several hosts or no calls, or if the spans name no host.
 func (h *Instances) OnlyHost(service trace.Symbol, now trace.Nanos) (only trace.Symbol) {
 	recent := Range{SliceOf(now) - hostSlices, SliceOf(now) + 1}
 	for _, v := range h.Of(service, hostKey) {
@@ -189,14 +189,14 @@ func (h *Instances) OnlyHost(service trace.Symbol, now trace.Nanos) (only trace.
 	return only
 }
 
-// Instance is the history of a value.
+// Instance is the history of the calls with one value, and its key.
 type Instance struct {
 	InstanceKey
 	*InstanceSeries
 }
 
 // Of returns the histories of the values of an attribute of the spans of a service, ordered by value. Value 0 stands
-// for all values without room.
+// for all values beyond the limits.
 func (h *Instances) Of(service, key trace.Symbol) []Instance {
 	return h.sorted(func(k InstanceKey) bool { return k.Service == service && k.Key == key })
 }
@@ -214,7 +214,7 @@ func (h *Instances) sorted(selects func(InstanceKey) bool) (all []Instance) {
 	return all
 }
 
-// InstanceUse counts the calls that spans with one value of an attribute answered, with the time that they account for.
+// InstanceUse counts the calls that spans with one value of an attribute answered, and their time.
 type InstanceUse struct {
 	Key, Value trace.Symbol
 	First      trace.Nanos // start of the slice of its first kept calls
@@ -222,9 +222,9 @@ type InstanceUse struct {
 	Now        Usage
 }
 
-// Uses returns the use of each instance, host, zone and version of service in the interval now, if it had calls since
-// the slice of `since`. Uses are ordered by key, the most specific first, and value. It leaves out the values without
-// room.
+// Uses returns the use of each instance, host, zone and version of service in the interval now. It leaves out those
+// without calls since the slice of `since`, and the values beyond the limits. The result is ordered by key, the most
+// specific first, and value.
 func (h *Instances) Uses(service trace.Symbol, now Interval, since trace.Nanos) []InstanceUse {
 	w := now.Slices()
 	var all []InstanceUse

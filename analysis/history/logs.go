@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// LogsPerOctave is the number of steps of logarithms per octave. Rounding errors go up as often as down.
+	// LogsPerOctave is the number of steps of a logarithm per octave. Rounding errors are as often positive as
+	// negative.
 	LogsPerOctave = 8
 	// logFrom is added to times, in ns, before taking logarithms: the shortest times differ because of the clock, not
 	// because of the call.
@@ -27,8 +28,8 @@ var mantissaLogs = func() (logs [1 << mantissaBits]uint8) {
 
 const mantissaBits = 6
 
-// logOf returns the logarithm of nanos, a time in ns, in steps of an octave by [LogsPerOctave]. It is 0 for about 0 ns.
-// It uses no floating-point numbers, so the result is the same on all machines.
+// logOf returns the logarithm of nanos, a time in ns, in units of 1/[LogsPerOctave] octave. It is 0 for about 0 ns. It
+// uses no floating-point numbers, so the result is the same on all machines.
 func logOf(nanos int64) int64 {
 	x := uint64(max(0, nanos)) + logFrom
 	octave := bits.Len64(x) - 1
@@ -36,16 +37,16 @@ func logOf(nanos int64) int64 {
 	return int64(octave-logFromBits)*LogsPerOctave + int64(mantissaLogs[mantissa])
 }
 
-// nanosOf returns the time in ns whose logarithm is octaves: the mean of all times with that result of [logOf].
+// nanosOf returns the time in ns whose logarithm is octaves. It is the mean of all times with that result of [logOf].
 func nanosOf(octaves float64) float64 { return logFrom * (math.Exp2(octaves) - 1) }
 
-// octavesOf is the inverse of [nanosOf]: it returns a time in ns as octaves.
+// octavesOf is the inverse of [nanosOf]: it converts a time in ns to octaves.
 func octavesOf(nanos float64) float64 { return math.Log2(nanos/logFrom + 1) }
 
-// Typical returns the typical own time of calls on a logarithmic scale in octaves.
+// Typical returns the typical own time of a call, in octaves: the mean logarithm. x must have calls.
 func (x *Cell) Typical() float64 { return float64(x.logs) / float64(x.Calls) / LogsPerOctave }
 
-// Logs is a sum of logarithms of times.
+// Logs is a sum of logarithms of times, and their number.
 type Logs struct {
 	Calls uint64
 	sum   int64
@@ -54,15 +55,15 @@ type Logs struct {
 // Add adds a call that took nanos.
 func (l *Logs) Add(nanos int64) { l.Calls, l.sum = l.Calls+1, l.sum+logOf(nanos) }
 
-// Octaves returns the typical time on a logarithmic scale in octaves, or 0 without times.
+// Octaves returns the typical time in octaves, or 0 if there are no times.
 func (l Logs) Octaves() float64 { return float64(l.sum) / float64(max(1, l.Calls)) / LogsPerOctave }
 
 // Nanos returns the typical time in ns.
 func (l Logs) Nanos() float64 { return nanosOf(l.Octaves()) }
 
-// LongFrom returns the minimum typical duration, in octaves, of a long kind of requests. kinds holds all requests by
-// kind, and is reordered. The limit is [longOctaves] above the median kind, so at least half of the requests are not
-// long. It is 0 without requests.
+// LongFrom returns the minimum typical duration, in octaves, of requests that count as long. kinds holds all requests
+// by kind; LongFrom sorts it in place. The limit is [longOctaves] above the median over all requests, so at least half
+// of the requests are not long. It is 0 if there are no requests.
 func LongFrom(kinds []Logs) float64 {
 	all, passed := uint64(0), uint64(0)
 	for _, k := range kinds {

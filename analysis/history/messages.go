@@ -19,25 +19,24 @@ const (
 	maxMessages = 1 << 17
 	// longestWait is the maximum age of the messages that we remember.
 	longestWait = trace.Nanos(time.Hour)
-	// patience is the time that we wait for the trace that sent a message after it was taken, because that trace may
-	// close later.
+	// patience is the time that we wait for the sender of a message that was taken: its trace may close later.
 	patience = trace.Nanos(10 * time.Minute)
-	// mostRare bounds rarity, so that the number of messages in a slice fits into 32 bits. It is reached at some
+	// mostRare bounds rarity, so that the number of messages in a slice fits into 32 bits. It is reached at about
 	// 150,000 messages a second.
 	mostRare = 12
 )
 
-// Messages finds the time between the span that sent a message and the span of another trace that took it. The traces
-// close at different times and in different shards, so either may come first. We keep a message or not depending on its
-// identity and on the number of all messages, so the result does not depend on the order of arrival.
+// Messages measures the time between the span that sent a message and the span of another trace that took it. The
+// traces close at different times and in different shards, so either may come first. Whether we keep a message depends
+// only on its identity and on the number of all messages, so the result does not depend on the order of arrival.
 type Messages struct {
-	// rarity is the binary logarithm of the number of messages for each kept message. It rises by 1 each time there are
-	// too many, and falls again when there are few. A kept message stands for the others.
+	// rarity is the binary logarithm of the number of messages that each kept message stands for. It rises by 1 each
+	// time there are too many messages, and falls again when there are few.
 	rarity int
 	sent   map[trace.SpanID]sending // by message
 	taken  []taking                 // whose sender is not yet known
 
-	joined, lost uint64 // messages that were taken, and the part of them that no known trace sent
+	joined, lost uint64 // messages taken whose sender is known, and messages taken whose sender stayed unknown
 }
 
 // sending is the time when a message was sent, and its queue.
@@ -61,16 +60,16 @@ func (x taking) compare(y taking) int {
 		cmp.Compare(x.service, y.service), cmp.Compare(x.slice, y.slice), cmp.Compare(x.within, y.within))
 }
 
-// Joined counts the messages that one trace sent and another one took. The history has counted the time in the queue
-// for joined messages. The senders of lost messages were not sampled, or sent them too long ago. Neither number is
-// complete if there are too many messages.
+// Joined returns the number of messages that one trace sent and another one took, and the number of messages that were
+// taken but whose sender stayed unknown, because it was not sampled or sent the message too long ago. The history has
+// counted the time in the queue for joined messages. Both numbers are too low if there are too many messages to keep.
 func (m *Messages) Joined() (joined, lost uint64) { return m.joined, m.lost }
 
 func (m *Messages) keeps(message trace.SpanID) bool {
 	return bits.TrailingZeros64(uint64(message)) >= m.rarity
 }
 
-// send adds a message. If a message was sent twice, as by a repeated span, the first time counts.
+// send adds a message. If a message was sent twice, for example because a span was repeated, the earlier time counts.
 func (m *Messages) send(message trace.SpanID, x sending) {
 	if !m.keeps(message) {
 		return
@@ -92,7 +91,7 @@ func (m *Messages) take(x taking) {
 	}
 }
 
-// bound deletes half of the messages, selected by their identities, as long as there are too many.
+// bound deletes messages, about half of them at a time and selected by their identities, until there are few enough.
 func (m *Messages) bound() {
 	for len(m.sent)+len(m.taken) > maxMessages && m.rarity < 64 {
 		m.thin(m.rarity + 1)
@@ -118,12 +117,12 @@ func (m *Messages) merge(o *Messages) {
 	}
 }
 
-// send notes that span s of trace id sent a message.
+// send records that span s of trace id sent a message.
 func (t *Tally) send(id trace.ID, s *trace.Span) {
 	t.messages.send(trace.MessageID(id, s.ID), sending{max(s.Start, s.End), s.Peer})
 }
 
-// take notes the messages of other traces that spans of p took. They count in slice into.
+// take records the messages of other traces that spans of p took. They count in slice into.
 func (t *Tally) take(p *critpath.Path, into Slice) {
 	var nodes map[int32]int32 // by span that took messages
 	for _, j := range p.Trace.Joins {
@@ -152,8 +151,8 @@ func (t *Tally) take(p *critpath.Path, into Slice) {
 	}
 }
 
-// join counts the times that messages waited until a span of another trace took them, as far as both traces are known,
-// and forgets old messages.
+// join returns a tally of the times that messages waited until a span of another trace took them, for messages whose
+// two traces are known. It also forgets old messages.
 func (m *Messages) join(now trace.Nanos) *Tally {
 	waits := NewTally()
 	sorting.Slice(m.taken, taking.compare) // the tally numbers its sites in this order

@@ -20,14 +20,15 @@ var InstanceKeys = [...]trace.Symbol{
 	trace.SymbolOf([]byte("service.version")),
 }
 
-// MachineKeys are the instance keys that name an instance or a host. PlaceKeys name places that instances of several
-// services may share.
+// MachineKeys are the instance keys that name an instance or a host. PlaceKeys are the instance keys that name a host,
+// a node or a zone, which instances of several services may share.
 var (
 	MachineKeys = InstanceKeys[:hostIndex+1]
 	PlaceKeys   = InstanceKeys[hostIndex : len(InstanceKeys)-1]
 )
 
-// instanceKeyTable holds each of InstanceKeys at its value modulo the length of the table.
+// instanceKeyTable is a hash table of InstanceKeys: each key is at the index given by its value modulo the length of
+// the table.
 var instanceKeyTable = func() (table [64]trace.Symbol) {
 	for _, key := range InstanceKeys {
 		table[key%64] = key
@@ -44,7 +45,7 @@ var (
 	VersionKey = InstanceKeys[len(InstanceKeys)-1]
 )
 
-// place is the service of a span and its values of InstanceKeys. 0 means no value.
+// place is the service of a span and its values of InstanceKeys. A value of 0 means that the span lacks the attribute.
 type place struct {
 	service trace.Symbol
 	values  [len(InstanceKeys)]trace.Symbol
@@ -53,7 +54,7 @@ type place struct {
 // places numbers the places of spans from 1.
 type places struct {
 	numbers map[placeHash]int32
-	list    []place // by number; the first is for spans without room
+	list    []place // by number; number 0 stands for all places beyond maxPlaces
 
 	hashes []uint64 // by span of the current trace: hash of its values, or 0
 	recent [64]numberedPlace
@@ -75,7 +76,7 @@ const maxPlaces = maxInstances
 
 func newPlaces() places { return places{numbers: make(map[placeHash]int32), list: make([]place, 1)} }
 
-// read starts with trace t: it hashes the values of InstanceKeys of each span.
+// read prepares for trace t: it hashes the values of InstanceKeys of each span.
 func (r *places) read(t *trace.Trace) {
 	r.hashes = scratch.Filled(r.hashes, len(t.Spans), 0)
 	for i := range t.Attrs {
@@ -85,8 +86,8 @@ func (r *places) read(t *trace.Trace) {
 	}
 }
 
-// of returns the number of the place of a span of the current trace, or 0 if there are too many. Spans without values
-// have a place, too.
+// of returns the number of the place of a span of the current trace, or 0 if there are too many places. Spans without
+// any of the attributes have a place, too.
 func (r *places) of(t *trace.Trace, span int32) int32 {
 	key := placeHash{t.Spans[span].Service, r.hashes[span]}
 	recent := &r.recent[(key.values^uint64(key.service))%uint64(len(r.recent))]
@@ -127,18 +128,18 @@ type placeCell struct {
 	nanos         int64 // own time of all spans there, and time on the wire of the calls that it makes and answers
 }
 
-// lastingFrom is the duration from which requests count by place and entry, because only [Requests] knows whether the
-// requests of an entry are long: their times would outweigh all others. Shorter requests always count. It is a second
-// because few requests last that long, so their cells take little memory.
+// lastingFrom is the duration from which requests are counted separately by place and entry. Only [Requests] knows
+// whether the requests of an entry are long, and the times of long ones would outweigh all others. Shorter requests
+// always count. The limit is a second because few requests last that long, so their cells take little memory.
 const lastingFrom = time.Second
 
-// lastingPlace is a place, by its number, in requests of one entry.
+// lastingPlace is a place, given by its number, in the requests of one entry.
 type lastingPlace struct {
 	entryKey
 	place int32
 }
 
-// place returns the cell of a place for the observed request.
+// place returns the cell of place `number` for the request being observed.
 func (t *Tally) place(s *tallySlice, number int32) *placeCell {
 	if t.lasting != (entryKey{}) {
 		key := lastingPlace{t.lasting, number}
@@ -158,7 +159,8 @@ func (t *Tally) place(s *tallySlice, number int32) *placeCell {
 	return &s.places[number]
 }
 
-// observePlace counts node i, a span in a slice, at its place, and its time on the wire at the other end.
+// observePlace counts node i, a span in slice `at`, at its place. It also adds its time on the wire at the other end of
+// the call.
 func (t *Tally) observePlace(at Slice, into *tallySlice, p *critpath.Path, i int32) {
 	n, s, up := &p.Nodes[i], p.Span(i), p.Caller(i)
 	own, border := t.reader.Nanos[i], t.reader.Borders[i]

@@ -17,12 +17,13 @@ const (
 	// requests, in octaves: 16 times. Long requests, such as streams, polls and batch jobs, count separately. Their
 	// durations say nothing about others, and a few of them would make up most of the mean.
 	longOctaves = 4
-	// maxEntries bounds the entries. Requests of further entries count together, at the entry without operations.
+	// maxEntries bounds the number of entries. Further requests are counted together, at the entry with the zero key.
 	maxEntries = 4096
 )
 
-// entryKey identifies the requests that start with one operation and call another one first, or 0 if they call nothing.
-// The first call tells streams from ordinary requests if a gateway gives both the same name.
+// entryKey identifies the requests that start with operation root and whose first call is to operation `first`, or 0 if
+// they make no calls. The first call distinguishes streams from ordinary requests if a gateway gives both the same
+// name.
 type entryKey struct{ root, first trace.Op }
 
 func (k entryKey) compare(o entryKey) int {
@@ -47,8 +48,8 @@ type entry struct {
 	long bool // see longOctaves
 }
 
-// Requests is the history of all requests, by entry. Its questions about times and numbers of requests leave out the
-// long ones.
+// Requests is the history of all requests, by entry. Methods that return times or counts ignore long requests; see
+// longOctaves.
 type Requests struct {
 	entries  map[entryKey]*entry
 	total    Cells   // the requests of all entries except the long ones, with their durations
@@ -57,7 +58,7 @@ type Requests struct {
 	unpacked Cells // scratch
 }
 
-// entry returns the entry of key, which it adds if needed, or the entry without operations if there are too many.
+// entry returns the entry of key, which it adds if needed, or the entry with the zero key if there are too many.
 func (q *Requests) entry(key entryKey) *entry {
 	e := q.entries[key]
 	if e == nil && len(q.entries) >= maxEntries && key != (entryKey{}) {
@@ -78,8 +79,8 @@ func (q *Requests) add(key entryKey, x Cell) {
 	}
 }
 
-// age applies a to the entries, and deletes entries without requests. skipped is the time when calls of any service are
-// skipped. Cells before folded cover minutes.
+// age applies a to the entries, and deletes entries without requests. skipped holds the times when calls of any service
+// are skipped. Cells before folded cover minutes.
 func (q *Requests) age(a *aging, skipped Ranges, folded Slice) {
 	for key, e := range q.entries {
 		if e.age(a); e.empty() {
@@ -116,7 +117,7 @@ func (q *Requests) isLong(key entryKey) bool {
 	return e != nil && e.long
 }
 
-// notSkipped returns the durations of the requests of e outside of skipped.
+// notSkipped returns the sum of the logarithms of the durations of the requests of e outside of skipped.
 func (q *Requests) notSkipped(e *entry, skipped Ranges, folded Slice) (sum Logs) {
 	rest := e.Encoded()
 	if len(skipped) == 0 { // the sums of requests in complete cells are known
@@ -150,7 +151,7 @@ func (q *Requests) sumUp() {
 // Long reports whether requests that typically take nanos are long.
 func (q *Requests) Long(nanos float64) bool { return q.longFrom > 0 && octavesOf(nanos) >= q.longFrom }
 
-// Total returns the numbers and durations of the requests.
+// Total returns the counts and durations of the requests by slice.
 func (q *Requests) Total() Cells { return q.total }
 
 // Since returns the start of the first slice of the history, or 0 if it is empty.
@@ -161,7 +162,7 @@ func (q *Requests) Since() trace.Nanos {
 	return q.total[0].Slice.Start()
 }
 
-// Latest returns the end of the latest slice with requests, at most now, or 0 without requests.
+// Latest returns the end of the latest slice with requests, at most now, or 0 if there are no requests.
 func (q *Requests) Latest(now trace.Nanos) trace.Nanos {
 	cells := q.total.Within(Range{0, SliceOf(now) + 1})
 	if len(cells) == 0 {
@@ -170,7 +171,7 @@ func (q *Requests) Latest(now trace.Nanos) trace.Nanos {
 	return min(now, (cells[len(cells)-1].Slice + 1).Start())
 }
 
-// Minutes returns the number of minutes in which traces started before the slice of `before`.
+// Minutes returns the number of minutes with traces that started before the slice of `before`.
 func (q *Requests) Minutes(before trace.Nanos) int {
 	n, last := 0, Slice(-1)
 	for _, c := range q.total.Within(Range{0, SliceOf(before)}) {
@@ -181,14 +182,14 @@ func (q *Requests) Minutes(before trace.Nanos) int {
 	return n
 }
 
-// Covered returns the time until now with traces at least every two minutes. It is in whole minutes and leaves out the
-// first one, because its traces may have started at its end.
+// Covered returns how long there have been traces without a gap of more than two minutes, up to now. It counts whole
+// minutes, and leaves out the first one, because its traces may have started at its end.
 func (q *Requests) Covered(now trace.Nanos) time.Duration {
 	return time.Duration(max(0, SliceOf(now).minute()-q.CoveredSince(now)-SlicesPerMinute)) * SliceLength
 }
 
-// CoveredSince returns the first slice of the first minute of the time until now with traces at least every two
-// minutes.
+// CoveredSince returns the first slice of the first minute from which on there have been traces without a gap of more
+// than two minutes, up to now.
 func (q *Requests) CoveredSince(now trace.Nanos) Slice {
 	current := SliceOf(now).minute()
 	first := current
@@ -201,8 +202,8 @@ func (q *Requests) CoveredSince(now trace.Nanos) Slice {
 	return first
 }
 
-// oldest returns the first slice that the history covers: [Span] of minutes with traces that are not skipped. It
-// returns 0 if there are at most that many minutes.
+// oldest returns the first slice that the history covers, so that it covers [Span] worth of minutes that have traces
+// and are not skipped. It returns 0 if there are no more minutes than that.
 func (q *Requests) oldest(skipped Ranges) Slice {
 	left := int(Span / time.Minute)
 	minute := Slice(-1)

@@ -8,15 +8,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// answerers describes the services that answer calls, as a history knew them at the end of the last epoch: the order of
-// the tallies of an epoch must not matter.
+// answerers records which services answer calls, as known at the end of the last epoch. It does not change during an
+// epoch, so that the order of the tallies of an epoch doesn't matter.
 type answerers struct {
 	emit  map[trace.Symbol]bool       // services that emit spans
 	of    map[trace.Op][]trace.Symbol // services that answer the calls of an operation themselves
 	calls map[[2]trace.Symbol]bool    // caller and callee
 }
 
-// settle ends an epoch: the present knowledge counts from the next one on.
+// settle ends an epoch: the current knowledge about targets applies from the next epoch on.
 func (h *Sites) settle() {
 	for i := 1; i < len(h.targets); i++ {
 		if t := &h.targets[i]; !t.settled || t.direct != t.settledDirect {
@@ -25,7 +25,7 @@ func (h *Sites) settle() {
 	}
 }
 
-// known returns the answerers, and caches them until the knowledge changes.
+// known returns the answerers. It caches them until they change.
 func (h *Sites) known() *answerers {
 	if h.answerers != nil {
 		return h.answerers
@@ -55,10 +55,11 @@ func (h *Sites) known() *answerers {
 }
 
 // resolved returns the site of the history for s, and whether the answers to its calls were lost. If the service at the
-// address of its calls is known, it becomes the site's target. The part or operation that the calls name stays.
+// address of its calls is known, that service becomes the target of the site, with the part or operation that the calls
+// name.
 //
-// Spans from below a missing one are a sign of a hop, or of a service, without spans. But if the service that should
-// have answered emits spans, its spans were lost: the site is the site of calls without an answer.
+// Spans below a missing span are a sign of a hop, or of a service, without spans. But if the service that should have
+// answered emits spans, its spans were lost: the calls then count at the site for calls without an answer.
 func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 	out = *s
 	out.address, out.reached = 0, 0
@@ -81,9 +82,9 @@ func (h *Sites) resolved(s *tallySite) (out tallySite, lost bool) {
 }
 
 // lostBy reports whether a service that emits spans should have answered the calls of s, which have spans below a
-// missing one, and returns the service. It is the service that the calls name or that answers at their address. If they
-// have no name, it is the only service that answers such calls and makes the calls that arrived, or 0 if there are
-// several.
+// missing one, and returns that service. It is the service that the calls name, or else the service that answers at
+// their address. If the calls name no service, it is the only service that answers such calls and calls the service
+// that was reached, or 0 if there are several.
 func (k *answerers) lostBy(s *tallySite, at *addresses, table *trace.Table) (by trace.Symbol, lost bool) {
 	reached, named := table.Operation(s.reached).Service, table.Operation(s.named).Service
 	if by = emitterOf(named, table, func(service trace.Symbol) bool { return k.emit[service] }); by == 0 {
@@ -106,7 +107,7 @@ func (k *answerers) lostBy(s *tallySite, at *addresses, table *trace.Table) (by 
 	return by, lost
 }
 
-// loseAnswers turns the calls of c, which have spans below a missing one, into calls without an answer.
+// loseAnswers turns the calls of c, which have spans below a missing one, into unanswered calls.
 func (c *tallyCell) loseAnswers() {
 	shapes := c.shapes
 	c.shapes = nil

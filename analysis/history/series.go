@@ -18,7 +18,7 @@ type Series struct {
 	Shapes []ShapeSeries
 	Week   *Week // nil if not yet known
 
-	within Logs // durations of the requests with these calls, where each hour counts half as much as the next one
+	within Logs // durations of the requests with these calls; each hour has half the weight of the next
 
 	changed uint64 // value of [Changes] after the last change
 }
@@ -43,13 +43,15 @@ func (s *Series) LocalTimes() *Times {
 	return &s.Times
 }
 
-// stillOpen is the number of typical durations that requests may go on for. We don't know requests until they end.
+// stillOpen bounds the time for which a request may still be running, in typical durations. We don't see requests until
+// they end.
 const stillOpen = 4
 
-// StillOpen returns how long requests with these calls may go on, and so be unknown.
+// StillOpen returns how long requests with these calls may still be running, and thus be unknown.
 func (s *Series) StillOpen() time.Duration { return stillOpen * time.Duration(s.within.Nanos()) }
 
-// merge adds c, the calls of a slice. It reorders the shapes of c. shapes is the number of shapes of all sites.
+// merge adds c, the calls in slice `at`. It reorders the shapes of c. shapes is the number of shapes of all sites;
+// merge increments it for each shape that it adds.
 func (s *Series) merge(at Slice, c *tallyCell, shapes *int) {
 	s.addTimes(Cell{at, uint32(c.calls), c.nanos, c.beside, c.logs},
 		Cell{Nanos: c.inner, Beside: c.innerBeside, logs: c.innerLogs})
@@ -60,7 +62,7 @@ func (s *Series) merge(at Slice, c *tallyCell, shapes *int) {
 	}
 }
 
-// addTimes adds calls with their own times. inner holds the additional times and logarithms of local times.
+// addTimes adds calls with their own times. inner holds the amounts by which their local times and logarithms exceed x.
 func (s *Series) addTimes(x, inner Cell) {
 	if s.Local == nil && inner != (Cell{}) {
 		s.Local = &Times{Counts: s.clone()}
@@ -92,7 +94,7 @@ func (s *Series) shape(x Shape, shapes *int) *ShapeSeries {
 	return &s.Shapes[len(s.Shapes)-1]
 }
 
-// age applies a. Shapes without cells make room for others. It reports whether cells were deleted or joined.
+// age applies a, and deletes shapes without cells. It reports whether cells were deleted or joined.
 func (s *Series) age(a *aging, shapes *int) (changed bool) {
 	if changed = s.Counts.age(a); s.Local != nil && s.Local.age(a) && bytes.Equal(s.Local.bytes, s.bytes) {
 		s.Local = nil // the calls with inner spans are gone
@@ -110,18 +112,18 @@ func (s *Series) age(a *aging, shapes *int) (changed bool) {
 	return changed
 }
 
-// pastSum is the sum of the calls at a site before a window, without skipped ones. Decoding all of them in each epoch
-// would take most of the time of a comparison while an incident is open.
+// pastSum is the sum of the calls at a site before a window, excluding skipped ones. It is cached because decoding all
+// of them in each epoch would take most of the time of a comparison while an incident is open.
 type pastSum struct {
-	changes uint64 // a value of [Changes] that is not outdated before the next change
+	changes uint64 // number of changes when the sum was made, plus 1; outdated if the past changes later
 	end     mark   // of the summed cells
 	calls   uint64
 	logs    int64
 }
 
 // Before returns the number of calls before slice `at` and the total of their logarithms. It leaves out calls in
-// skipped, the skipped times of their service. It caches sums, because `at` is usually the same as in the last call, or
-// a little later. changes counts the changes of the history, and [Changes.Note] must have been called for at.
+// skipped, the skipped times of their service. It caches the sums, because `at` is usually the same as in the previous
+// call, or a little later. changes counts the changes of the history; [Changes.Note] must have been called for `at`.
 func (s *Times) Before(at Slice, skipped Ranges, changes *Changes) (calls uint64, logs int64) {
 	s.seek(at)
 	if k := len(skipped); k == 0 || s.earlier == 0 || s.First() >= skipped[k-1].To {

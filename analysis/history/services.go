@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Services numbers the services that sites name, and knows which of them call each other.
+// Services numbers the services that sites name, and records which of them call each other.
 type Services struct {
 	numbers map[trace.Symbol]int32
 	names   []trace.Symbol // by number; the first is unused
@@ -61,8 +61,8 @@ func (v *Services) Adjacent(a, b trace.Symbol) bool {
 	return v.calls[servicePair{i, k}] || v.calls[servicePair{k, i}]
 }
 
-// Related reports whether services a and b call each other, share callers or callees, or are connected by a chain of
-// such calls.
+// Related reports whether services a and b are connected by calls, in either direction, directly or through other
+// services.
 func (v *Services) Related(a, b trace.Symbol) bool {
 	component := make([]int32, len(v.names)) // by number of the service: a service in the same component, as a tree
 	for i := range component {
@@ -81,7 +81,7 @@ func (v *Services) Related(a, b trace.Symbol) bool {
 	return find(v.numbers[a]) == find(v.numbers[b])
 }
 
-// Callers returns the given services and all that call them, directly or through others, ascending.
+// Callers returns the given services and all services that call them, directly or through others, in ascending order.
 func (v *Services) Callers(services ...trace.Symbol) []trace.Symbol {
 	callers := make(map[int32][]int32)
 	for pair := range v.calls {
@@ -102,8 +102,8 @@ func (v *Services) Callers(services ...trace.Symbol) []trace.Symbol {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// resolve maps each service, by its number, to itself. But a service without spans whose name is the address of a
-// service with spans is mapped to the latter: cart.default.svc:7070 to cart. opaque marks the services without spans.
+// resolve maps each service, by its number, to itself. But if a service without spans is named after the address of a
+// service with spans, it maps to that service: cart.default.svc:7070 to cart. opaque marks the services without spans.
 func (v *Services) resolve(table *trace.Table) (service []int32, opaque []bool) {
 	service, opaque = make([]int32, len(v.names)), make([]bool, len(v.names))
 	emits := func(name trace.Symbol) bool { return v.sites[v.numbers[name]] > 0 }
@@ -116,8 +116,8 @@ func (v *Services) resolve(table *trace.Table) (service []int32, opaque []bool) 
 	return service, opaque
 }
 
-// emitterOf returns the service called name, or the host in name if that is an address like cart.default.svc:7070, if
-// the service emits spans. Otherwise it returns 0.
+// emitterOf returns the service that emits spans under the given name, or under the host in that name if it is an
+// address like cart.default.svc:7070. It returns 0 if there is no such service.
 func emitterOf(name trace.Symbol, table *trace.Table, emits func(service trace.Symbol) bool) trace.Symbol {
 	for _, name := range []trace.Symbol{name, table.HostOf(name)} {
 		if emits(name) {

@@ -6,12 +6,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SiteKey identifies a site: a step and its caller. It includes the caller, because the same operation may do different
-// work for different callers. It doesn't include the whole calling context, because there may be too many for each to
-// have enough history.
+// SiteKey identifies a site: a step and its caller. The caller is part of the key because the same operation may do
+// different work for different callers. The whole calling context is not, because there may be too many contexts for
+// each to have enough history.
 type SiteKey struct {
 	Parent, Op trace.Op // steps; Parent is 0 for a root
-	Border     bool     // it is the site of the borders of Op, see compare.Recording.border
+	Border     bool     // the site holds the borders of Op, see compare.Recording.border
 }
 
 // anyCaller returns the key that all sites of the same step share.
@@ -19,7 +19,7 @@ func (k SiteKey) anyCaller() SiteKey {
 	return SiteKey{Op: k.Op, Border: k.Border, Parent: ^trace.Op(0)}
 }
 
-// Compare orders keys by operation and caller, borders last.
+// Compare orders keys by operation, then by caller; borders come last.
 func (k SiteKey) Compare(l SiteKey) int {
 	if c := cmp.Or(cmp.Compare(k.Op, l.Op), cmp.Compare(k.Parent, l.Parent)); c != 0 || k.Border == l.Border {
 		return c
@@ -30,7 +30,7 @@ func (k SiteKey) Compare(l SiteKey) int {
 	return 1
 }
 
-// Site is a place of spans in the call graph.
+// Site is a position of spans in the call graph.
 type Site struct {
 	SiteKey
 	Base    trace.Op // operation of the step
@@ -41,8 +41,8 @@ type Site struct {
 	Peer    int32    // number of the callee named by the attributes of calls without an answer, or 0
 }
 
-// Wider returns the keys that pool a site with others: the same step under any caller and, if the step has a target,
-// the same operation with any target. The second key is the history of calls without an answer.
+// Wider returns the keys under which a site is pooled with others: the same step under any caller and, if the step has
+// a target, the same operation with any target. The second key holds the history of unanswered calls.
 func (s *Site) Wider() []SiteKey {
 	keys := []SiteKey{s.anyCaller()}
 	if s.Base != s.Op {
@@ -64,5 +64,6 @@ func (c Callee) Compare(d Callee) int {
 	return cmp.Or(cmp.Compare(c.Op, d.Op), cmp.Compare(c.Service, d.Service))
 }
 
-// Overflow is the number of all sites and shapes beyond the limits on a recording or a history. They are not compared.
+// Overflow is the number of the site, or shape, that stands for all sites and shapes beyond the limits on a recording
+// or a history. It is not compared.
 const Overflow = 0

@@ -1,8 +1,8 @@
 // Package history counts the calls of a running service. A [Tally] counts calls of closed traces by [Site] and [Slice]
-// of time. [Sites] joins tallies, and keeps two hours of them in few bytes: calls, own times and shapes of each site
+// of time. [Sites] merges tallies, and keeps two hours of them in few bytes: calls, own times and shapes of each site
 // ([Series]), by instance, host, zone and version ([Instance]), and by hour of the last week ([Week]). Sites ages its
-// content, skips times of unhealthy services ([Sites.Skip]), and saves it. It answers questions about the calls
-// themselves, such as their rates and errors ([Sites.Uses]). Package compare judges them.
+// content, excludes times when services were unhealthy ([Sites.Skip]), and encodes itself for checkpoints. It also
+// reports the rates and errors of the calls ([Sites.Uses]). Package compare judges them.
 //
 // The package is pure, like package analysis, and uses critical paths only.
 package history
@@ -21,12 +21,12 @@ import (
 // Sites is the history of the sites of a running service: the calls at each, by slices of time. Its counterpart
 // compare.Recording keeps every call. Sites is not safe for concurrent use.
 //
-// Each of its parts owns its state, the questions about it and its section of the encoded history. Other packages can
-// only read the parts.
+// Each exported field owns its state, the methods that read it, and its section of the encoded history. Other packages
+// must only read the fields.
 //
-// The content does not depend on the order of the tallies, unless the limit on sites was reached.
+// The content does not depend on the order in which tallies are merged, unless the limit on sites is reached.
 type Sites struct {
-	Limit int // maximum number of sites; 0 and more than MaxSites: MaxSites
+	Limit int // maximum number of sites; 0, or more than MaxSites, means MaxSites
 
 	Services  Services
 	Requests  Requests
@@ -55,12 +55,14 @@ type Sites struct {
 
 // Limits on a history.
 const (
-	// MaxSites is the greatest maximum number of sites. They take less than 100 MB with all shapes and instances.
+	// MaxSites is the upper bound of [Sites.Limit]. That many sites take less than 100 MB with all shapes and
+	// instances.
 	MaxSites = 20_000
-	// spareShare is the share of free places, 1/spareShare, that we try to keep by deleting sites without calls.
+	// spareShare is the share of the limit, 1/spareShare, that we try to keep free by deleting sites without calls.
 	spareShare = 8
-	// serviceShare bounds the sites of a service to 1/serviceShare of all, so that a service with IDs in the names of
-	// its operations leaves room for the others. Calls at further sites count at one more site, named [trace.Overflow].
+	// serviceShare bounds the sites of a service to 1/serviceShare of the limit, so that a service with IDs in the
+	// names of its operations leaves room for the others. Calls at further sites count at one extra site, named
+	// [trace.Overflow].
 	serviceShare = 4
 	// SiteShapes bounds the shapes of a site. Calls of other shapes count as one shape of hash 0.
 	SiteShapes = 16
@@ -69,18 +71,19 @@ const (
 	// Span is the time that a history covers, not counting skipped times.
 	Span = 2 * time.Hour
 
-	// fineSlices is the number of slices that are kept as they are. Older ones are joined to minutes.
+	// fineSlices is the number of latest slices that keep cells of their own. Older slices are joined to minutes.
 	fineSlices = 5 * SlicesPerMinute
-	// longestHistory and Ahead bound the time that a history covers. Traces beyond it have wrong clocks.
+	// longestHistory and Ahead bound the time that a history covers, before and after now. Traces outside have wrong
+	// clocks.
 	longestHistory = Slice(7 * 24 * time.Hour / SliceLength)
 	Ahead          = SlicesPerMinute
-	// keptSkipped is the time that skipped slices are kept, in case a person accepts them as normal. It is long enough
-	// to judge windows by them, until the end of the hour.
+	// keptSkipped is the time for which the calls of skipped slices are kept, in case a person accepts them as normal.
+	// It is long enough for windows to be judged by them until the end of the hour.
 	keptSkipped = 65 * SlicesPerMinute
 )
 
-// NewSites returns an empty history. The names of tallies must be in table before they are merged. The history itself
-// adds the steps.
+// NewSites returns an empty history. table must contain the names of a tally before the tally is merged. The history
+// itself adds the steps.
 func NewSites(table *trace.Table) *Sites {
 	h := &Sites{
 		Requests:  Requests{entries: make(map[entryKey]*entry)},
@@ -108,26 +111,27 @@ func (h *Sites) serviceLimit() int { return h.limit() / serviceShare }
 // Len returns the number of sites.
 func (h *Sites) Len() int { return len(h.sites) - 1 }
 
-// Operations returns the number of operations at the sites. A suspect has scores for each.
+// Operations returns the number of operations at the sites. A suspect has a score for each of them.
 func (h *Sites) Operations() int { return len(h.judged) }
 
-// Refused returns the number of calls at sites without room.
+// Refused returns the number of calls at sites beyond the limit.
 func (h *Sites) Refused() uint64 { return h.refused }
 
 // Table returns the table of the names of the history.
 func (h *Sites) Table() *trace.Table { return h.table }
 
-// All returns the sites by number, from 1. The caller must not change them, nor keep them beyond the next [Sites.Age].
+// All returns the sites by number, from 1; the first element is unused. The caller must not change them, nor keep them
+// beyond the next [Sites.Age].
 func (h *Sites) All() []Site { return h.sites }
 
-// Series returns the history of site `number`. It is valid until h changes.
+// Series returns the history of site `number`. The pointer is valid until h changes.
 func (h *Sites) Series(number int32) *Series { return &h.series[number] }
 
 // Learned returns the first hour that is not yet in the weeks of the sites.
 func (h *Sites) Learned() Hour { return h.hour }
 
 // Long reports whether the requests with calls at site `number` are long, and returns their typical duration in ns if
-// they are. Their times are then measured by it, not by the duration of other requests.
+// they are. The times at such a site are measured against it instead of the duration of other requests.
 func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	within, from := h.series[number].within, h.Requests.longFrom
 	if from == 0 || within.Octaves() < from {
@@ -136,8 +140,8 @@ func (h *Sites) Long(number int32) (nanos float64, long bool) {
 	return within.Nanos(), true
 }
 
-// Merge adds a tally. It adds sites in the order of their keys, so which sites find room doesn't depend on the order of
-// the calls in the tally.
+// Merge adds a tally. It adds new sites in the order of their keys, so which sites find room doesn't depend on the
+// order of the calls in the tally.
 func (h *Sites) Merge(t *Tally) {
 	h.Instances.merge(t, h.folded, h.Requests.isLong)
 	h.addresses.merge(&t.answers)
@@ -175,7 +179,8 @@ func (h *Sites) Merge(t *Tally) {
 	h.Durations.merge(t, h)
 }
 
-// numbersOf returns the numbers of the sites of a tally, and whether the answers to their calls were lost.
+// numbersOf returns, for each site of a tally, its number in h, and whether the answers to its calls were lost. It adds
+// new sites.
 func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 	numbers, lost = make([]int32, len(t.sites)), make([]bool, len(t.sites))
 	sites := make([]tallySite, len(t.sites))
@@ -195,9 +200,9 @@ func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 	return numbers, lost
 }
 
-// admit returns the number of site s, which it adds if needed. If its service has too many sites, it returns the number
-// of the site that stands for all further ones, or Overflow for a border, because its calls are counted at the service
-// that answers. It also returns Overflow if there is no room.
+// admit returns the number of site s, which it adds if needed. If the service of s has too many sites, it returns the
+// number of the site that stands for all further ones. It returns Overflow if h is full, or if the service has too many
+// sites and s is a border, because the calls of a border also count at the service that answers.
 func (h *Sites) admit(s *tallySite) int32 {
 	if !h.Services.full(s.service, h.serviceLimit()) {
 		return h.number(s)
@@ -209,7 +214,7 @@ func (h *Sites) admit(s *tallySite) int32 {
 	return h.number(&tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: other}}, base: other, service: s.service})
 }
 
-// number returns the number of site s, which it adds if needed, or Overflow if there is no room.
+// number returns the number of site s, which it adds if needed, or Overflow if h is full.
 func (h *Sites) number(s *tallySite) int32 {
 	if i, ok := h.numbers[s.SiteKey]; ok {
 		return i
@@ -240,9 +245,9 @@ func (h *Sites) number(s *tallySite) int32 {
 	return i
 }
 
-// Skip excludes the calls at the sites of services from the history, because they are not healthy. It applies to traces
-// that start in i, and excludes all calls if services is empty. It replaces an earlier skip with the same id. The
-// interval is extended to the start of its first minute, because its calls will be joined to the whole minute.
+// Skip excludes the calls at the sites of services from the history, because the services are not healthy. It applies
+// to traces that start in i, and to all calls if services is empty. It replaces an earlier skip with the same id. The
+// interval is extended to the start of its first minute, because the calls of that minute will be joined.
 func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 	from, changed := h.Skipped.put(skip{
 		Range{SliceOf(i.From).minute(), SliceOf(i.To) + 1},
@@ -253,9 +258,9 @@ func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 	}
 }
 
-// Accept takes the behaviour of service in interval `since` as normal. The interval is no longer skipped for any
-// service. Earlier calls of the service and to it, and the weeks of their sites, are deleted. Accept takes time linear
-// in the number of cells.
+// Accept declares the behaviour of service in interval `since` to be normal. The interval is no longer skipped for any
+// service. Earlier calls of the service and to it are deleted, and so are the weeks of their sites. Accept takes time
+// linear in the number of cells.
 func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	h.Skipped.remove(Range{SliceOf(since.From).minute(), SliceOf(since.To) + 1})
 	h.Changes.all = h.Changes.next()
@@ -274,8 +279,8 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	h.Instances.forget(service, SliceOf(since.From))
 }
 
-// Age ends an epoch. If a minute has ended since the last call, it joins slices to minutes, and deletes slices that the
-// history no longer covers at time now and slices of traces with wrong clocks. If there is little room, it also deletes
+// Age ends an epoch. If a minute has ended since the last call, it joins old slices to minutes, and deletes slices that
+// the history no longer covers at time now and slices from wrong clocks. If there is little room left, it also deletes
 // idle sites, and renumbers the others.
 func (h *Sites) Age(now trace.Nanos) {
 	h.addresses.learn(SliceOf(now))
@@ -312,7 +317,7 @@ func (h *Sites) Age(now trace.Nanos) {
 	h.Skipped.skips = slices.DeleteFunc(h.Skipped.skips, func(s skip) bool { return s.To <= coverages[0].oldest })
 }
 
-// evict deletes sites without calls since slice `since`, of all services if `all` is true, or else only of services
+// evict deletes sites without calls since slice `since`: of all services if `all` is true, otherwise only of services
 // with too many sites. It also deletes services that no remaining site names, and renumbers the remaining sites and
 // services.
 func (h *Sites) evict(since Slice, all bool) {
@@ -337,13 +342,14 @@ func (h *Sites) evict(since Slice, all bool) {
 	}
 }
 
-// JoinMessages counts the times that messages waited until a span of another trace took them, as far as both traces are
-// known, and forgets old messages. Call it once per epoch, after the tallies of that epoch, because it may add sites.
+// JoinMessages adds the times that messages waited until a span of another trace took them, for messages whose two
+// traces are known, and forgets old messages. Call it once per epoch, after merging the tallies of that epoch, because
+// it may add sites.
 func (h *Sites) JoinMessages(now trace.Nanos) { h.Merge(h.Messages.join(now)) }
 
-// LatestOf returns the end of the latest slice, at most now, with calls of the given operations of a service, or of any
-// of its operations if the list is empty. It returns 0 without such calls. If a service emits no spans, calls to it
-// count as its own.
+// LatestOf returns the end of the latest slice, at most now, with calls of the given operations of a service. An empty
+// list selects all of its operations. LatestOf returns 0 if there are no such calls. The calls of a service without
+// spans are the calls that others make to it.
 func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.Nanos) trace.Nanos {
 	newest := Slice(-1)
 	for s := range h.seriesOf(service, operations) {
@@ -352,8 +358,8 @@ func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.
 	return min(now, (newest + 1).Start())
 }
 
-// CallsOf returns the number of the calls that LatestOf selects whose traces started in the interval, which must be
-// whole slices.
+// CallsOf returns the number of calls that LatestOf would select and whose traces started in the interval. Both ends of
+// the interval must be starts of slices.
 func (h *Sites) CallsOf(service trace.Symbol, operations []trace.Op, in Interval) (calls uint64) {
 	within := in.Slices()
 	for s := range h.seriesOf(service, operations) {

@@ -9,25 +9,25 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Skipped is the times when requests were not healthy. Their calls are excluded from the history.
+// Skipped holds the times when requests were not healthy. Calls in these times are excluded from the history.
 type Skipped struct {
 	skips     []skip
-	forgotten Slice // skipped cells before it were deleted
-	late      bool  // there may be skipped cells before it again
+	forgotten Slice // skipped cells before this slice were deleted
+	late      bool  // there may be skipped cells before forgotten again
 }
 
-// skip is a time when requests were not healthy.
+// skip is a time when requests were not healthy, and the services concerned.
 type skip struct {
 	Range
 	id       uint64
 	services []trace.Symbol // services whose calls are skipped, ascending; empty means all
 }
 
-// Ranges are ranges of slices, ascending and disjoint.
+// Ranges is a list of ranges of slices, ascending and disjoint.
 type Ranges []Range
 
-// put adds a skip, or replaces the skip with the same ID. It returns the first slice that is skipped for other services
-// than before, if any.
+// put adds a skip, or replaces the skip with the same ID. If it changes which services are skipped in any slice, it
+// returns the first such slice.
 func (k *Skipped) put(added skip) (from Slice, changed bool) {
 	i := slices.IndexFunc(k.skips, func(s skip) bool { return s.id == added.id })
 	if i < 0 {
@@ -48,17 +48,17 @@ func (k *Skipped) put(added skip) (from Slice, changed bool) {
 	return from, changed
 }
 
-// arrive notes that calls in slice `at` were added or are skipped from now on.
+// arrive records that calls in slice `at` were added, or are skipped from now on.
 func (k *Skipped) arrive(at Slice) { k.late = k.late || at < k.forgotten }
 
-// Overlaps reports whether the calls of service are excluded from the history in any part of i.
+// Overlaps reports whether the calls of service are excluded from the history at any time in i.
 func (k *Skipped) Overlaps(service trace.Symbol, i Interval) bool {
 	return slices.ContainsFunc(k.skips, func(s skip) bool {
 		return s.From <= SliceOf(i.To-1) && SliceOf(i.From) < s.To && s.concerns(service)
 	})
 }
 
-// concerns reports whether s skips the calls of a service.
+// concerns reports whether s skips the calls of service.
 func (s *skip) concerns(service trace.Symbol) bool {
 	if len(s.services) == 0 {
 		return true
@@ -67,7 +67,7 @@ func (s *skip) concerns(service trace.Symbol) bool {
 	return found
 }
 
-// Of returns the times when the calls of a service are skipped.
+// Of returns the times when the calls of service are skipped.
 func (k *Skipped) Of(service trace.Symbol) Ranges {
 	return k.ranges(func(s *skip) bool { return s.concerns(service) })
 }
@@ -99,7 +99,7 @@ func (r Ranges) union() Ranges {
 	return joined
 }
 
-// Before returns the parts of r before slice end. They may share the memory of r.
+// Before returns the parts of r before slice end. The result may share the memory of r.
 func (r Ranges) Before(end Slice) Ranges {
 	for len(r) > 0 && r[len(r)-1].From >= end {
 		r = r[:len(r)-1]
@@ -118,7 +118,8 @@ func (r Ranges) Contains(s Slice) bool {
 	return len(r) > 0 && r[len(r)-1].Contains(s)
 }
 
-// Without returns the cells that are not in the ranges. They share the memory of c or, if cells were removed, of kept.
+// Without returns the cells that are not in the ranges. The result shares the memory of c or, if cells were removed, of
+// kept.
 func (c Cells) Without(r Ranges, kept *Cells) Cells {
 	if len(c) == 0 || len(r) == 0 || r[len(r)-1].To <= c[0].Slice {
 		return c
@@ -135,7 +136,7 @@ func (c Cells) Without(r Ranges, kept *Cells) Cells {
 	return *kept
 }
 
-// remove returns the slices of r to the history of all services.
+// remove ends the skipping of the slices in r, for all services.
 func (k *Skipped) remove(r Range) {
 	var left []skip
 	for _, s := range k.skips {
@@ -148,16 +149,16 @@ func (k *Skipped) remove(r Range) {
 	k.skips = left
 }
 
-// coverage is the part of the history of a service that is kept.
+// coverage is the part of the history of a service that is kept, and the reason why the rest is not.
 type coverage struct {
 	skipped Ranges
 	oldest  Slice
-	// forgotten reports whether the skipped calls of a slice are deleted. It is nil if no call is, or if all have been.
+	// forgotten reports whether the skipped calls of a slice are to be deleted. It is nil if there are none to delete.
 	forgotten func(Slice) bool
 }
 
-// coverages returns the coverage of the calls of each service by its number, and of all calls at index 0. It marks
-// skipped calls before slice `before` as forgotten.
+// coverages returns the coverage of each service by its number, and the coverage of all calls at index 0. Skipped calls
+// before slice `before` are to be deleted.
 func (k *Skipped) coverages(before Slice, services *Services, requests *Requests) []coverage {
 	all := make([]coverage, len(services.names))
 	all[0].skipped = k.Any()

@@ -2,22 +2,23 @@ package history
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// renaming is the longest overlap between the calls of a service and of its successor, because instances are replaced
-// one by one.
+// renaming is the maximum time for which the calls of a service and of its successor may overlap. They overlap because
+// instances are replaced one by one.
 const renaming = 30 * SlicesPerMinute
 
-// leastTaken is the minimum part of the operations of a service, weighted by calls, that its successor must have.
+// leastTaken is the minimum fraction of the operations of a service, weighted by calls, that its successor must have.
 const leastTaken = 0.5
 
-// entrance is an operation where other services, or requests from outside, call a service.
+// entrance is an operation at which other services, or requests from outside, enter a service.
 type entrance struct {
 	caller int32 // number of the service, 0 for outside
 	name   trace.Symbol
 	kind   trace.Kind
 }
 
-// Successor returns the service that has taken over the calls of a service without calls now: a new service with most
-// of its operations and the same callers. It returns 0 if there is no such service.
+// Successor returns the service that has taken over the calls of service `of`, which no longer has calls at time now.
+// The successor is a new service with most of the operations and the same callers. Successor returns 0 if there is no
+// such service.
 func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
 	old := h.Services.Number(of)
 	calls, all, last := make(map[entrance]uint64), uint64(0), Slice(-1)
@@ -30,7 +31,7 @@ func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
 	if all == 0 || last >= SliceOf(now)-SlicesPerMinute {
 		return 0
 	}
-	taken := make([]uint64, len(h.Services.names)) // calls of the old service at operations of each
+	taken := make([]uint64, len(h.Services.names)) // by service: calls of the old service at operations that both have
 	found := make(map[int32]map[entrance]bool)
 	for i := range h.sites {
 		e, ok := h.entrance(i)
@@ -57,7 +58,7 @@ func (h *Sites) Successor(of trace.Symbol, now trace.Nanos) trace.Symbol {
 	return h.Services.names[best]
 }
 
-// entrance returns the entrance at site. ok is false if the site is not an entrance.
+// entrance returns the entrance at site `site`. ok is false if the site is not an entrance.
 func (h *Sites) entrance(site int) (e entrance, ok bool) {
 	s := &h.sites[site]
 	if site == Overflow || s.Client || s.Border {

@@ -9,16 +9,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Tally counts the calls of closed traces by site and slice. Each shard of a service makes one, and [Sites.Merge] joins
-// them. A trace, with all of its roots, counts at the start of its primary root. Incomplete traces count with the spans
-// that they have.
+// Tally counts the calls of closed traces by site and slice. Each shard of a service makes its own, and [Sites.Merge]
+// merges them. A trace, with all of its roots, counts in the slice in which its primary root starts. Incomplete traces
+// count with the spans that they have.
 type Tally struct {
 	numbers map[tallyKey]int32
 	sites   []tallySite
-	recent  [4096]int32 // number+1 of a recently seen site, by its hash
+	recent  [4096]int32 // number+1 of a recently seen site, by its hash; 0 means no site
 	slices  map[Slice]*tallySlice
-	within  int64    // logarithm of the duration of the observed request
-	lasting entryKey // of the observed request if it takes at least lastingFrom, or else 0
+	within  int64    // logarithm of the duration of the request being observed
+	lasting entryKey // of the request being observed if it takes at least lastingFrom, otherwise the zero value
 	places  places
 	answers answers
 	unknown int // sites with an address
@@ -30,24 +30,24 @@ type Tally struct {
 	reader callgraph.Reader
 }
 
-// tallyKey is a site together with questions that only [Sites] can answer: who is at the address of calls that nobody
-// answered, and who should have answered the calls with spans below a missing one.
+// tallyKey is a site together with the facts from which [Sites] determines its callee: the address of unanswered calls,
+// and the operation that calls with spans below a missing one have reached.
 type tallyKey struct {
 	SiteKey
 	address trace.Address // 0 if answered, or without an address
 	reached trace.Op      // first operation with spans from below a missing one; 0 if no span is missing
 }
 
-// tallySite describes a site independently of the tally's own numbers.
+// tallySite describes a site without the numbers that the tally assigns.
 type tallySite struct {
 	tallyKey
 	base, target trace.Op // of the step
 	service      trace.Symbol
 	client       bool
-	named        trace.Op // of calls with spans below a missing one: the callee that their attributes name, or 0
+	named        trace.Op // the callee named by the attributes of calls with spans below a missing one, or 0
 }
 
-// inner reports whether the spans of s are INTERNAL ones inside the work of their callers, as in [callgraph.Times].
+// inner reports whether the spans of s are INTERNAL spans inside the work of their callers, as in [callgraph.Times].
 func (s *tallySite) inner(table *trace.Table) bool {
 	caller := table.Operation(s.Parent)
 	return s.Parent != 0 && caller.Service == s.service && caller.Kind != trace.Client &&
@@ -81,14 +81,14 @@ type shapeCount struct {
 	calls uint64
 }
 
-// Shape is the set of operations that a call makes, with the order of magnitude of their counts, and whether the call
-// failed and was answered.
+// Shape is the set of operations that a call makes, with the order of magnitude of their counts, whether the call
+// failed, and whether it was answered.
 type Shape struct {
 	Hash             uint64
 	Failed, answered bool
 }
 
-// ShowsAnswer reports whether the callee of a call may have answered. The call is a CLIENT span, or a span with a
+// ShowsAnswer reports whether the callee of a call may have answered. The call must be a CLIENT span, or a span with a
 // callee behind it (see graph.behind in package compare).
 func (x Shape) ShowsAnswer() bool { return x.answered && x.Hash != callgraph.FailedLeaf }
 
@@ -108,7 +108,7 @@ func NewTally() *Tally {
 	}
 }
 
-// Observe counts the trace of p. Like compare.Recording.Add it ignores traces without a root, and traces of
+// Observe counts the trace of p. Like compare.Recording.Add, it ignores traces without a root, and traces of
 // [trace.MaxDuration] or more.
 func (t *Tally) Observe(p *critpath.Path) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
@@ -154,8 +154,8 @@ func (t *Tally) roundTimes() {
 	}
 }
 
-// observeWait counts the time that a message waited in a queue, as several calls at a site of its own. That site is an
-// operation of the service that takes messages from the queue, because they wait until it does.
+// observeWait counts the time that a message waited in a queue, as `calls` calls at a separate site. That site is an
+// operation of the service that takes messages from the queue, because messages wait until that service takes them.
 func (t *Tally) observeWait(into *tallySlice, service trace.Symbol, w *critpath.Wait, calls uint64) {
 	key := tallyKey{SiteKey: SiteKey{Op: w.Queue, Parent: w.Own}}
 	number, ok := t.numbers[key]
@@ -187,7 +187,7 @@ func (s *tallySlice) entry(key entryKey) *tallyCell {
 	return c
 }
 
-// observe counts the call of node i and, if the node crosses, its border.
+// observe counts the call of node i and, if it crosses to another service, its border.
 func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	s := p.Span(i)
 	key := tallyKey{SiteKey{Op: callgraph.Step(p, i)}, t.address(p, i), callgraph.Reached(p, i)}
@@ -223,8 +223,8 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	into.cell(number).add(spent{t.reader.Borders[i], t.reader.Off.Borders[i]})
 }
 
-// address returns the address of node i if it is a call that no span answers directly. It also notes who answers at
-// which address.
+// address returns the address of node i if it is a call that no span answers directly, and otherwise 0. It also counts
+// which service answers at which address.
 func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
 	s, callee := p.Span(i), callgraph.Answering(p, i)
 	missing := p.Nodes[i].Callee == critpath.CalleeMissing
@@ -243,7 +243,7 @@ func (t *Tally) address(p *critpath.Path, i int32) trace.Address {
 	return 0
 }
 
-// spent is the time of a call in ns, on or off the critical path.
+// spent is the own time of a call in ns, on and off the critical path.
 type spent struct{ nanos, beside int64 }
 
 func (s spent) sum() int64 { return s.nanos + s.beside }
@@ -256,8 +256,8 @@ func (c *tallyCell) add(own spent) {
 	c.logs += logOf(own.sum())
 }
 
-// addLocal adds the local time of a call with an own time. The time of an inner span is part of the sum of another
-// call.
+// addLocal adds the amount by which the local time of a call exceeds its own time. The local time of an inner span is
+// smaller, because it is part of the local time of another call.
 func (c *tallyCell) addLocal(own, local spent) {
 	if local != own {
 		c.inner += local.nanos - own.nanos
@@ -266,7 +266,7 @@ func (c *tallyCell) addLocal(own, local spent) {
 	}
 }
 
-// number returns the number of a site, and whether it has one.
+// number returns the number of a site, and whether the tally has it.
 func (t *Tally) number(of tallyKey) (number int32, known bool) {
 	recent := &t.recent[(uint64(of.Op)^uint64(of.Parent)>>8)%uint64(len(t.recent))]
 	if number = *recent - 1; number >= 0 && t.sites[number].tallyKey == of {

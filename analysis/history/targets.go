@@ -16,7 +16,7 @@ type target struct {
 	knownTarget
 }
 
-// knownTarget is the knowledge about a target. It survives restarts and renumbering.
+// knownTarget is the part of the knowledge about a target that survives restarts and renumbering.
 type knownTarget struct {
 	direct                 bool // whether it has answered calls itself, not only behind a hop without spans
 	settled, settledDirect bool // whether the site, and the value of direct, were known at the end of the last epoch
@@ -43,8 +43,8 @@ func (h *Sites) targetOf(s *tallySite) target {
 }
 
 // Callees returns the usual callee of the CLIENT spans of each site, by its number. It reuses memory. The callee is the
-// target of the step. If the step has no target, it is the most frequent target of steps of the same operation. The
-// service is 0 if unknown. opaque marks the services without spans, by their number.
+// target of the step. If the step has no target, it is the target of the step of the same operation with the most
+// calls. The service of the callee is 0 if unknown. opaque marks the services without spans, by their number.
 func (h *Sites) Callees(memory []Callee) (callees []Callee, opaque []bool) {
 	service, opaque := h.Services.resolve(h.table)
 	callees = scratch.Filled(memory, len(h.sites), Callee{})

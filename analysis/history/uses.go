@@ -18,12 +18,12 @@ type Uses struct {
 	Calls    []CallUse     // ascending by caller and callee
 }
 
-// Usage counts calls, failed calls, and their own time on the critical path. If a span calls without a CLIENT span,
-// traces don't show where its own time ends and the time on the wire starts, so the time next to the call counts as
-// both.
+// Usage counts calls, failed calls, and their own time on the critical path in ns. If a service makes calls without
+// CLIENT spans, traces don't show where its own time ends and the time on the wire starts, so the time next to such a
+// call counts as both.
 type Usage struct {
 	Calls, Failed uint64
-	Unanswered    uint64 // part of Calls: no span answers them, although their attributes name a callee
+	Unanswered    uint64 // the calls, also in Calls, that no span answers although their attributes name a callee
 	Nanos         int64
 }
 
@@ -35,21 +35,22 @@ func (u *Usage) Add(v Usage) {
 	u.Nanos += v.Nanos
 }
 
-// Use is a usage with its past.
+// Use is the usage in an interval and before it.
 type Use struct {
 	Now   Usage
 	Usual Usage         // in the history before Now, without skipped times
 	Known time.Duration // time that Usual covers; 0 without a history
 	// Last is the end of the last slice with calls before the end of Now, or 0 without calls.
 	Last trace.Nanos
-	// Open is the longest time that later calls may still be unknown, see [Series.StillOpen].
+	// Open is the longest time for which a request with these calls may still be running, and its calls unknown. See
+	// [Series.StillOpen].
 	Open time.Duration
-	// Series has a usage for each bin, or is nil if not requested. Bins in skipped times have their calls, too.
+	// Series has a usage for each bin, or is nil if not requested. It includes the calls in skipped times.
 	Series []Usage
 }
 
-// ServiceUse is the use of a service: the calls to it by others, or from outside, with the own time of all of its
-// spans. If a service emits no spans, it is the calls that others make to it, with their time on the wire.
+// ServiceUse is the use of a service: the calls to it from other services or from outside, with the own time of all of
+// its spans. If a service emits no spans, the time is the time on the wire of the calls to it.
 type ServiceUse struct {
 	Use
 	Service    trace.Symbol
@@ -57,19 +58,19 @@ type ServiceUse struct {
 	Operations []OperationUse // in decreasing order of their number of calls in Now, then ascending
 }
 
-// OperationUse is the use of an operation of a service that others call, with the own time of its span alone.
+// OperationUse is the use of an operation of a service that others call, with the own time of its spans alone.
 type OperationUse struct {
 	Use
 	Op trace.Op // a step
 }
 
-// CallUse is the calls between two services, with their time on the wire.
+// CallUse is the use of the calls between two services, with their time on the wire.
 type CallUse struct {
 	Use
 	Caller, Callee trace.Symbol
 }
 
-// bins divide a time into parts of equal length. Each minute of joined old slices lies within one of them.
+// bins divides a time into parts of equal length. No minute of old, joined slices spans two bins.
 type bins struct {
 	from   Slice
 	length Slice
@@ -89,8 +90,9 @@ func newBins(from, to Slice, most int) bins {
 	return b
 }
 
-// Uses returns the use of all services in interval now, with series from instant `from` until its end in about `most`
-// bins. Only operations of the detailed service have series. It takes time linear in the number of cells.
+// Uses returns the use of all services in interval now. Its series start at `from` and end with the interval, in about
+// `most` bins. Only the operations of the service `detailed` have series. Uses takes time linear in the number of
+// cells.
 func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {
 	w := now.Slices()
 	from = max(from, h.Requests.Since())
@@ -131,10 +133,10 @@ type useReader struct {
 	cells, failed Cells // scratch
 }
 
-// knownTime is the history of a service.
+// knownTime is the part of the history of a service that counts as its past.
 type knownTime struct {
 	skipped Ranges
-	first   Slice // start of its calls
+	first   Slice // slice of its first calls
 }
 
 // read adds the calls at site `number`.
@@ -175,8 +177,8 @@ func (r *useReader) read(number int32) {
 	r.add(&o.Use, s.Service, number, true, r.detailed == r.h.Services.names[s.Service])
 }
 
-// readBorder adds the time at border number to the calling service, and to the operation of that service that was
-// called.
+// readBorder adds the time at border `number` to the calling service, and to the operation of that service that makes
+// the calls.
 func (r *useReader) readBorder(number int32) {
 	s := &r.h.sites[number]
 	r.add(&r.serviceOf(s.Service).Use, s.Service, number, false, true)
@@ -185,7 +187,7 @@ func (r *useReader) readBorder(number int32) {
 	}
 }
 
-// enters reports whether the calls at s come from other services, or from outside.
+// enters reports whether the calls at s come from another service or from outside.
 func (r *useReader) enters(s *Site) bool {
 	kind := r.h.table.Operation(s.Base).Kind
 	return s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||
@@ -201,7 +203,8 @@ func (r *useReader) serviceOf(number int32) *ServiceUse {
 	return s
 }
 
-// add adds the calls at a site to a use of a service. It adds their time, and their number if counted is true.
+// add adds the calls at a site to a use of service: their time and, if counted is true, their number. It adds them to
+// the series of the use if series is true.
 func (r *useReader) add(to *Use, service, number int32, counted, series bool) {
 	known := r.history(service)
 	if series && to.Series == nil {
@@ -254,7 +257,7 @@ func (r *useReader) end(at Slice) trace.Nanos {
 	return min(at+r.lengthAt(at), r.now.To).Start()
 }
 
-// shapes returns the shapes of the calls at site `number`. A border has the shapes of the calls that it leads to.
+// shapes returns the shapes of the calls at site `number`. A border has the shapes of its calls.
 func (r *useReader) shapes(number int32) []ShapeSeries {
 	s := &r.h.sites[number]
 	if s.Border {
@@ -263,7 +266,7 @@ func (r *useReader) shapes(number int32) []ShapeSeries {
 	return r.h.series[number].Shapes
 }
 
-// history returns the skipped times of service. Its first slice is set by [useReader.uses].
+// history returns the skipped times of service. The field first is set later, by [useReader.uses].
 func (r *useReader) history(service int32) knownTime {
 	k, found := r.known[service]
 	if !found {
@@ -273,7 +276,7 @@ func (r *useReader) history(service int32) knownTime {
 	return k
 }
 
-// uses returns the uses that were read, with the lengths of histories.
+// uses returns the uses that were read, and sets the time that the history of each covers.
 func (r *useReader) uses() Uses {
 	for i := 1; i < len(r.h.sites); i++ {
 		if first := r.h.series[i].First(); first >= 0 {
@@ -317,7 +320,8 @@ func (r *useReader) uses() Uses {
 	return u
 }
 
-// covered returns the length of the history k: the time of slices with traces before the window, without skipped ones.
+// covered returns the length of the history k: the total length of the slices with traces before the window, except
+// skipped ones.
 func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	for _, x := range r.h.Requests.total {
 		if x.Slice >= r.now.From || x.Slice < k.first.minute() || k.skipped.Contains(x.Slice) {
@@ -328,7 +332,7 @@ func (r *useReader) covered(k knownTime) (sum time.Duration) {
 	return sum
 }
 
-// lengthAt returns the number of slices that the cell at slice `at` covers: a minute for old slices, which were joined.
+// lengthAt returns the number of slices that the cell at slice `at` covers. Cells of old slices cover a minute.
 func (r *useReader) lengthAt(at Slice) Slice {
 	if at < r.h.folded {
 		return SlicesPerMinute

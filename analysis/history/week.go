@@ -32,7 +32,7 @@ func (h Hour) Slices() Range {
 // Week holds the local times of the calls at a site in each hour of the last week, and in each day of the last four
 // weeks. It uses local times because a deploy that adds or removes spans inside a service changes only own times.
 type Week struct {
-	since Hour // first known hour
+	since Hour // first hour with known times
 	means [hoursPerWeek]Level
 	highs [hoursPerWeek]coarseLevel
 	days  [daysPerMonth]Level
@@ -44,20 +44,20 @@ type Week struct {
 	lastDays  Recent // compared with the days four weeks before
 	first     firstTimes
 
-	habits struct { // last results of Usual and Habit
-		// at is 1 + slice/nearHour of the results: they don't change within nearHour, which divides hours. 0 means that
-		// there are no results.
+	habits struct { // cached results of Usual and Habit
+		// at is 1 + slice/nearHour for the slice of the results, or 0 if there are no results. The results don't change
+		// within nearHour, which divides an hour evenly.
 		at      Slice
 		usual   float64
 		octaves float64
 	}
 }
 
-// hourTimes holds the times of the calls of an hour.
+// hourTimes summarizes the times of the calls of an hour.
 type hourTimes struct {
 	all  Level // mean of all calls
 	mean Level // mean of the calls that were not skipped
-	// high is the third highest mean of a window, as judged by compare.Steady, so that a job of nine minutes shows.
+	// high is the third highest mean of a window, as judged by compare.Steady. A job of nine minutes raises it.
 	high coarseLevel
 }
 
@@ -103,7 +103,7 @@ func (l coarseLevel) nanos() float64 {
 // index returns the index of an hour within its week.
 func (h Hour) index() int { return int((h%hoursPerWeek + hoursPerWeek) % hoursPerWeek) }
 
-// KnownFor returns the number of hours between the first known calls of the site and h, or 0 if w is nil.
+// KnownFor returns the number of hours from the first hour with known times to h, or 0 if w is nil.
 func (w *Week) KnownFor(h Hour) Hour {
 	if w == nil {
 		return 0
@@ -112,16 +112,16 @@ func (w *Week) KnownFor(h Hour) Hour {
 }
 
 const (
-	// nearHour is the distance from an hour within which its times are still usual: a job takes a little longer every
-	// night.
+	// nearHour is the distance from an hour within which its times still count as usual, because a job may take a
+	// little longer every night.
 	nearHour = 20 * SlicesPerMinute
-	// lateTraces is the time between the end of an hour and considering its calls complete.
+	// lateTraces is the time after the end of an hour until we consider its calls complete.
 	lateTraces = 2 * SlicesPerMinute
 )
 
-// Usual returns the mean that calls reached at about this time of the day on at least two days of the last week, in ns,
-// or 0 if there is no such mean. A level reached on two days at the same hour is a habit: a nightly job, or a busy
-// morning. A single day may have had an incident. w may be nil.
+// Usual returns the mean, in ns, that calls reached at about this time of day on at least two days of the last week, or
+// 0 if there is no such mean. A level reached on two days at the same hour is a habit, such as a nightly job or a busy
+// morning. A level reached on a single day may be an incident. w may be nil.
 func (w *Week) Usual(at Slice) float64 {
 	if w == nil {
 		return 0
@@ -157,7 +157,7 @@ func (w *Week) usualAt(at Slice) float64 {
 	return second.nanos()
 }
 
-// Habit returns how much longer calls usually take at about this time of the day than in the [Span] before, in octaves.
+// Habit returns how much longer calls usually take at about this time of day than in the [Span] before it, in octaves.
 // It compares high means with high means, so that chance cancels out. w may be nil.
 func (w *Week) Habit(at Slice) float64 {
 	if w == nil {
@@ -167,7 +167,7 @@ func (w *Week) Habit(at Slice) float64 {
 	return w.habits.octaves
 }
 
-// habitAt returns the result of Habit for slice `at`, given the result of Usual in w.habits.
+// habitAt computes the result of Habit for slice `at` from the result of Usual in w.habits.
 func (w *Week) habitAt(at Slice) float64 {
 	usual := w.habits.usual
 	if usual == 0 {
@@ -185,7 +185,7 @@ func (w *Week) habitAt(at Slice) float64 {
 	return max(0, octaves)
 }
 
-// middle returns the median of the high means of the hours, in ns. At least one must be known.
+// middle returns the median of the high means of the known hours, in ns. At least one hour must be known.
 func (w *Week) middle() float64 {
 	known := make([]coarseLevel, 0, len(w.highs))
 	for _, high := range w.highs {
@@ -197,7 +197,7 @@ func (w *Week) middle() float64 {
 	return known[len(known)/2].nanos()
 }
 
-// LastHour returns the last hour that has ended and whose calls we consider complete.
+// LastHour returns the last hour whose calls we consider complete at time now.
 func LastHour(now trace.Nanos) Hour { return (SliceOf(now) - lateTraces).Hour() - 1 }
 
 // learnHours adds the hours that have ended by now to the weeks of all sites.
@@ -239,7 +239,8 @@ func (h *Sites) learnHours(now trace.Nanos) {
 	h.hour = next
 }
 
-// timesOf returns the times of `all`, which must be calls of a single hour, or the zero value without calls.
+// timesOf summarizes the times of `all`, which must be calls of a single hour. It returns the zero value if there are
+// no calls.
 func timesOf(all Cells, skipped Ranges) (t hourTimes) {
 	if len(all) == 0 {
 		return t
@@ -274,7 +275,8 @@ func meanLevel(all Cells, skipped Ranges) Level {
 	return levelOf(float64(nanos) / float64(calls))
 }
 
-// put sets the times of hour `of`, which replace the times of the same hour a week before. Hours must be put in order.
+// put sets the times of hour `of`, which replace the times of the same hour a week before. Hours must be put in
+// ascending order.
 func (w *Week) put(of Hour, t hourTimes) {
 	w.habits.at = 0
 	i := of.index()
@@ -289,11 +291,11 @@ func (w *Week) put(of Hour, t hourTimes) {
 	}
 }
 
-// leastInDay is the minimum number of hours with a mean for the mean of a day.
+// leastInDay is the minimum number of hours with a mean that the mean of a day requires.
 const leastInDay = 3
 
 // endDay sets the times of day, which replace the times of the day four weeks before. Each hour has the same weight, so
-// that a day with more traffic at night has the same mean.
+// that the mean does not change if traffic shifts to the night.
 func (w *Week) endDay(day Hour) {
 	all, calm := Level(0), Level(0)
 	if w.today.hours >= leastInDay {
@@ -314,9 +316,9 @@ func (w *Week) endDay(day Hour) {
 	w.days[i], w.today.nanos, w.today.hours = calm, 0, 0
 }
 
-// Shift compares the mean local time in an hour or a day with the hour a week before or the day four weeks before. Now
-// counts all calls, also during an open incident, because the incident is over when they are as fast as before. Before
-// counts only healthy calls.
+// Shift compares the mean local time in an hour or a day with the mean a week or four weeks before. Now counts all
+// calls, even during an open incident, because the incident is over once they are as fast as before. Before counts only
+// healthy calls.
 type Shift struct{ Now, Before Level }
 
 // growth returns Now relative to Before, or 0 if one of them is unknown.
@@ -327,7 +329,8 @@ func (c Shift) growth() float64 {
 	return c.Now.Nanos() / max(1, c.Before.Nanos())
 }
 
-// Recent holds the changes of the last hours or days, the last one first. Growth counts only if all of them are slower.
+// Recent holds the shifts of the last three hours or days, the latest first. Growth counts only if all of them are
+// slower.
 type Recent [3]Shift
 
 func (r *Recent) add(c Shift) {
@@ -335,7 +338,7 @@ func (r *Recent) add(c Shift) {
 	r[0] = c
 }
 
-// Growth returns the lowest growth, or 0 if it is unknown.
+// Growth returns the lowest growth, or 0 if any of them is unknown.
 func (r *Recent) Growth() float64 {
 	lowest := math.Inf(1)
 	for _, c := range r {
@@ -344,10 +347,10 @@ func (r *Recent) Growth() float64 {
 	return lowest
 }
 
-// GrowthDuration is the time that calls must be slower than a week before.
+// GrowthDuration is the minimum time for which calls must have been slower than a week before to count as grown.
 const GrowthDuration = time.Duration(len(Recent{})) * time.Hour
 
-// Last returns the last hours or days, compared with the time that `than` selects, or nil if w is nil.
+// Last returns the shifts of the last hours or days, compared with the time that `than` selects, or nil if w is nil.
 func (w *Week) Last(than Earlier) *Recent {
 	switch {
 	case w == nil:
@@ -360,14 +363,16 @@ func (w *Week) Last(than Earlier) *Recent {
 }
 
 const (
-	// weekWindow is the length of the windows in an hour, and leastInWindow the minimum number of calls for a mean.
+	// weekWindow is the length of the windows in an hour. leastInWindow is the minimum number of calls in a window with
+	// a mean.
 	weekWindow    = 3 * SlicesPerMinute
 	leastInWindow = 10
-	// highest is the rank of the mean that counts as the high mean of an hour. The highest two of twenty may be chance.
+	// highest is the rank of the window mean that counts as the high mean of an hour. The highest two of twenty may be
+	// due to chance.
 	highest = 3
 )
 
-// appendTo appends w.
+// appendTo appends w, which may be nil.
 func (w *Week) appendTo(b []byte) []byte {
 	b = codec.AppendBools(b, w != nil)
 	if w == nil {
@@ -413,8 +418,8 @@ func readWeek(r *codec.Reader) *Week {
 
 func readLevel(r *codec.Reader) Level { return Level(r.Below(1 << 16)) }
 
-// early returns the mean local time of calls in the first two known hours of the last day that ended at least an hour
-// before slice `at`, in ns, or 0 if there are no such hours. w may be nil.
+// early returns the mean local time, in ns, of calls in the first two known hours of the day that ended an hour before
+// slice `at`, or 0 if there are no two such hours. w may be nil.
 func (w *Week) early(at Slice) float64 {
 	if w == nil {
 		return 0
@@ -433,14 +438,14 @@ func (w *Week) early(at Slice) float64 {
 	return nanos / float64(hours)
 }
 
-// SilentAt reports whether there were too few calls for a high mean at this hour on the day before, although the site
-// was known. It returns false if w is nil.
+// SilentAt reports whether there were too few calls for a high mean in the same hour of the previous day, although the
+// site was known by then. It returns false if w is nil.
 func (w *Week) SilentAt(at Slice) bool {
 	yesterday := at.Hour() - HoursPerDay
 	return w.KnownFor(at.Hour()) > HoursPerDay && w.highs[yesterday.index()] == 0
 }
 
-// Earlier is a time that compare.Comparer.Crept compares with.
+// Earlier selects the time that compare.Comparer.Crept compares with.
 type Earlier int
 
 const (
