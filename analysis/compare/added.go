@@ -33,14 +33,14 @@ func (s callSum) mean() float64 { return s.nanos / max(1, s.calls) }
 // leastMore is the factor by which the calls per call of the caller must grow before they may count as added.
 const leastMore = 1.1
 
-// added looks for calls that callers make more often than before. Own times are compared per call, so a caller that
-// repeats a fast call shows nowhere else.
+// added looks for calls that callers make more often than before. Own times are compared per call, so they don't show
+// that a caller repeats a fast call.
 //
 // The calls at a site are counted per call of the caller's step. If a site has more calls, the sites below it don't
-// have more per call of their own caller, so only the topmost change is charged, to the caller. It costs the inclusive
-// time of a usual call: own times at the site and all sites below it. If calls take longer than usual, that time is
-// already charged as own time. If they take less, because they now run in parallel or do less, the difference is no
-// cost.
+// have more per call of their own caller, so only the topmost change is charged, to the caller. The charge is the
+// inclusive time of a usual call: own times at the site and at all sites below it. If calls take longer than usual, the
+// difference is already charged as own time. If they take less, because they now run in parallel or do less, only the
+// shorter time is charged.
 type added struct {
 	*ledger
 	of   source
@@ -49,7 +49,8 @@ type added struct {
 	memo map[int32]*inclusives // by step
 }
 
-// inclusives holds inclusive times of calls in ns, or numbers of calls: usual, now, and the smaller of the two.
+// inclusives holds inclusive times of calls in ns, or numbers of calls: the usual value, the present one, and the
+// smaller of the two.
 type inclusives struct{ usual, now, least float64 }
 
 var once = inclusives{1, 1, 1}
@@ -103,7 +104,7 @@ func (a *added) callers() (steps []int32) {
 // op returns the operation of step, which must have sites.
 func (a *added) op(step int32) trace.Op { return a.sites[a.x.at.of(step)[0]].Op }
 
-// own reports whether the caller itself makes the calls at site. Other sites are answers to its calls, or waits of the
+// own reports whether the caller itself makes the calls at site. The calls at other sites are answers to its calls, or
 // messages that it takes, as far as we know who sent them.
 func (a *added) own(site int32) bool {
 	s := &a.sites[site]
@@ -158,8 +159,8 @@ func (a *added) judgeCaller(step int32) {
 }
 
 // beyond reports whether the calls at m.site exceed the variation of the history. If they exceed its upper quartile, it
-// also sets the numbers and the limit of m. callers is the number of calls of the caller. Additional failed calls don't
-// count, because they may have been repeated.
+// also sets m.before, m.now and m.limit. callers is the number of calls of the caller. Additional failed calls don't
+// count, because they may be retries.
 func (a *added) beyond(m *moreCalls, callers float64) bool {
 	rate, usual, pieces := a.of.perCall(m.site)
 	rate -= a.failing[m.site] / callers
@@ -171,7 +172,8 @@ func (a *added) beyond(m *moreCalls, callers float64) bool {
 	return m.now > m.limit
 }
 
-// charge charges the added calls of m to the operation that makes them. callers is the number of its calls.
+// charge charges the added calls of m to the operation that makes them. callers is the number of calls of that
+// operation.
 func (a *added) charge(m *moreCalls, callers float64) {
 	s := &a.sites[m.site]
 	part := m.nanos * callers / a.requests / a.unit(m.site)
@@ -216,7 +218,8 @@ func (a *added) step(step int32) (now, before callSum) {
 	return now, before
 }
 
-// inclusive returns the inclusive times of a call at a site. A border has only the wire to the span that answers.
+// inclusive returns the inclusive times of a call at a site. The own time of a border is only the time on the wire, so
+// the own time of the span that answers is added.
 func (a *added) inclusive(site int32) inclusives {
 	t := ownTimes(a.site(site))
 	step := a.x.step[site]
@@ -227,8 +230,8 @@ func (a *added) inclusive(site int32) inclusives {
 	return t
 }
 
-// ownTimes returns the mean own times of calls now and before. If one of them has no calls, the other one counts for
-// both.
+// ownTimes returns the mean own times of calls now and before. If there are calls on one side only, that side counts
+// for both.
 func ownTimes(now, before callSum) inclusives {
 	switch {
 	case before.calls == 0:

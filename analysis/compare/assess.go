@@ -9,8 +9,8 @@ import (
 // on the order. Sites are divided into blocks: while one goroutine charges a block, the others read the next one.
 
 const (
-	sitePiece  = 32                     // sites that a goroutine reads at once, in some 0.1 ms
-	sitePieces = 32                     // pieces of a block
+	sitePiece  = 32                     // sites that a goroutine reads at once, in about 0.1 ms
+	sitePieces = 32                     // pieces per block
 	siteBlock  = sitePieces * sitePiece // a larger one takes more memory, and a smaller one has more waits
 )
 
@@ -25,8 +25,8 @@ type assessment struct {
 	siteTime siteTime // of the calls that the verdict is about, if any
 }
 
-// each judges the sites with calls in the window that have to be judged in detail. It charges the other sites by their
-// verdicts, and also charges the growth of typical times and silence.
+// each calls judge for the sites with calls in the window that have to be judged in detail. It charges the other sites
+// by their verdicts, and also charges silence and the growth of typical times.
 func (c *liveWindow) each(judge func(number int32)) {
 	for service := range c.h.Services.Names() {
 		c.skip(int32(service)) // finds its skipped times, which goroutines then only read
@@ -54,7 +54,8 @@ func (c *liveWindow) each(judge func(number int32)) {
 	silent.charge()
 }
 
-// readPiece sets `into` to the evidence of the sites from `first` on. It uses the memory of piece i.
+// readPiece sets `into` to the evidence of the sites from `first` on. It uses c.of.pieces[i] as memory, so that pieces
+// can be read concurrently.
 func (c liveWindow) readPiece(i, first int, into []assessment) {
 	c.comparing = &c.of.pieces[i]
 	for k := range into {
@@ -62,8 +63,8 @@ func (c liveWindow) readPiece(i, first int, into []assessment) {
 	}
 }
 
-// chargeBlock charges a block, the evidence of the sites from `first` on. It calls judge for each site that has to be
-// judged in detail, and empty for each without calls in the window.
+// chargeBlock charges the evidence of a block of sites, which starts at site `first`. It calls judge for each site that
+// has to be judged in detail, and empty for each site without calls in the window.
 func (c *liveWindow) chargeBlock(first int, block []assessment, judge, empty func(number int32)) {
 	for i := range block {
 		number, a := int32(first+i), &block[i]

@@ -9,16 +9,17 @@ import (
 
 const (
 	// longestBackoff is the longest time that a caller waits after a failed call, in usual durations of a request.
-	// People choose such waits with request durations in mind: a tenth of a second to some seconds.
+	// People choose such waits with request durations in mind: from a tenth of a second to a few seconds.
 	longestBackoff = 10
-	// leastBegun is the minimum share of the failed calls that the callee must show as failures, too. Below it, the
+	// leastBegun is the minimum share of the failed calls that must also be failures at the callee. Below it, the
 	// caller is the cause.
 	leastBegun = 0.5
 )
 
-// chargeBackoff charges the own time that callers wait before they repeat failed calls to the service where the
-// failures start. It charges the way to that service, because no span shows the wait. The wait and the failures start
-// at the same time. A caller that is slow for another reason is slow whether or not its calls fail.
+// chargeBackoff charges the time that callers wait before they retry failed calls to the service where the failures
+// start. The wait is part of the own time of the caller, because no span shows it; chargeBackoff moves it to the wire
+// to that service. This is justified because the wait and the failures start at the same time: a caller that is slow
+// for another reason is slow whether or not its calls fail.
 func (l *ledger) chargeBackoff() {
 	for _, number := range l.failingSites() {
 		s, called := &l.sites[number], l.callee[number].Service
@@ -44,8 +45,8 @@ func (l *ledger) chargeBackoff() {
 }
 
 // begins returns the site where the failures of the calls at site `number` start. It follows the calls of their callee
-// to other services, as long as the failures of such a call explain most of them, and returns number if there is no
-// such call.
+// to other services, as long as the failures of such a call explain most of the failures so far. It returns number if
+// there is no such call.
 func (l *ledger) begins(number int32) int32 {
 	seen := make(map[int32]bool)
 	for !seen[number] {
@@ -103,7 +104,7 @@ func (l *ledger) failingAt(number int32) float64 {
 	return calls/l.requests + l.evidence[service].unanswered
 }
 
-// explain removes part (0–1) of the excess of c and of the growth of its typical times.
+// explain removes the fraction part (0–1) of the excess of c and of the growth of its typical times.
 func (c *operationCalls) explain(part float64) {
 	for _, t := range []*callTimes{&c.known, &c.young} {
 		t.excess *= 1 - part

@@ -1,5 +1,6 @@
 // Package compare ranks the services of an application by their additional cost in some traces, the window, relative to
-// a history. Its results are [Suspect]s. The choice of the window is its only hint. There are two kinds of history:
+// a history. Its results are [Suspect]s. The only hint about the problem is the choice of the window. There are two
+// kinds of history:
 //
 //   - A [Recording] keeps every call of recorded traces. Any [Traces] of it can be a window, and any others the
 //     [Normal] that the window is compared with.
@@ -7,7 +8,7 @@
 //     the time before, into a [Comparison]. It also estimates when a change started ([Comparer.Onset]), names the
 //     instances that carry it ([Comparer.InstanceParts]), and compares with the week before ([Comparer.Crept]).
 //
-// Both collect evidence site by site in a ledger, and attribute time on the wire between services with [Wires].
+// Both collect evidence site by site in a ledger, and attribute time on the wire to services with [Wires].
 //
 // The package is pure, like package analysis, and uses critical paths only.
 package compare
@@ -22,8 +23,9 @@ type Suspect struct {
 	Service trace.Symbol
 	// Score is the equivalent of lost requests per request: critical-path time above the variation of the history, in
 	// mean durations of normal requests, plus the fraction of requests with a changed shape above the variation of the
-	// history. 0 means that there is only noise. The score of a running service leaves out Shape, which still orders
-	// the suspects: a new version makes other calls, and if these are slower or fail, that counts.
+	// history. 0 means that there is only noise. In comparisons of a running service, Score leaves out Shape, because a
+	// new version makes other calls; if they are slower or fail, that counts on its own. Shape still orders the
+	// suspects.
 	Score float64
 	// Soft orders suspects with equal scores, such as 0. It is the maximum, over the sites charged to the suspect, of
 	// the distance between the mean in the window and the median of the history, in units of the distance between
@@ -40,12 +42,12 @@ type Suspect struct {
 	//   - Rest: unexplained time on the wire to the service. If the service emits no spans, Rest also counts as Own of
 	//     its callers: an alternative explanation, not an additional loss.
 	Own, Added, In, Out, Errors, Unanswered, Silent, Shape, Rest float64
-	// AddedCalls are the calls of Added, in descending order of Nanos.
+	// AddedCalls are the calls counted in Added, in descending order of Nanos.
 	AddedCalls []AddedCall
-	// Calls is the number of calls to the service by others per request of the window, at most 1. It is 1 for a service
+	// Calls is the number of calls from other services per request of the window, at most 1. It is 1 for a service
 	// without callers.
 	Calls float64
-	// Failures is the number of requests of the window in Errors and Unanswered.
+	// Failures is the number of requests of the window that Errors and Unanswered stand for.
 	Failures float64
 	// Opaque means that the service emits no spans: CLIENT spans name it.
 	Opaque bool
@@ -59,11 +61,11 @@ type Suspect struct {
 	Shared []SharedPart
 	// Operations are the operations with evidence, in descending order of Score.
 	Operations []SuspectOperation
-	// Whole holds the number of all calls of the service and the growth of their own time, each relative to earlier
-	// calls at its site. Only comparisons of a running service by a lasting [Judge], [Comparer.Crept] and
-	// [Comparer.Grown] set it.
+	// Whole holds the number of all calls of the service and the growth of their own time, measured against earlier
+	// calls at the same sites. It is set only by [Comparer.Crept], by [Comparer.Grown] and, for a lasting [Judge], by
+	// [Comparer.Compare].
 	Whole SuspectOperation
-	// Young means that most calls in Whole are at sites that have been known for less than a day.
+	// Young means that most calls in Whole are at sites known for less than a day.
 	Young bool
 	// Unfailed means that most calls in Unanswered did not fail: they go on without the service, or it answers and only
 	// its spans are missing.
@@ -107,7 +109,7 @@ type SharedPart struct {
 	Score   float64
 }
 
-// InstancePart is the share (0–1) of a service's additional cost in its calls with one value of an attribute.
+// InstancePart is the share (0–1) that the calls with one value of an attribute have in a service's additional cost.
 type InstancePart struct {
 	Key, Value trace.Symbol
 	Calls      uint64 // in the window
@@ -115,8 +117,8 @@ type InstancePart struct {
 	Of         int // number of values of Key with calls in the window
 }
 
-// Queue returns the operation of s that stands for a queue, or nil unless at least half of the score of s is the time
-// that messages wait in it. No request waits for these messages.
+// Queue returns the operation of s that stands for a queue if at least half of the score of s is the time that messages
+// wait in that queue, and otherwise nil. No request waits for these messages.
 func (s *Suspect) Queue() *SuspectOperation {
 	if len(s.Operations) == 0 || !s.Operations[0].Queue || s.Operations[0].Score < s.Score/2 {
 		return nil
@@ -134,9 +136,9 @@ type SuspectOperation struct {
 	// history is too short or its evidence is time on the wire. If a service emits no spans, Calls counts the calls to
 	// it.
 	Calls float64
-	// Usual and Excess are own times per call in ns, means over sites. Usual is the upper limit of the history, and
+	// Usual and Excess are own times per call in ns, averaged over sites. Usual is the upper limit of the history, and
 	// Excess the time beyond it. If means are compared, as with Plain, Usual is the mean of the history, and Excess the
-	// time added to it. The times of messages are known even if Calls is 0.
+	// time added to it. For a queue they are set even if Calls is 0.
 	Excess, Usual float64
 	// Rise is the growth of the typical own time of the calls in octaves: 1 means twice as long. It is 0 within the
 	// variation of the history. It shows small changes of most calls earlier than Excess does.
@@ -144,10 +146,10 @@ type SuspectOperation struct {
 	// RiseCalls is the number of calls that show Rise, and Risen the growth per call in ns.
 	RiseCalls, Risen float64
 	Failed           float64 // number of calls that failed or got no answer, above the variation of the history
-	// Answered is the number of answered calls that are otherwise like the calls of the operation, if these got no
-	// answer. They are calls of another operation: the one that answered.
+	// If the calls of the operation got no answer, Answered is the number of calls that are alike but were answered.
+	// Those are calls of another operation: the one that answered.
 	Answered float64
-	Stopped  float64 // calls per second that came steadily before and no longer come
+	Stopped  float64 // calls per second that used to come steadily and have stopped
 	Added    Addition
 }
 
@@ -159,15 +161,16 @@ func (o *SuspectOperation) FailedShare() float64 {
 	return min(1, o.Failed/(o.Calls+o.Answered))
 }
 
-// Addition is the time of the calls that an operation makes more often than before.
+// Addition is the time that an operation spends in calls that it makes more often than before.
 type Addition struct {
-	Calls float64 // of the operation in the window; 0 if it adds no calls
-	Nanos float64 // added per call, see [AddedCall]
+	Calls float64 // number of calls of the operation in the window; 0 if it adds no calls
+	Nanos float64 // added per call of the operation, see [AddedCall]
 	Usual float64 // inclusive time in ns of a call of the operation before
 }
 
 // Compare ranks all services by their additional cost in the window relative to h: by Score, then Soft, then name. The
-// result is empty if the window has no trace. The window belongs to the recording of h and should not overlap with h.
+// result is empty if the window has no traces. The window must be a selection from the recording of h and should not
+// overlap with h.
 //
 // Traces are compared site by site; a site is an operation together with its caller.
 //
@@ -178,12 +181,12 @@ type Addition struct {
 //     before and after it, see [callgraph.Reader].
 //  2. Shifted. The shape of a span is the set of operations it called, about how often, and whether it failed. The
 //     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
-//     that become more frequent count: if one vanishes, another appears. Within a trace we charge the deepest span with
-//     such a shape, because a failure below is a sufficient cause for its callers. A CLIENT span without an answer is
-//     charged to the callee, as is a span without CLIENT spans that fails before its only callee has a span. If CLIENT
-//     spans fail although the callee does not, see [ledger.chargeFailures].
+//     that become more frequent count, because if one becomes rarer, another becomes more frequent. Within a trace we
+//     charge the deepest span with such a shape, because a failure below is a sufficient cause for its callers. A
+//     CLIENT span without an answer is charged to the callee, and so is a span without CLIENT spans that fails before
+//     its only callee has a span. If CLIENT spans fail although the callee does not, see [ledger.chargeFailures].
 //  3. Added. The number of calls at a site per call of its caller is compared in the same way. The usual inclusive time
-//     of the calls beyond the history is charged to the caller, see [added].
+//     of the additional calls is charged to the caller, see [added].
 //  4. Wire times are attributed to services, see [Wires].
 //
 // It takes time linear in the number of spans of the window, and of the history at the same sites.

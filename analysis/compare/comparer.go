@@ -7,7 +7,7 @@ import (
 
 // Comparison is the result of [Comparer.Compare].
 type Comparison struct {
-	Suspects []Suspect // as [Normal.Compare] returns them
+	Suspects []Suspect // ordered as by [Normal.Compare]
 	Requests uint64    // traces in the window
 	// Duration is the mean duration of a trace in the history in ns, at least 1. It is the unit of the times in
 	// Suspects.
@@ -27,13 +27,13 @@ type YoungOperation struct {
 // skipped. It differs from [Normal.Compare] in a few ways:
 //
 //   - History and window are divided at slices of time instead of at calls.
-//   - The shapes of callers are charged beyond the shapes of their callees by site instead of by trace. The result is
-//     the same unless a call has several changed callees.
+//   - Callers are charged for changed shapes only beyond those of their callees, but by site instead of by trace. The
+//     result is the same unless a call has several changed callees.
 //   - Services whose inner spans have changed are judged by local times.
 //   - A lasting judge also charges silence and typical times.
 //
-// It takes time linear in the number of cells of the sites with calls in the window. Brief takes less: it caches its
-// verdicts on sites whose calls did not change since the last window, see [verdict].
+// It takes time linear in the number of cells of the sites with calls in the window. With Brief it takes less, because
+// verdicts are cached for sites whose calls did not change since the last window, see [verdict].
 func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
 	h, w := m.Sites, window.Slices()
 	c := m.begin(w, judge)
@@ -76,12 +76,12 @@ func tied(suspects []Suspect) bool {
 
 // Comparer compares windows of a history with the time before. It is not safe for concurrent use.
 //
-// It reuses memory from one comparison to the next, and caches verdicts on sites, see [verdict], so a comparison by
-// [Brief] looks only at the sites whose calls have changed.
+// It reuses memory from one comparison to the next, and caches verdicts on sites, so that a comparison by [Brief] reads
+// only the sites whose calls have changed; see [verdict].
 type Comparer struct {
 	*history.Sites
-	// Spread calls do for each i in [0, n), in any order or at the same time, and returns once all calls have returned.
-	// A comparison reads the sites in it, because that takes most of its time. Results don't depend on it.
+	// Spread calls do for each i in [0, n), in any order or concurrently, and returns once all calls have returned. A
+	// comparison uses it to read the sites, because reading them takes most of its time. Results don't depend on it.
 	Spread   func(n int, do func(i int))
 	memory   comparing
 	pieces   [sitePieces]comparing // memory of the calls of do
@@ -92,14 +92,14 @@ type Comparer struct {
 	about    verdictsAbout
 }
 
-// verdictsAbout identifies the comparisons that verdicts hold for.
+// verdictsAbout identifies the comparisons that can use the cached verdicts.
 type verdictsAbout struct {
 	judge      Judge
 	length     history.Slice // of the windows
 	renumbered uint64        // value of [history.Changes.Renumbered]
 }
 
-// NewComparer returns a comparer of a history. It reads the sites one after another, unless Spread is replaced.
+// NewComparer returns a comparer of a history. It reads the sites sequentially unless Spread is replaced.
 func NewComparer(h *history.Sites) *Comparer {
 	return &Comparer{Sites: h, Spread: func(n int, do func(i int)) {
 		for i := range n {

@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Crept compares the last three hours or days before now with an earlier time, which `than` selects. It charges the
-// local times that have been longer in all three, by the lowest of their three ratios for each call in the last hour.
+// Crept compares each of the last three hours or days before now with an earlier time, which `than` selects. It charges
+// sites whose local times were longer in all three, by the lowest of the three ratios for each call in the last hour.
 // There are no suspects if the last hour has no requests or is not learned yet. Crept also compares all calls of each
 // service together, where chance largely cancels out. Inner spans count in the local times around them.
 func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
@@ -58,7 +58,8 @@ func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	return result
 }
 
-// creptWindow is the last hour of [Comparer.Crept], which does not screen the sites: it counts calls when asked.
+// creptWindow is the last hour, as compared by [Comparer.Crept]. It does not screen the sites, so it counts calls on
+// demand.
 type creptWindow struct {
 	*liveWindow
 }
@@ -69,9 +70,9 @@ func (c creptWindow) counts(number int32) (now, before float64) {
 	return now, float64(series.Calls) - now
 }
 
-// creptTimes sums up the local times of all calls of a service in ns: in the last hours or days, the last one first,
-// and in the earlier ones. Each site counts with its calls in the last hour, and with the part of their time on the
-// critical path.
+// creptTimes sums up the local times of all calls of a service in ns: in the last hours or days, the latest first, and
+// in the earlier ones. Each site is weighted by its calls in the last hour, and by the part of their time that is on
+// the critical path.
 type creptTimes struct {
 	calls       float64
 	now, before [len(history.Recent{})]float64

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// Grown compares the calls of a window with the first ones of the day. Growth that takes hours doesn't show in a
+// Grown compares the calls of a window with the first calls of the day. Growth over several hours doesn't show in a
 // comparison with the hours just before, and growth since the first minutes doesn't show against any history. Grown
 // sets only Whole and Operations of suspects. Growth that most services share, as with more traffic, doesn't count.
 func (m *Comparer) Grown(window history.Interval) Comparison {
@@ -83,8 +83,8 @@ func (s *Suspect) grown() float64 {
 	return score
 }
 
-// sharedGrowth returns the median growth of the services, at least 1, because more traffic makes most of them slower.
-// It returns 1 for a single service, which shares nothing.
+// sharedGrowth returns the median growth of the services, at least 1. Most services become slower if there is more
+// traffic. It returns 1 if there is only one service, which shares nothing.
 func sharedGrowth(wholes []grownTimes) float64 {
 	var growth []float64
 	for i := range wholes {
@@ -101,15 +101,15 @@ func sharedGrowth(wholes []grownTimes) float64 {
 }
 
 // grownTimes sums up the local times of calls in ns, in the parts of a window and in the parts of an early time. Each
-// site counts with its calls in the window, so that more calls at slow sites don't count as growth, and with the part
+// site is weighted by its calls in the window, so that more calls at slow sites don't count as growth, and by the part
 // of their time in the window that is on the critical path.
 type grownTimes struct {
 	calls float64
 	parts [history.SteadyParts]float64
 	whole history.Mean
 	early history.Early
-	// typical sums up the growth of the typical time in octaves. It covers only the known calls: calls whose early time
-	// is known.
+	// typical sums up the growth of the typical time in octaves. known is the number of calls in that sum: those whose
+	// early time is known.
 	typical, known float64
 }
 
@@ -141,8 +141,8 @@ func addMean(sum *history.Mean, m history.Mean, calls float64) {
 	sum.Variance += m.Variance * calls * calls
 }
 
-// least returns the lowest time of a part of the window, and the lowest early one, so a service that is slow only when
-// it starts, or for some minutes, doesn't count.
+// least returns the lowest time of a part of the window, and the lowest early time, so that a service that is slow only
+// when it starts, or for a few minutes, doesn't count.
 func (t *grownTimes) least() (now float64, early history.Mean) {
 	return slices.Min(t.parts[:]), t.early.Lowest()
 }
@@ -151,13 +151,13 @@ func (t *grownTimes) least() (now float64, early history.Mean) {
 // compared every few minutes for a day.
 const grownErrors = 5
 
-// leastTypicalGrowth is the minimum growth of the typical time, as a part of the growth of the mean, both in octaves. A
-// few calls of a half hour take a hundred times as long. Chance decides whether they are among the first ones, and
-// cells don't show that.
+// leastTypicalGrowth is the minimum growth of the typical time, as a fraction of the growth of the mean, both in
+// octaves. A few calls of a half hour may take a hundred times as long as the others. Chance decides whether they are
+// among the first ones, and cells don't show that.
 const leastTypicalGrowth = 0.5
 
-// operation returns the calls as an operation with Op 0. It returns the zero value if chance may explain the growth
-// beyond the shared one.
+// operation returns the calls as an operation with Op 0. It returns the zero value if the growth beyond the shared
+// growth may be due to chance.
 func (t *grownTimes) operation(shared float64, l *ledger) (o SuspectOperation) {
 	if t.calls == 0 {
 		return o

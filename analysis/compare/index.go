@@ -19,7 +19,7 @@ type siteIndex struct {
 	calling calling
 }
 
-// numbers numbers different values, from 0.
+// numbers assigns consecutive numbers, from 0, to distinct values.
 type numbers[K comparable] map[K]int32
 
 func (n numbers[K]) of(k K) int32 {
@@ -31,11 +31,11 @@ func (n numbers[K]) of(k K) int32 {
 	return i
 }
 
-// lists holds several lists one after another: list i is values[ends[i−1]:ends[i]].
+// lists holds several lists in one slice: list i is values[ends[i−1]:ends[i]].
 type lists struct{ ends, values []int32 }
 
-// listsOf returns n lists. pairs yields a list and a value for it, with the values of each list in order. It is called
-// twice and must yield the same pairs.
+// listsOf returns n lists. pairs yields the number of a list and a value for it; the values of each list are yielded in
+// their order. listsOf calls pairs twice, and it must yield the same pairs.
 func listsOf(n int, pairs func(yield func(list, value int32))) lists {
 	l := lists{ends: make([]int32, n+1)}
 	pairs(func(list, _ int32) { l.ends[list+1]++ })
@@ -97,7 +97,7 @@ func indexOf(sites []history.Site, names []trace.Symbol, table *trace.Table) *si
 	return x
 }
 
-// calling lists the sites that operations of a service call, directly or through others of the service.
+// calling lists the sites called by the operations of a service, directly or through other operations of the service.
 type calling struct {
 	nodes  numbers[history.Callee]
 	node   []int32 // by number of the site: the node of its operation

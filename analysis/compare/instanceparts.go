@@ -17,8 +17,8 @@ const (
 	// leastVisible is the minimum part of the score of a service that its calls must show. If they show less, their
 	// cost is noise: the score comes from unanswered calls or a changed call flow.
 	leastVisible = 0.5
-	// carried is the minimum part of the cost of a value that another value with a more specific key must carry to
-	// explain it.
+	// carried is the minimum fraction of the cost of a value that another value, of a more specific key, must carry to
+	// account for it.
 	carried = 0.8
 	// maxListed bounds the values that are listed.
 	maxListed = 10
@@ -28,12 +28,12 @@ const (
 // of the cost of a service in a window: their calls cost clearly more than the other calls of the service. c is the
 // comparison of the window, and s one of its suspects.
 //
-// The cost of a value is the time and the errors of its calls above its own history. If that has fewer calls than the
-// window, it is the cost above the median of the other values in the window, or above the history of the service if
-// there are no other values. A value is listed if its calls cost at least twice as much as the calls of all others,
-// both in the whole window and in each third of it, with enough calls on both sides. If all values are equally slow,
-// the ratio is near 1: with exponential times and at least four calls per third, it exceeds 2 in all thirds in less
-// than one of 10,000 cases. If one of several values is slow, the ratio is large, whatever the service does.
+// The cost of a value is the time and the errors of its calls above its own history. If that history has fewer calls
+// than the window, it is the cost above the median of the other values in the window, or above the history of the
+// service if there are no other values. A value is listed if its calls cost at least twice as much as the calls of all
+// others, both in the whole window and in each third of it, with enough calls on both sides. If all values are equally
+// slow, the ratio is near 1: with exponential times and at least four calls per third, it exceeds 2 in all thirds in
+// fewer than one of 10,000 cases. If one of several values is slow, the ratio is large, whatever the service does.
 //
 // A slow instance makes its host, its zone and its version slow. We list only the instance then, and the version if no
 // other instance has it.
@@ -61,7 +61,7 @@ func (m *Comparer) instancesOf(window history.Interval, c *Comparison, s *Suspec
 }
 
 // accountsFor reports whether p, with a more specific key, carries nearly all of q's cost. A version that only one
-// instance has says more than the instance, so it is listed as well.
+// instance runs says more than the instance, so it is listed as well.
 func (p *InstancePart) accountsFor(q *InstancePart) bool {
 	return p.Part >= carried*q.Part && (q.Key != history.VersionKey || p.Calls != q.Calls)
 }
@@ -69,10 +69,10 @@ func (p *InstancePart) accountsFor(q *InstancePart) bool {
 // instanceComparison is the state of one call of InstanceParts.
 type instanceComparison struct {
 	*liveWindow
-	duration, least float64 // the unit of times; the minimum cost of all values
+	duration, least float64 // unit of times in ns; minimum total cost of all values
 }
 
-// usage counts the calls with one value in a time.
+// usage counts the calls with one value during some time.
 type usage struct{ calls, nanos, errors float64 }
 
 func (u *usage) add(v usage) {
@@ -142,12 +142,12 @@ func (x *instanceComparison) costs(values []history.Instance) (costs []instanceC
 	return costs, total
 }
 
-// mostlyCheaper is the ratio of the present to the usual times of calls. If most values are below it, that isn't
+// mostlyCheaper is a ratio of the present to the usual time of a call. If most values are below it, that isn't due to
 // chance.
 const mostlyCheaper = 0.9
 
 // cheaper lowers the usual times of costs if calls became faster with most of the values, as after a change of the most
-// frequent calls. Otherwise the change would hide the times of the slow ones.
+// frequent calls. Otherwise that change would hide the slow values.
 func cheaper(costs []instanceCost) {
 	ratios := make([]float64, 0, len(costs))
 	for i := range costs {

@@ -7,14 +7,14 @@ import (
 
 // Judge holds the rules for judging the calls of a window against a history.
 type Judge struct {
-	// rare is a quantile of the pieces of a history. Values up to it are usual, even beyond the fence. 0 means that
-	// only the fence counts.
+	// rare is a quantile of the pieces of a history. A value up to it is usual, even if it exceeds the fence. 0 means
+	// that only the fence counts.
 	rare float64
 	// parts is the number of parts of a window, at least 1. The lowest mean of the parts is compared with the lowest
 	// mean of the parts of each piece of the history, and likewise the lowest share of a shape.
 	parts int
-	// soft means that Suspect.Soft is always needed, not only to order suspects with an equal score. It takes most of
-	// the time, because nearly every site has some.
+	// soft means that Suspect.Soft is always computed, not only to order suspects with equal scores. This takes most of
+	// the time, because nearly every site has a value.
 	soft bool
 }
 
@@ -24,7 +24,7 @@ var (
 	// Steady judges by three parts of the window. A change counts only if it lasts, unlike a burst that ends within one
 	// part, and only if rare pieces of the history don't reach it.
 	Steady = Judge{rare: rare, parts: history.SteadyParts, soft: true}
-	// Brief is like Steady, but without Suspect.Soft.
+	// Brief is like Steady, but computes Suspect.Soft only to order suspects with equal scores.
 	Brief = Judge{rare: rare, parts: history.SteadyParts}
 )
 

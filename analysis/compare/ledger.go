@@ -23,9 +23,9 @@ type graph struct {
 	index *siteIndex // of sites
 }
 
-// setBehind sets the callees of spans that call only one other service and have no CLIENT spans to show it, like
-// proxies and gateways. The callee is the most frequently called operation of that service. calls returns the number of
-// calls at a site.
+// setBehind sets the callees of spans that call only one other service but have no CLIENT spans for it, like the spans
+// of proxies and gateways. The callee is the most frequently called operation of that service. calls returns the number
+// of calls at a site.
 func (g *graph) setBehind(calls func(site int32) uint64) {
 	type usual struct {
 		history.Callee
@@ -66,12 +66,12 @@ type ledger struct {
 	Judge
 	requests float64 // in the window
 	duration float64 // mean duration of a request of the history in ns, at least 1
-	// long returns the typical duration in ns of the requests with calls at a site, if they take much longer than most.
-	// Their times are then measured by it, because a few streams would otherwise outweigh all other requests. nil means
-	// unknown.
+	// long returns the typical duration in ns of the requests with calls at a site, if they take much longer than most
+	// requests. The times at that site are then measured against it, because a few streams would otherwise outweigh all
+	// other requests. long is nil if unknown.
 	long func(site int32) (nanos float64, long bool)
-	// running means that the history belongs to a running service. A deploy changes the calls of a service for hours.
-	// That isn't a loss, and as a part of the score it would hide real losses.
+	// running means that the history belongs to a running service. A deploy may change the calls of a service for
+	// hours. That isn't a loss, and as part of the score it would hide real losses.
 	running bool
 
 	source    source
@@ -85,7 +85,7 @@ type ledger struct {
 	called    calledOperations
 	missing   []missingAnswers // at sites with excess
 	alive     map[int32]bool   // by number of the service: see [ledger.isAlive]
-	// failing counts, by number of the site, the calls that failed or got no answer more often than before.
+	// failing is, by number of the site, the number of calls beyond the usual that failed or got no answer.
 	failing map[int32]float64
 	wholes  []wholeTimes                // by number of the service; nil if not known
 	adding  map[history.Callee]Addition // of the operations that make calls more often than before
@@ -110,7 +110,7 @@ type callTimes struct {
 	typical       typicalTimes
 }
 
-// times returns the times of calls at sites with a short history if young is true, or else at the other sites.
+// times returns the times of calls at sites with a short history if young is true, and otherwise at the other sites.
 func (c *operationCalls) times(young bool) *callTimes {
 	if young {
 		return &c.young
@@ -124,8 +124,8 @@ type evidence struct {
 
 	calls    []AddedCall
 	unfailed float64 // the part of unanswered whose calls did not fail
-	// lost is, by number of the caller, the part of unanswered that failed on the way, because the service answers
-	// other callers.
+	// lost is, by number of the caller, the part of unanswered that failed on the way: the service answers its other
+	// callers.
 	lost map[int32]float64
 }
 
@@ -149,24 +149,25 @@ func newLedger(g graph, requests, duration float64, judge Judge) *ledger {
 	}
 }
 
-// siteTime is the own time of the calls at a site, or the local time, on or off the critical path.
+// siteTime is the own time or the local time of the calls at a site, on and off the critical path.
 type siteTime struct {
 	number int32
 	calls  float64       // in the window
-	onPath float64       // part of the time in the window that is on the critical path: only this delays requests
+	onPath float64       // part (0–1) of the time in the window that is on the critical path: only it delays requests
 	mean   float64       // in the window, in ns
 	usual  float64       // means up to this are not an excess, in ns
 	means  []float64     // in the pieces of the history, in ns; empty if the mean is within their fence
 	leaves bool          // too many calls of the window made no calls
-	inside bool          // it is part of the local time of another site, and charged there
+	inside bool          // it is part of the local time of another site, and is charged there
 	young  bool          // the site has not been known for long enough to judge its calls separately
 	window history.Cells // the excess of an operation must not come from few of these calls
-	// before is the mean of the history in ns that the excess of an operation is measured from; 0 means the limit.
+	// before is the mean of the history, in ns, above which the excess of an operation is measured; 0 means above the
+	// limit.
 	before float64
 }
 
-// unit returns the unit of the times at site, in ns: the mean duration of a request or, at sites of long requests,
-// their typical duration if that is longer.
+// unit returns the unit of the times at site, in ns: the mean duration of a request or, at sites of long requests, the
+// typical duration of those requests if that is longer.
 func (l *ledger) unit(site int32) float64 {
 	if l.long != nil {
 		if nanos, long := l.long(site); long {
@@ -180,8 +181,8 @@ func (l *ledger) unit(site int32) float64 {
 // Batches and polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
 const leastLag = 2
 
-// chargeTime charges the excess of own time at a site, or leaves it to [added.chargeMissing] if the calls got no
-// answer. It reorders x.means.
+// chargeTime charges the excess of own time at a site. If the calls got no answer, it leaves that to
+// [added.chargeMissing]. It reorders x.means.
 func (l *ledger) chargeTime(x *siteTime) {
 	if p := &l.sites[x.number]; x.inside {
 		l.called.at(x.number, p).add(x, x.mean, l.unit(x.number))
@@ -245,8 +246,8 @@ func (l *ledger) charge(x *siteTime, limit, soft float64) {
 }
 
 // chargeShape charges part of a request to a site, for a changed shape. A call without an answer is charged to the
-// callee. Such a call is a CLIENT span, or a span that failed before the only service that it calls had answered. It
-// counts if it failed, or if nothing else shows that the callee is alive.
+// callee if it failed, or if nothing else shows that the callee is alive. Such a call is a CLIENT span, or a span that
+// failed before the only service that it calls had answered.
 func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) {
 	p := &l.sites[number]
 	suspect := history.Callee{Service: p.Service, Op: p.Op}
@@ -292,8 +293,8 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	}
 }
 
-// count counts the calls at a site for the operation that their own time or failures belong to, and also for the
-// suspect if that emits no spans. Time per call above limit, in ns, is excess.
+// count adds the calls at a site to the operation that their own time or failures belong to, and also to the suspect if
+// the suspect emits no spans. The time per call above limit, in ns, counts as excess.
 func (l *ledger) count(x *siteTime, suspect history.Callee, limit float64) {
 	p := &l.sites[x.number]
 	own := history.Callee{Service: p.Service, Op: p.Op}
@@ -326,7 +327,7 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 	}
 }
 
-// outlying is the number of slices that single slow calls may fill: one in each part of a window.
+// outlying is the number of slices that may be filled by single slow calls: one in each part of a window.
 const outlying = history.SteadyParts
 
 // exceeds reports whether the mean time of the calls in c exceeds limit even without the few slices with the most time.
@@ -338,10 +339,11 @@ func exceeds(c history.Cells, limit float64) bool {
 }
 
 // chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller stopped
-// waiting, or one end considers the answer a failure. Like wire times they are attributed to a callee whose callers all
-// see such failures, or to a caller that sees them with all of its callees. Others count against the caller, whose span
-// failed. The failed span of a proxy without CLIENT spans counts as its call. numbers and index are as in
-// [ledger.rank]. It returns the services with the parts that they share with their neighbours.
+// waiting, or one end considers the answer a failure. Like wire times, they are attributed to a callee whose callers
+// all see such failures, or to a caller that sees them with all of its callees. Other failures are charged to the
+// caller, whose span failed. The failed span of a proxy without CLIENT spans counts as its call. numbers and index are
+// as in [ledger.rank]. chargeFailures returns the services, by index, with the parts that they share with their
+// neighbours.
 func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []Service {
 	services := make([]Service, len(numbers))
 	if !l.failures.late() {
@@ -358,8 +360,8 @@ func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []Service 
 	return services
 }
 
-// rank attributes the wire times and returns the suspects in order: all services that emit spans, and others with
-// evidence.
+// rank attributes the wire times and returns the suspects in order. It returns all services that emit spans, and those
+// others that have evidence.
 func (l *ledger) rank() []Suspect {
 	numbers := l.byName()
 	index := make(map[int32]int, len(numbers))
@@ -389,7 +391,7 @@ func (l *ledger) rank() []Suspect {
 		for caller, part := range l.evidence[number].lost {
 			services[i].lateFrom(index[caller], part)
 		}
-		// a service that answers nobody is down, whichever caller waits longest
+		// a service that answers no caller is down, whichever caller waits longest
 		if caller := services[i].from(); caller >= 0 && !services[i].Opaque && l.isAlive(number) {
 			services[i].From = services[caller].Service
 		}
@@ -486,18 +488,19 @@ func (l *ledger) operation(k history.Callee, score float64) SuspectOperation {
 	return o
 }
 
-// describe returns c as a suspect operation with score. It has no number of calls if most of them are at young sites.
+// describe returns c as a suspect operation with the given score. It sets no number of calls if most calls are at young
+// sites.
 func (c *operationCalls) describe(score float64) SuspectOperation {
 	o := SuspectOperation{Op: c.operation.Op, Queue: c.queue, Score: score, Stopped: c.stopped}
 	if c.known.calls >= c.calls/2 {
 		o.set(c, &c.known)
-	} else if c.queue { // texts give the times of messages, because their score means little to people
+	} else if c.queue { // reports state the times of messages, because their score means little to people
 		o.setMeans(&c.young)
 	}
 	return o
 }
 
-// set fills in the figures of o about its calls, given their times. It sets the rise only if there are enough calls.
+// set sets the figures of o about its calls, given their times. It sets the rise only if there are enough calls.
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 	o.Calls, o.Failed, o.Answered = max(c.calls, c.failed), c.failed, c.answered
 	o.setMeans(times)
@@ -512,8 +515,8 @@ func (o *SuspectOperation) setMeans(times *callTimes) {
 	}
 }
 
-// young returns the operations with evidence, or with typical times that grew, whose calls are mostly at sites without
-// a long enough history. They are ordered by service and operation.
+// young returns the operations that have evidence, or typical times that grew, and whose calls are mostly at sites
+// without a long enough history. They are ordered by service and operation.
 func (l *ledger) young() (all []YoungOperation) {
 	for _, c := range l.called.all {
 		k := c.operation
@@ -539,8 +542,9 @@ func (l *ledger) young() (all []YoungOperation) {
 	return all
 }
 
-// share sets the parts of the scores that services share with their neighbours: calls between both, and the own time
-// and changed shapes of operations that call the neighbour, because they may wait for it without a span.
+// share sets the parts of the scores that services share with their neighbours. They come from calls between both, and
+// from own time and changed shapes of operations that call the neighbour, because such operations may wait for it
+// without a span.
 func (l *ledger) share(services, failures []Service, index map[int32]int) {
 	for i := range services {
 		for k, part := range failures[i].shared {
@@ -559,8 +563,8 @@ func (l *ledger) share(services, failures []Service, index map[int32]int) {
 	}
 }
 
-// callingParts returns, for each pair of services, the own evidence against the operations of the first that call the
-// second, directly or through others of their service.
+// callingParts returns, for each pair of services, the own evidence against the operations of the caller that call the
+// other service, directly or through other operations of the caller.
 func (l *ledger) callingParts() map[neighbours]float64 {
 	x := &l.index.calling
 	parts := make(map[neighbours]float64)

@@ -18,10 +18,10 @@ type liveWindow struct {
 	of      *Comparer
 	h       *history.Sites
 	window  history.Range
-	skipped history.Ranges // excluded from the history of the current service, or of all
-	skips   []serviceSkips // the same by number of the service
+	skipped history.Ranges // times excluded from the history of the current service, or of all services
+	skips   []serviceSkips // the same, by number of the service
 	local   []bool         // by number of the service: whether it is judged by local times; nil if no service is
-	// wide holds, by number of the pool, histories pooled over sites that have too little history of their own.
+	// wide holds, by number of the pool, the pooled histories of sites that have too little history of their own.
 	wide map[int32]*pooledSeries
 }
 
@@ -46,8 +46,8 @@ type comparing struct {
 	shares    []float64                   // of shapes in pieces
 	known     map[history.Shape][]float64 // the same by shape
 	site      judgedSeries                // the current one
-	kept      history.Cells               // memory of the past of a site
-	keptShape history.Cells               // and of a shape
+	kept      history.Cells               // scratch memory for the past of a site
+	keptShape history.Cells               // the same for a shape
 	sum       sums
 	screening screening
 	assessed  [2][]assessment // of the current block of sites and the next one
@@ -84,7 +84,7 @@ type livePiece struct {
 	calls       float64
 }
 
-// badCalls counts the calls of a site in the window with a shape beyond the variation of the history.
+// badCalls counts the calls at a site in the window whose shapes are beyond the variation of the history.
 type badCalls struct {
 	calls  float64 // all calls
 	shapes []badShape
@@ -109,8 +109,8 @@ func (c *liveWindow) skip(service int32) {
 	c.skipped = s.Ranges
 }
 
-// past returns the cells of `all` before the window without the skipped ones. They share the memory of `all`, or of
-// kept if some are skipped.
+// past returns the cells of `all` before the window, without skipped ones. They share the memory of `all` or, if some
+// are skipped, of kept.
 func (c *liveWindow) past(all history.Cells, kept *history.Cells) history.Cells {
 	end := len(all)
 	for end > 0 && all[end-1].Slice >= c.window.From {
@@ -119,8 +119,8 @@ func (c *liveWindow) past(all history.Cells, kept *history.Cells) history.Cells 
 	return all[:end].Without(c.skipped, kept)
 }
 
-// usual returns the mean duration of a trace of the history, in ns and at least 1, because it is the unit of all times.
-// If all of the history is skipped, the skipped traces count. If there is no history, the window counts.
+// usual returns the mean duration of a trace in the history in ns, at least 1, because all times are relative to it. If
+// the whole history is skipped, it uses the skipped traces. If there is no history, it uses the window.
 func (c *liveWindow) usual() float64 {
 	skipped := c.skipped
 	traces := c.past(c.h.Requests.Total(), &c.kept)
@@ -176,8 +176,8 @@ func (c *liveWindow) pass(number int32, a *assessment) {
 	c.chargeTime(x)
 }
 
-// siteTime returns the own time of the calls at site `number` in the window, given their number, mean and part on the
-// critical path. It adds the mean that is usual at that hour.
+// siteTime returns the own time of the calls at site `number` in the window, given their number, their mean, and the
+// part of it on the critical path. It adds the mean that is usual at that hour.
 func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTime {
 	return siteTime{
 		number: number,
@@ -195,8 +195,8 @@ func (c *liveWindow) isYoung(number int32) bool {
 	return c.h.Series(number).Week.KnownFor((c.window.To - 1).Hour()) < history.HoursPerDay
 }
 
-// sample returns the calls at site `number` in the window. It returns nil if the window has no calls, or the history
-// too few.
+// sample returns the calls at site `number` in the window, or nil if the window has no calls or the history has too
+// few.
 func (c *liveWindow) sample(number int32) *sample {
 	c.site.Cells = c.times(number).Unpack(c.site.Cells)
 	now := c.site.Within(c.window)
@@ -234,9 +234,9 @@ func (c *liveWindow) sample(number int32) *sample {
 	return s
 }
 
-// history returns the series that a site is compared with, its past, and the number of calls in it. This is its own
-// series, c.site. If it has too few calls, it is the series of its step under all callers, or of its operation with any
-// target, both without shapes.
+// history returns the series that a site is compared with, the cells of its past, and the number of calls in them. It
+// is the series of the site itself, c.site. If that has too few calls, it is the series of the step under all callers,
+// or else the series of the operation with any target; both have no shapes.
 func (c *liveWindow) history(number int32) (s *judgedSeries, past history.Cells, before uint64) {
 	s, c.otherTargets = &c.site, false
 	past = c.past(s.Cells, &c.kept)
@@ -253,8 +253,8 @@ func (c *liveWindow) history(number int32) (s *judgedSeries, past history.Cells,
 	return s, past, before
 }
 
-// divide divides the past of a site, of total calls, into pieces of whole cells. Each has about n calls, the number of
-// calls in the window, or fewer if there would otherwise be fewer than minPieces.
+// divide divides the past of a site, which has total calls, into pieces of whole cells. Each piece has about n calls,
+// the number of calls in the window, or fewer if that would give fewer than minPieces pieces.
 func (c *liveWindow) divide(past history.Cells, total, n uint64) {
 	number := max(1, total/n, min(minPieces, total))
 	c.pieces = c.pieces[:0]
@@ -294,9 +294,9 @@ func (c *liveWindow) inPieces(x *judgedShape, calls []float64) {
 // count returns the number of calls of `in` in part.
 func count(in history.Cells, part history.Range) float64 { return float64(in.Within(part).Calls()) }
 
-// ended returns the time of the window whose requests with calls at site `number` may have ended, given its calls in
-// the window. We know requests once they end, so long ones are missing at the end of a window. That gap lasts as
-// long as they usually take. In a longer one, no requests came.
+// ended returns the part of the window whose requests with calls at site `number` are likely to have ended. now holds
+// the calls at the site in the window. We see requests only once they end, so long ones are missing at the end of a
+// window. That gap is as long as they usually take; in a longer gap, no requests came.
 func (c *liveWindow) ended(number int32, now history.Cells) history.Range {
 	w := c.window
 	if nanos, long := c.h.Long(number); long && len(now) > 0 {
@@ -305,8 +305,8 @@ func (c *liveWindow) ended(number int32, now history.Cells) history.Range {
 	return w
 }
 
-// share returns the share of shape in `all`, the calls at site `number`: the lowest share over the parts of the window,
-// or 0 if a part has no calls.
+// share returns the share that a shape has in `all`, the calls at site `number`: the lowest share over the parts of the
+// window, or 0 if a part has no calls.
 func (c *liveWindow) share(number int32, all, shape history.Cells) float64 {
 	share := count(shape, c.window) / count(all, c.window)
 	ended := c.ended(number, all.Within(c.window))
@@ -321,7 +321,7 @@ func (c *liveWindow) share(number int32, all, shape history.Cells) float64 {
 	return share
 }
 
-// note notes a site whose calls in the window can be judged, and their number.
+// note records a site whose calls in the window can be judged, and their number.
 func (c *liveWindow) note(number int32, calls uint64) {
 	c.bad[number].calls = float64(calls)
 	c.judged = append(c.judged, number)
@@ -366,8 +366,8 @@ func (c *liveWindow) addShapes(s *sample, number int32, series *judgedSeries) {
 	}
 }
 
-// readPieces sets c.known to the shares of the shapes of series in c.pieces. It returns the share in each piece of the
-// shapes that occur in no other piece.
+// readPieces sets c.known to the shares that the shapes of series have in each of c.pieces. It returns, for each piece,
+// the share of its shapes that occur in no other piece.
 func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
 	c.shares = scratch.Sized(c.shares, (1+len(series.shapes))*len(c.pieces))
 	unique, all := c.shares[:len(c.pieces)], c.shares[len(c.pieces):]
@@ -395,7 +395,7 @@ func (c *liveWindow) readPieces(series *judgedSeries) (unique []float64) {
 	return unique
 }
 
-// changed notes the surplus of c.shapes at site `number`, and the total.
+// changed records the surplus of c.shapes at site `number`, and the total.
 func (c *liveWindow) changed(number int32, _ *sample, all []surplus, total float64) {
 	b := &c.bad[number]
 	b.total = total
@@ -409,7 +409,7 @@ func (c *liveWindow) changed(number int32, _ *sample, all []surplus, total float
 	}
 }
 
-// chargeShapes charges each site beyond the surplus of its callees.
+// chargeShapes charges each site with its surplus beyond the surplus of its callees.
 func (c *liveWindow) chargeShapes() {
 	if !slices.ContainsFunc(c.judged, func(i int32) bool { return c.bad[i].total > 0 }) {
 		return
@@ -421,12 +421,12 @@ func (c *liveWindow) chargeShapes() {
 	w.chargeInner()
 }
 
-// counts returns the approximate numbers of calls at site `number` in the window and before it, including skipped ones.
+// counts returns the approximate number of calls at site `number` in the window and before it, including skipped calls.
 func (c *liveWindow) counts(number int32) (now, before float64) {
 	return c.now[number], float64(c.h.Series(number).Calls) - c.now[number]
 }
 
-// sums returns the calls at site `number` in the window and, without skipped ones, before it.
+// sums returns the calls at site `number` in the window and before it, excluding skipped calls.
 func (c *liveWindow) sums(number int32) (now, before callSum) {
 	c.skip(c.sites[number].Service)
 	c.site.Cells = c.h.Series(number).Unpack(c.site.Cells)
@@ -436,9 +436,9 @@ func (c *liveWindow) sums(number int32) (now, before callSum) {
 }
 
 // perCall returns the number of calls at a site per call of its caller's step: in the window (the lowest of its parts),
-// in the history of the step, and in its pieces. The history starts with the first call at the site, if any, because
-// earlier calls may have been deleted, see [history.Sites.Accept]. It returns 0, 0 and nil if the history has too few
-// calls of the step, or the window has no calls of it.
+// in the history, and in each piece of the history. The history starts with the first call at the site, if there is
+// one, because earlier calls may have been deleted, see [history.Sites.Accept]. perCall returns 0, 0 and nil if the
+// step has too few calls in the history, or no calls in the window.
 func (c *liveWindow) perCall(number int32) (now, usual float64, pieces []float64) {
 	c.skip(c.sites[number].Service)
 	x := c.of.index()

@@ -6,20 +6,21 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// A deploy may add spans inside a service, rename them or remove some. Own time then moves between its sites: into new
-// ones without a history, or into sites that had less of it before. Neither says anything about the work of the
-// service. If the inner spans of a service are called more or less often than in its history, we judge it by local
-// times, which contain them (see [history.Series]), until its history has them as often as the window does.
+// A deploy may add, rename or remove spans inside a service. Own time then moves between its sites: to new sites
+// without a history, or to sites that had less of it before. Neither says anything about the work of the service. If
+// the inner spans of a service have become more or less frequent than in its history, we judge the service by local
+// times, which contain the inner spans (see [history.Series]), until they are as frequent in its history as in the
+// window.
 
-// Constants of [liveWindow.chooseTimes]. They are ratios, and don't depend on the application.
+// Constants of [liveWindow.chooseTimes]. They are ratios, so they don't depend on the application.
 const (
-	// moved is the minimum change in the number of calls at an inner site, relative to the larger number, that moves
-	// own times. A deploy that replaces one pod after another exceeds it with the second of four.
+	// moved is the minimum change in the number of calls at an inner site, relative to the larger number, that counts
+	// as moving own times. A deploy that replaces four pods one after another exceeds it with the second pod.
 	moved = 0.25
 	// movedErrors is the number of standard deviations of a Poisson distribution that the change must exceed.
 	movedErrors = 3
-	// leastMoved is the minimum part of the local time of a service that its moved inner spans take. Less can neither
-	// hide nor fake a change that would be judged.
+	// leastMoved is the minimum fraction of the local time of a service that its moved inner spans must take. Less can
+	// neither hide nor fake a change that would be judged.
 	leastMoved = 0.05
 )
 
@@ -114,7 +115,8 @@ func (c *liveWindow) times(number int32) *history.Times {
 }
 
 // usualTime returns the mean that calls at a site usually reach at the hour of the window, in ns, or 0 if it is
-// unknown. The week holds local times, so own times are calculated by subtracting the mean time of the spans inside.
+// unknown. The week holds local times, so the usual own time is computed by subtracting the mean time of the spans
+// inside.
 func (c *liveWindow) usualTime(number int32) float64 {
 	s := c.h.Series(number)
 	usual := s.Week.Usual(c.window.To - 1)

@@ -4,7 +4,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// longRequests finds the requests of recorded traces that take much longer than most, such as streams, as
+// longRequests finds the requests in recorded traces that take much longer than most, such as streams, as
 // [history.Sites] does for a running service. A few of them would outweigh all others.
 type longRequests struct {
 	rec   *Recording
@@ -13,7 +13,7 @@ type longRequests struct {
 	sites []history.Logs // by number of the site: the requests with its calls
 }
 
-// requestKind identifies requests by the sites of their root and its first call, or 0 without a call.
+// requestKind identifies requests by the site of their root and the site of its first call, or 0 if it makes no call.
 type requestKind struct{ root, first int32 }
 
 // kindOf returns the kind of a trace.
@@ -64,7 +64,8 @@ func (l *longRequests) others(traces []recordedTrace) (requests, nanos float64) 
 	return requests, nanos
 }
 
-// at implements ledger.long.
+// at returns the typical duration of the requests with calls at site, and whether they are long. It implements
+// ledger.long.
 func (l *longRequests) at(site int32) (nanos float64, long bool) {
 	if of := l.sites[site]; l.from > 0 && of.Calls > 0 && of.Octaves() >= l.from {
 		return of.Nanos(), true

@@ -8,8 +8,8 @@ import (
 )
 
 // Spans get lost: an exporter drops them under load, or a sampler decides by span. A call whose answer was lost looks
-// like one that nobody answered, and its own time is all of its time. But neither the missing answer nor the time is
-// evidence if the call took about as long as answered ones and did not fail, and if its callee is alive.
+// like an unanswered call, and its own time is its whole duration. But neither the missing answer nor the time is
+// evidence if the call took about as long as answered calls and did not fail, and if its callee is alive.
 
 // missingAnswers holds the times of calls without answers at a site, above a limit in ns.
 type missingAnswers struct {
@@ -17,7 +17,7 @@ type missingAnswers struct {
 	limit, soft float64
 }
 
-// unusuallyLong is the factor by which the time of unanswered calls must exceed the time of answered ones to count as a
+// unusuallyLong is the minimum ratio of the time of unanswered calls to the time of answered calls that counts as a
 // loss.
 const unusuallyLong = 2
 
@@ -32,8 +32,8 @@ func (l *ledger) missesAnswers(number int32) bool {
 	return target == 0 || l.table.Operation(target).Kind == trace.External
 }
 
-// chargeMissing charges the time of calls without answers beyond the time of answered ones, which includes the work of
-// the callee. If that work takes longer now, the answered calls are the evidence.
+// chargeMissing charges the time of unanswered calls beyond the time of answered ones, which includes the work of the
+// callee. If that work takes longer now, the answered calls are the evidence for it.
 func (a *added) chargeMissing() {
 	for i := range a.missing {
 		m := &a.missing[i]
@@ -51,7 +51,8 @@ func (a *added) chargeMissing() {
 }
 
 // answered returns the inclusive time in ns of answered calls that are otherwise like the calls at site `number`, or 0
-// without such calls. The time is the larger of the usual and the present one, and the longest of several callees.
+// if there are none. It is the larger of the usual and the present time, and the longest time if there are several
+// callees.
 func (a *added) answered(number int32) (longest float64) {
 	for _, i := range a.alike(number) {
 		t := a.inclusive(i)
@@ -74,8 +75,8 @@ func (l *ledger) alike(number int32) (sites []int32) {
 	return sites
 }
 
-// countAnswered counts, for the operations with failures, the answered calls that are otherwise like their calls
-// without an answer.
+// countAnswered counts, for each operation with failures, the answered calls that are otherwise like its unanswered
+// calls.
 func (l *ledger) countAnswered() {
 	for i := range l.sites {
 		number := int32(i)
@@ -95,8 +96,8 @@ type callCounts struct{ now, before float64 }
 
 func (c *callCounts) add(now, before float64) { c.now, c.before = c.now+now, c.before+before }
 
-// nameMissing sets the callees of calls that got no answer and don't name their service. The callee is the service
-// whose answers decreased most.
+// nameMissing sets the callees of unanswered calls that don't name a service. The callee is the service whose answers
+// decreased most.
 func (l *ledger) nameMissing() {
 	callee := slices.Clone(l.callee)
 	for i := range l.sites {
@@ -120,13 +121,13 @@ func (l *ledger) nameMissing() {
 	l.callee = callee
 }
 
-// leastAlive is the share of the calls to a service, relative to the usual share, that must reach it for it to count as
-// alive.
+// leastAlive is the minimum fraction of the calls to a service, relative to the usual fraction, that must reach it if
+// it is to count as alive.
 const leastAlive = 0.5
 
 // isAlive reports whether a service, given by its number, is alive: it emits spans in the window for most of the calls
-// to it, or for other requests. Calls that it did not answer, and that did not fail, are then no evidence against it.
-// All calls of a proxy without CLIENT spans count as calls to the service behind it, with or without an answer.
+// to it, or for other requests. Calls to it that were not answered but did not fail are then no evidence against it.
+// All calls of a proxy without CLIENT spans count as calls to the service behind it, answered or not.
 func (l *ledger) isAlive(service int32) bool {
 	alive, known := l.alive[service]
 	if known {
@@ -147,14 +148,14 @@ func (l *ledger) isAlive(service int32) bool {
 	}
 	usual := 1.0
 	if reached.before > 0 && called.before > reached.before {
-		usual = reached.before / called.before // a cache answers some itself
+		usual = reached.before / called.before // some calls don't reach it, for example because a cache answers them
 	}
 	alive = reached.now > 0 && reached.now >= leastAlive*usual*called.now
 	l.alive[service] = alive
 	return alive
 }
 
-// enters reports whether the calls at s come from other services, or from outside.
+// enters reports whether the calls at s come from another service or from outside.
 func (l *ledger) enters(s *history.Site) bool {
 	kind := l.table.Operation(s.Base).Kind
 	return !s.Client && (s.Parent == 0 || kind == trace.Server || kind == trace.Consumer ||

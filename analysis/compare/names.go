@@ -10,12 +10,12 @@ import (
 // ResolvedNames maps the names in a recording to services.
 type ResolvedNames struct {
 	rec     *Recording
-	Service []int32 // by number of a name: the service of this name, or the service that an address refers to
+	Service []int32 // by number of a name: the service with this name, or the service that the address refers to
 	Opaque  []bool  // by number of the service: whether it emits no spans
 }
 
-// ResolveNames maps names from attributes of CLIENT spans to services that emit spans: a service of the same name, or
-// of the first label of an address, like cart in cart.default.svc:7070.
+// ResolveNames maps names in attributes of CLIENT spans to services that emit spans: a service with the same name or,
+// if the name is an address, with the same name as its first label, like cart for cart.default.svc:7070.
 func ResolveNames(r *Recording) ResolvedNames {
 	h := ResolvedNames{rec: r, Service: make([]int32, len(r.Names)), Opaque: make([]bool, len(r.Names))}
 	for i := range r.Names {

@@ -27,8 +27,8 @@ type series struct{ first, last int }
 
 func (s series) len() int { return s.last - s.first }
 
-// Normal returns the history made of t. It becomes invalid if a trace is added to the recording. Normal takes time
-// linear in the number of spans, and 12 bytes of memory per span.
+// Normal returns the history that consists of t. It becomes invalid if a trace is added to the recording. Normal takes
+// time linear in the number of spans, and 12 bytes of memory per span.
 func (t Traces) Normal() *Normal {
 	h := &Normal{ResolvedNames: ResolveNames(t.rec), list: t.list, sums: sumsOf(t.rec, t.list)}
 	h.long = longRequestsOf(t)
@@ -96,8 +96,8 @@ func (h *Normal) resolveCallees(traces []recordedTrace) {
 }
 
 // group groups the calls of traces by site, each group in order of time. A site with too little history, because its
-// caller is new or rare, gets the history of its step under all callers. If that is too little, as for calls that are
-// no longer answered, it gets the history of its operation, whatever the target.
+// caller is new or rare, gets the history of its step under all callers. If that is still too little, as for calls that
+// are no longer answered, it gets the history of its operation with any target.
 func (h *Normal) group(traces []recordedTrace) {
 	sites := h.rec.Sites
 	h.series = make([]series, len(sites))
@@ -143,8 +143,8 @@ func (h *Normal) group(traces []recordedTrace) {
 	}
 }
 
-// allocate places empty series one after another, starting at all[from], each with room for its previous length. It
-// returns the end of the last.
+// allocate places the series one after another, starting at index `from`, with room for their present lengths, and
+// empties them. It returns the end of the last.
 func allocate(all []series, from int) int {
 	for i := range all {
 		n := all[i].len()
@@ -168,21 +168,21 @@ func (h *Normal) Duration() float64 { return h.duration }
 
 // The constants of a comparison. They contain no times and no names, so they hold for any application.
 const (
-	// minPieces is the minimum number of pieces of a history with enough occurrences. The third quartile of 16 is
-	// robust against up to 3 faulty pieces. A history contains faults of its own if labels start late.
+	// minPieces is the minimum number of pieces of a history with enough occurrences. The third quartile of 16 pieces
+	// is robust against up to 3 faulty ones. A history contains faults of its own if labels start late.
 	minPieces = 16
-	// whisker is Tukey's: values more than 1.5 interquartile ranges above the third quartile are outliers. For normal
-	// data these are 0.35 %.
+	// whisker is Tukey's factor: values more than 1.5 interquartile ranges above the third quartile are outliers. In
+	// normally distributed data, these are 0.35 % of all values.
 	whisker = 1.5
-	// rare is a quantile of the pieces. Values up to it are usual, even beyond the fence: where requests come in
-	// bursts, some pieces differ by more than quartiles show.
+	// rare is a quantile of the pieces. Values up to it are usual, even if they exceed the fence: where requests come
+	// in bursts, some pieces differ by more than the quartiles show.
 	rare = 0.95
 )
 
 // pieces divides the history of a site into contiguous pieces. Each has about as many occurrences as the window, but
-// there are at least min(minPieces, occurrences) pieces. The pieces differ by everything that may also differ between
-// history and window without a fault: noise, correlation between neighbours, drift. A window with a single occurrence
-// is compared with single occurrences.
+// there are at least min(minPieces, occurrences) pieces. The pieces differ in every way that history and window may
+// differ without a fault: noise, correlation between neighbours, drift. A window with a single occurrence is compared
+// with single occurrences.
 type pieces struct{ occurrences, number int }
 
 func piecesOf(past, window int) pieces {
@@ -206,7 +206,8 @@ func pieceMeans(means []float64, past []int64, window int) []float64 {
 
 // Rise returns the excess of the mean duration in a window, in ns, over the fence of the means over pieces of the past,
 // or over the mean of the whole past if that is larger. It is 0 if the mean is within the variation of the past. Both
-// must be in order of time. It returns NaN if one has fewer than four durations, which are too few to judge.
+// slices must be in order of time. Rise returns NaN if either has fewer than four durations, which are too few to
+// judge.
 func Rise(past, window []int64) float64 {
 	if min(len(past), len(window)) < history.MinHistory {
 		return math.NaN()
@@ -221,9 +222,9 @@ const (
 	upperQuartile = 0.75
 )
 
-// atMost reports whether x is at most the value of the rank below the q-quantile of values, and hence at most the
-// quantile. Since the fence is at least the upper quartile, x is then within the fence. This is much faster than the
-// quantile.
+// atMost reports whether x is at most the value at the rank below the q-quantile of values, and hence at most the
+// quantile. Since the fence is at least the upper quartile, x is then within the fence. atMost is much faster than
+// computing the quantile.
 func atMost(x float64, values []float64, q float64) bool {
 	n := 0
 	for _, v := range values {

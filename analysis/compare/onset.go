@@ -10,18 +10,19 @@ import (
 
 // Constants of [Comparer.Onset].
 const (
-	settled = 3 * time.Minute // at the end of an interval: shows the extent of a change
+	settled = 3 * time.Minute // length of the end of an interval that shows the extent of a change
 	loudest = 4               // maximum weight of a slice, in multiples of the extent of the change
 )
 
-// Onset estimates when a change started that service shows at the end of the interval: more time in the service or in
+// Onset estimates when the change started that service shows at the end of the interval: more time in the service or in
 // calls to or from it, or calls that fail or get no answer. Other changed shapes don't count, because a deploy may
 // precede a fault. Onset returns the start of a slice in the interval.
 //
-// Each slice scores its losses relative to the means before the interval, minus half of the loss of a slice at the end.
-// The change starts where the sum of these scores up to the end is largest: the estimate by maximum likelihood of a
-// shift of known size in normal noise (Page, "Continuous inspection schemes", Biometrika 41, 1954). Single slices count
-// little, so that one slow request shortly before a change isn't its start.
+// Each slice scores its loss relative to the means before the interval, minus half the mean loss of the slices at the
+// end. The change starts at the slice that maximizes the sum of the scores from there to the end: this is the
+// maximum-likelihood estimate of a shift of known size in normal noise (Page, "Continuous inspection schemes",
+// Biometrika 41, 1954). The weight of a single slice is limited, so that one slow request shortly before a change is
+// not mistaken for its start.
 func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Nanos {
 	r := within.Slices()
 	losses := m.lossesOf(m.Services.Number(service), r)
@@ -42,7 +43,7 @@ func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Na
 // losses counts the time and the calls that a service and its neighbours lose relative to the history before a window.
 type losses struct {
 	*liveWindow
-	bySlice []float64 // of the window; the unit is a request
+	bySlice []float64 // by slice of the window, in requests
 }
 
 // lossesOf returns the losses of a service and its neighbours by slice of r.
@@ -88,8 +89,8 @@ func (m *Comparer) lossesOf(service int32, r history.Range) []float64 {
 	return c.bySlice
 }
 
-// addMissing adds the calls that are missing since the last one in s, the series of a site where requests start, if no
-// calls come at the end of the window. c.site must hold the cells of s.
+// addMissing adds the calls that are missing since the last call in s, the series of a site where requests start, if
+// there are no calls at the end of the window. c.site must hold the cells of s.
 func (c *losses) addMissing(s *history.Series) {
 	last := s.Last()
 	if c.window.To-last < history.Slice(settled/history.SliceLength) {
@@ -105,7 +106,7 @@ func (c *losses) addMissing(s *history.Series) {
 	}
 }
 
-// addShape adds the calls of shape x beyond its share of the calls before the window. now holds all calls at the site,
+// addShape adds the calls of shape x beyond the share of that shape before the window. now holds all calls at the site,
 // and before is the number of calls in series. Only shapes that became more frequent count, as in Compare.
 func (c *losses) addShape(now history.Cells, x *judgedShape, series *judgedSeries, before uint64) {
 	share := 0.0

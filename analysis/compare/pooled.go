@@ -31,7 +31,7 @@ func (c *liveWindow) pooled(pool int32) *judgedSeries {
 	return &sum.judgedSeries
 }
 
-// poolShapes sums up the shapes of series if that is pooled and has no shapes yet.
+// poolShapes sums up the shapes of series if it is a pooled series and has no shapes yet.
 func (c *liveWindow) poolShapes(series *judgedSeries) {
 	for pool, sum := range c.wide {
 		if &sum.judgedSeries != series || sum.withShapes {
@@ -46,15 +46,15 @@ func (c *liveWindow) poolShapes(series *judgedSeries) {
 	}
 }
 
-// sums adds up cells that don't come in order of time.
+// sums adds up cells that don't arrive in order of time.
 type sums struct {
 	from        history.Slice  // slice of the first cell in recent
 	recent      []history.Cell // one per slice; empty without calls
-	first, last int            // indices of the others
+	first, last int            // range of indices of slices with calls in recent
 	others      history.Cells
 }
 
-// summed is the number of slices that sums adds up fast, more than a history usually covers.
+// summed is the number of slices that sums adds up in an array, more than a history usually covers.
 const summed = 2048
 
 // addAll adds encoded cells.
@@ -73,8 +73,8 @@ func (s *sums) addAll(encoded history.Encoded) {
 	}
 }
 
-// restart starts a sum of cells. Cells in the last summed slices before slice `to` are added fast, so most should be
-// there.
+// restart starts a new sum of cells. Cells in the last `summed` slices before slice `to` are added fast, so most cells
+// should be there.
 func (s *sums) restart(to history.Slice) {
 	if s.recent == nil {
 		s.recent = make([]history.Cell, summed)
@@ -82,7 +82,7 @@ func (s *sums) restart(to history.Slice) {
 	s.from, s.first, s.last, s.others = max(0, to-summed), summed, -1, s.others[:0]
 }
 
-// take returns the sums, and empties them.
+// take returns the summed cells, and empties s.
 func (s *sums) take() (all history.Cells) {
 	later, _ := slices.BinarySearchFunc(s.others, s.from,
 		func(x history.Cell, at history.Slice) int { return cmp.Compare(x.Slice, at) })
@@ -96,7 +96,7 @@ func (s *sums) take() (all history.Cells) {
 	return append(all, s.others[later:]...)
 }
 
-// mergeShapes adds the shapes of other. It leaves out their times.
+// mergeShapes adds the calls of the shapes of other, without their times.
 func (s *judgedSeries) mergeShapes(other *judgedSeries) {
 	for i := range other.shapes {
 		into := s.shapeOf(other.shapes[i].Shape)

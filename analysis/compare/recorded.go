@@ -15,7 +15,7 @@ type recordedWindow struct {
 	*ledger
 	h       *Normal
 	traces  []recordedTrace
-	surplus map[siteShape]float64 // probability that a span of this site and shape is beyond the history; above 0
+	surplus map[siteShape]float64 // fraction (above 0) of the spans with this site and shape that is beyond the history
 
 	leaf, failedLeaf int32     // numbers of shapes
 	site             siteCalls // the current one
@@ -120,7 +120,7 @@ func (c *recordedWindow) sample(number int32) *sample {
 	return x
 }
 
-// changed notes the surplus of the shapes at site `number`, which must be the current one.
+// changed records the surplus of the shapes at site `number`, which must be the current one.
 func (c *recordedWindow) changed(number int32, _ *sample, all []surplus, _ float64) {
 	for i, x := range all {
 		if s := c.order[i]; x.part > 0 && s != history.Overflow {
@@ -129,8 +129,8 @@ func (c *recordedWindow) changed(number int32, _ *sample, all []surplus, _ float
 	}
 }
 
-// meanOf returns the mean of nanos, which must not be empty. Its sum is exact for up to 2^16 times of nearly 2^47 ns,
-// or more if they are shorter.
+// meanOf returns the mean of nanos, which must not be empty. The sum is exact for up to 2^16 times of nearly 2^47 ns,
+// or for more times if they are shorter.
 func meanOf(nanos []int64) float64 {
 	sum := int64(0)
 	for _, x := range nanos {
@@ -139,8 +139,8 @@ func meanOf(nanos []int64) float64 {
 	return float64(sum) / float64(len(nanos))
 }
 
-// number numbers the shapes at a site from 1, in c.seen, and lists them in c.order: first the known shapes of the
-// window, then the others of the history. total holds the number of occurrences in the history by number − 1.
+// number numbers the shapes at a site from 1, in c.seen, and lists them in c.order: first the `known` shapes of the
+// window, then the other shapes of the history. total[i] is the number of occurrences of c.order[i] in the history.
 func (c *recordedWindow) number(g *siteCalls, before series) (known int, total []int) {
 	c.order = c.order[:0]
 	add := func(s int32) {
@@ -163,8 +163,8 @@ func (c *recordedWindow) number(g *siteCalls, before series) (known int, total [
 	return known, total
 }
 
-// shares returns the share of each of the known shapes in each piece, at shape·pieces + piece. It also returns the
-// novelty of each piece: the share of shapes that occur in no other piece.
+// shares returns the share of each of the known shapes in each piece, at index shape·pieces + piece. It also returns,
+// for each piece, the share of its shapes that occur in no other piece.
 func (c *recordedWindow) shares(before series, b pieces, known int, total []int) (shares, unique []float64) {
 	shares = make([]float64, known*b.number)
 	unique = make([]float64, b.number)
@@ -193,8 +193,8 @@ func (c *recordedWindow) shares(before series, b pieces, known int, total []int)
 	return shares, unique
 }
 
-// chargeShapes charges the surplus of shapes, the deepest first. A caller is charged only beyond the surplus of its
-// callees.
+// chargeShapes charges the surplus of shapes, the deepest spans first. A caller is charged only for its surplus beyond
+// the surplus of its callees.
 func (c *recordedWindow) chargeShapes() {
 	if len(c.surplus) == 0 {
 		return
@@ -216,8 +216,8 @@ func (c *recordedWindow) chargeShapes() {
 	}
 }
 
-// insideFailure reports whether call i is an INTERNAL span that did not fail, inside a span that failed more often than
-// before. Its changed shape is then part of that failure, as in [shapeWalk].
+// insideFailure reports whether call i is an INTERNAL span that did not fail, inside a span whose failure is beyond the
+// history. Its changed shape is then part of that failure, as in [shapeWalk].
 func (c *recordedWindow) insideFailure(calls []Call, i int) bool {
 	for x := &calls[i]; !c.h.rec.shapeFailed[x.shape] && c.h.rec.Sites[x.Site].Inner && x.Parent >= 0; {
 		x = &calls[x.Parent]
@@ -256,8 +256,9 @@ func (c *recordedWindow) sums(number int32) (now, before callSum) {
 	return c.all[number], c.h.sums[number]
 }
 
-// perCall returns the number of calls at a site per call of its caller's step: in the window, in the history and in its
-// pieces. It returns 0, 0 and nil if the history has too few calls of the step, or the window has no calls of it.
+// perCall returns the number of calls at a site per call of its caller's step: in the window, in the history, and in
+// each piece of the history. It returns 0, 0 and nil if the step has too few calls in the history, or no calls in the
+// window.
 func (c *recordedWindow) perCall(number int32) (now, usual float64, pieces []float64) {
 	before, within := c.h.rec.perCaller(c.h.list, number), c.h.rec.perCaller(c.traces, number)
 	if len(before) < history.MinHistory || len(within) == 0 {

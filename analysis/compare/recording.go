@@ -14,9 +14,9 @@ import (
 // Recording keeps the data of many traces that comparisons need: 32 bytes per span, plus names. It is not safe for
 // concurrent use.
 //
-// Both sides of a comparison are [Traces] of the same recording, selected by time or by [Set].
+// Both sides of a comparison are [Traces] from the same recording, selected by time or by [Set].
 //
-// Results don't depend on the order of the traces, unless the bound on sites, callees or shapes was reached.
+// Results don't depend on the order of the traces, unless a limit on sites, callees or shapes is reached.
 type Recording struct {
 	Table  *trace.Table
 	Traces []recordedTrace
@@ -35,7 +35,7 @@ type Recording struct {
 	CallIndex []int32 // scratch of Add, by node of the path: index among the calls of the trace, or -1
 }
 
-// NewRecording returns an empty recording. The names of a trace must be in table before the trace is added. The
+// NewRecording returns an empty recording. table must contain the names of a trace before the trace is added. The
 // recording itself adds the steps.
 func NewRecording(table *trace.Table) *Recording {
 	return &Recording{
@@ -51,8 +51,8 @@ func NewRecording(table *trace.Table) *Recording {
 	}
 }
 
-// Limits on the distinct sites, callees and shapes of a recording. Recordings with normalised names stay far below
-// them. At about 100 bytes each, they take less than 1 GiB.
+// Limits on the distinct sites, callees and shapes of a recording. Recordings with normalised names stay far below the
+// limits. At the limits, with about 100 bytes each, they take less than 1 GiB.
 const (
 	maxSites   = 1 << 20
 	maxCallees = 1 << 20
@@ -91,10 +91,11 @@ type calleeKey struct {
 	op      trace.Op
 }
 
-// Set is a label of traces, such as all traces of one version of an application. Its values have no meaning here.
+// Set is a label of traces. For example, all traces of one version of an application may form a set. The values have no
+// meaning to this package.
 type Set uint8
 
-// Add adds the trace of p with all of its roots to a set. It ignores traces without a root, and traces whose primary
+// Add adds the trace of p, with all of its roots, to a set. It ignores traces without a root, and traces whose primary
 // root takes [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
 func (r *Recording) Add(p *critpath.Path, set Set) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
@@ -147,8 +148,8 @@ func (r *Recording) call(p *critpath.Path, i int32) Call {
 	return c
 }
 
-// calledBy returns the number of the callee of node i, a CLIENT span: the span that answers it or, without an answer,
-// the name in its attributes. It returns 0 if it has neither.
+// calledBy returns the number of the callee of node i, a CLIENT span: the operation of the span that answers it, or
+// else the service that its attributes name. It returns 0 if it has neither.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	if callee := callgraph.Answering(p, i); callee >= 0 {
 		s := &p.Trace.Spans[callee]
@@ -157,7 +158,7 @@ func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	return r.namedPeer(p.Span(i).Peer)
 }
 
-// namedPeer returns the number of the callee named peer, or 0 if peer has no name.
+// namedPeer returns the number of the callee that peer names, or 0 if peer names no service.
 func (r *Recording) namedPeer(peer trace.Op) int32 {
 	if service := r.Table.Operation(peer).Service; service != 0 {
 		return r.calleeOf(service, 0)
@@ -165,8 +166,8 @@ func (r *Recording) namedPeer(peer trace.Op) int32 {
 	return 0
 }
 
-// site returns the number of the site of key, or history.Overflow if there are too many. Its step has operation base
-// and the given target.
+// site returns the number of the site of key, which it adds if needed, or history.Overflow if there are too many. The
+// step of the site has operation base and the given target.
 func (r *Recording) site(key history.SiteKey, base, target trace.Op, service trace.Symbol, client bool) int32 {
 	if i, ok := r.siteNumbers[key]; ok {
 		return i
@@ -185,7 +186,7 @@ func (r *Recording) site(key history.SiteKey, base, target trace.Op, service tra
 	return i
 }
 
-// calleeOf returns the number of a callee, from 1, or 0 if there are too many. op is 0 if an attribute names the
+// calleeOf returns the number of a callee, from 1, or 0 if there are too many. op is 0 if only an attribute names the
 // service.
 func (r *Recording) calleeOf(service trace.Symbol, op trace.Op) int32 {
 	key := calleeKey{service, op}
@@ -201,7 +202,8 @@ func (r *Recording) calleeOf(service trace.Symbol, op trace.Op) int32 {
 	return i
 }
 
-// numberOf returns the number of a service, from 1. The bounds of sites and callees bound the services as well.
+// numberOf returns the number of a service, from 1, adding it if needed. The limits on sites and callees bound the
+// number of services as well.
 func (r *Recording) numberOf(service trace.Symbol) int32 {
 	if i, ok := r.ServiceNumbers[service]; ok {
 		return i

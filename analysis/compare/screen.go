@@ -7,14 +7,14 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// Most sites are healthy, or only somewhat slower than usual. A part of its history usually suffices to know that a
-// site is healthy: a value in the window is within the fence if one piece in twenty reaches it, see [Judge]. a screener
-// looks for these pieces from the start of the history, and stops as soon as it has found them. Its result for a site
-// remains true until calls are added to the site, leave the window, or are deleted; see [verdict].
+// Most sites are healthy, or only slightly slower than usual. Part of the history of a site usually suffices to show
+// that it is healthy: a value in the window is within the fence if one piece in twenty reaches it, see [Judge]. A
+// screener looks for such pieces from the start of the history, and stops as soon as it has found enough. Its result
+// for a site remains valid until calls are added to the site, leave the window, or are deleted; see [verdict].
 
 // verdict is the evidence of a site: the number of its calls, their mean own time, and the limit of that mean, or 0 if
-// the mean is within it. There is no verdict if shapes are evidence. A verdict holds for windows that start in [from,
-// until] and contain all later calls of the site. The zero value is no verdict.
+// the mean is within it. There is no verdict if the shapes of the calls are evidence. A verdict is valid for windows
+// that start in [from, until] and contain all later calls at the site. The zero value means that there is no verdict.
 type verdict struct {
 	from, until history.Slice
 	changes     uint64 // of the history, see [history.Changes.Since]
@@ -23,28 +23,29 @@ type verdict struct {
 	onPath      float64 // see [siteTime]
 }
 
-// wanted is a value of the window and the number of pieces of the history that must still reach it.
+// wanted is a value in the window, and the number of pieces of the history that must still reach it to show that it is
+// usual.
 type wanted struct {
 	value  float64
 	pieces int
 }
 
-// reach counts a piece whose value is value.
+// reach counts a piece with the given value if it reaches w.value.
 func (w *wanted) reach(value float64) {
 	if value >= w.value {
 		w.pieces--
 	}
 }
 
-// wantedShape is a shape whose share in the calls of the window the history must reach.
+// wantedShape is a shape whose share in the calls of the window must be reached by pieces of the history.
 type wantedShape struct {
 	wanted
-	whole wanted          // the same for its share in the whole window
+	whole wanted          // the same for the share of the shape in the whole window
 	rest  history.Encoded // unread cells of the past
 }
 
-// enough returns the number of values out of n that must reach x so that the fence does: see [atMost]. It never
-// decreases with n.
+// enough returns how many of n values must reach x to show that the fence of the values does, too; see [atMost]. It
+// never decreases with n.
 func (j Judge) enough(n uint64) int { return int(n) - int(j.rare*float64(n-1)) }
 
 // screening is the scratch memory of a screener.
@@ -53,7 +54,7 @@ type screening struct {
 	shapes    []wantedShape
 }
 
-// screener decides about the sites of a window whose history need not be read to its end.
+// screener judges sites without reading their whole history, where possible.
 type screener struct{ *liveWindow }
 
 // screen returns the verdict on site `number`. ok is false if the site has to be judged in detail. A verdict without
@@ -115,7 +116,7 @@ func (c screener) limit() float64 {
 }
 
 // wantShapes lists the shapes of the n calls in the window whose share the history must reach. It returns the last
-// start of a window with the same calls and the same result. It returns false if the history lacks any of the shapes.
+// start of a window with the same calls and the same result, and false if the history lacks any of the shapes.
 func (c screener) wantShapes(number int32, n, pieces uint64) (until history.Slice, ok bool) {
 	s, x := c.h.Series(number), &c.screening
 	until = x.now[0].Slice
@@ -152,9 +153,9 @@ func (c screener) wantShapes(number int32, n, pieces uint64) (until history.Slic
 	return until, true
 }
 
-// gap looks at windows from the current one on, and returns the start of the last one before every part has calls. A
-// part without calls means that no shape is evidence. The window starts no later than the first of the calls. The
-// result is before the current window if each of its parts has calls. now holds the calls at site `number`.
+// gap considers windows that start at the current one or later, up to the first call. It returns the start of the last
+// window before the first one whose parts all have calls: shapes are no evidence in a window with an empty part. The
+// result is before the current window if all of its parts have calls. now holds the calls at site `number`.
 func (c *liveWindow) gap(number int32, now history.Cells) history.Slice {
 	length := c.ended(number, now).Length()
 	for from := c.window.From; ; from++ {
@@ -185,11 +186,11 @@ func allSkipped(encoded history.Encoded, skipped history.Ranges) bool {
 }
 
 // reached reports whether enough pieces of the history reach the own time and the shares of the wanted shapes. before
-// is the number of calls in the history. If they don't, c.screening.past holds all cells at the end.
+// is the number of calls in the history. If reached returns false, c.screening.past holds all cells of the history.
 func (c screener) reached(time *wanted, before, pieces uint64, encoded history.Encoded) bool {
 	x, skipped := &c.screening, c.skipped
 	x.past = x.past[:0]
-	first, calls, nanos, done := 0, uint64(0), int64(0), uint64(0) // of the current piece, and the calls before it
+	first, calls, nanos, done := 0, uint64(0), int64(0), uint64(0) // of the current piece; done: calls before it
 	for encoded.More() {
 		cell := encoded.Next()
 		for len(skipped) > 0 && skipped[0].To <= cell.Slice {
@@ -213,8 +214,8 @@ func (c screener) reached(time *wanted, before, pieces uint64, encoded history.E
 	return c.reachedIn(time, x.past[first:], calls, nanos, c.window.From)
 }
 
-// reachedIn counts piece, which has the given calls and own time and ends at slice `to`. It reports whether nothing
-// else is wanted.
+// reachedIn counts piece, which has the given calls and own time and ends at slice `to`. It reports whether enough
+// pieces have reached all wanted values.
 func (c screener) reachedIn(time *wanted, piece history.Cells, calls uint64, nanos int64, to history.Slice) bool {
 	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may be lower
 		time.reach(piece.LowestMean(c.parts))
@@ -231,7 +232,7 @@ func (c screener) reachedIn(time *wanted, piece history.Cells, calls uint64, nan
 	return all
 }
 
-// read returns the number of calls of a shape in [from, to) that are not skipped. It drops all calls before `to`.
+// read returns the number of calls of a shape in [from, to) that are not skipped. It consumes all cells before `to`.
 func (s *wantedShape) read(from, to history.Slice, skipped history.Ranges) (calls uint64) {
 	for s.rest.More() {
 		x := s.rest.Peek()

@@ -2,12 +2,12 @@ package compare
 
 import "github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 
-// shapeWalk visits the sites of a window, callees first, and charges each with its bad calls beyond the bad calls of
-// its callees.
+// shapeWalk visits the sites of a window, callees first, and charges each site for its bad calls beyond the bad calls
+// of its callees.
 //
-// A span that fails skips calls, so INTERNAL spans inside it make fewer. That doesn't explain why it failed. We
-// therefore charge its failures beyond the failures of the spans inside, and count the changed shapes of these as part
-// of its failures.
+// A span that fails skips calls, so INTERNAL spans inside it make fewer calls. That doesn't explain why the span
+// failed. We therefore charge its failures beyond the failures of the spans inside, and count the changed shapes of
+// those spans as part of its failures.
 type shapeWalk struct {
 	*liveWindow
 	sameStep, calls []float64 // bad calls and all calls by step, under all callers
@@ -17,7 +17,7 @@ type shapeWalk struct {
 	moved map[int32]float64 // the part of flow that belongs to failures
 }
 
-// explained counts the bad calls at or below a site. They explain bad calls of its callers.
+// explained counts the bad calls at or below a site. They explain bad calls of the callers of the site.
 type explained struct {
 	bad     float64
 	failing float64 // the part that explains failures
@@ -70,7 +70,7 @@ func (w *shapeWalk) visit(i int32) {
 	w.below[i], w.visited[i] = below, visited
 }
 
-// explainedAt returns the bad calls at site i that its callees explain.
+// explainedAt returns the bad calls at site i that are explained by its callees.
 func (w *shapeWalk) explainedAt(i int32) (by explained) {
 	x := w.of.index()
 	b, step := &w.bad[i], x.step[i]
@@ -83,7 +83,7 @@ func (w *shapeWalk) explainedAt(i int32) (by explained) {
 			by.failing += w.below[k].failing
 		}
 	}
-	// The same step has sites under other callers, and these share its callees.
+	// The same step may have sites under other callers, and they share its callees.
 	part := b.calls / w.calls[step]
 	if all := w.sameStep[step]; all > 0 {
 		part = b.total / all
@@ -91,7 +91,8 @@ func (w *shapeWalk) explainedAt(i int32) (by explained) {
 	return explained{min(by.bad*part, b.calls), min(by.failing*part, b.calls)}
 }
 
-// charge charges site i with a part (0–1) of its failed bad calls, and another part of its others.
+// charge charges site i for the fraction failed (0–1) of its failed bad calls, and the fraction others of its other bad
+// calls.
 func (w *shapeWalk) charge(i int32, others, failed float64) {
 	p := &w.sites[i]
 	for _, x := range w.bad[i].shapes {
@@ -112,7 +113,7 @@ func (w *shapeWalk) charge(i int32, others, failed float64) {
 	}
 }
 
-// chargeInner charges the changed shapes of inner spans that are not part of failures.
+// chargeInner charges the changed shapes of inner spans that are not explained by failures.
 func (w *shapeWalk) chargeInner() {
 	for _, x := range w.inner {
 		service := w.sites[x.site].Service

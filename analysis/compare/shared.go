@@ -7,15 +7,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SharedPlace is a host, a node or a zone that is slow or fails: the instances of several services there cost clearly
+// SharedPlace is a host, a node or a zone that is slow or fails: the instances of several services in it cost clearly
 // more than their other instances.
 type SharedPlace struct {
 	Key, Value trace.Symbol // of the attribute that names it
 	Services   []ServicePart
-	Part       float64 // part (0–1) of the cost of these services that it carries
+	Part       float64 // part (0–1) of the cost of these services that their instances in it carry
 }
 
-// ServicePart is the share of a service's additional cost in its instances in one place.
+// ServicePart is the share that a service's instances in one place have in its additional cost.
 type ServicePart struct {
 	Service trace.Symbol
 	InstancePart
@@ -26,14 +26,14 @@ func (p *SharedPlace) Has(service trace.Symbol) bool {
 	return slices.ContainsFunc(p.Services, func(s ServicePart) bool { return s.Service == service })
 }
 
-// leastShared is the minimum number of services that are slow in a place. A single one shows only a slow instance.
+// leastShared is the minimum number of services that must be slow in a place. A single one shows only a slow instance.
 const leastShared = 2
 
-// Shared returns the place where most of the suspects are slow and carry at least half of their cost. It has no
+// Shared returns the place where most of the suspects are slow and carry at least half of their cost. The result has no
 // services if no two suspects share a place. c is the comparison of the window.
 //
-// It judges the calls of all services in a place together, because each of them may have too few calls to distinguish
-// its instances.
+// Shared judges the calls of all services in a place together, because each service may have too few calls to
+// distinguish its instances.
 func (m *Comparer) Shared(window history.Interval, c *Comparison, suspects []*Suspect) (best SharedPlace) {
 	var order []*placeCost
 	found := make(map[history.InstanceKey]*placeCost)
@@ -74,14 +74,14 @@ func (m *Comparer) Shared(window history.Interval, c *Comparison, suspects []*Su
 type placeCost struct {
 	key      history.InstanceKey
 	services []ServicePart // slow there, and not elsewhere
-	only     []ServicePart // nowhere else: they prove nothing, but have the same cause
+	only     []ServicePart // only there: they prove nothing, but have the same cause
 	in, all  float64       // cost of the services, in the place and everywhere
 	whole    contrast
 	thirds   [history.SteadyParts]contrast
 }
 
-// contrast compares the cost of a call in a place with the cost of a call elsewhere, for several services at once. It
-// weighs services as Mantel and Haenszel weigh strata.
+// contrast compares the cost of a call in a place with the cost of a call elsewhere, for several services at once.
+// Services are weighted like the strata of the Mantel-Haenszel estimator.
 type contrast struct{ in, out, calls float64 }
 
 // contrastOf returns the contrast of one service, given its calls in the place and elsewhere and their costs.
@@ -105,7 +105,7 @@ func (c *contrast) clear() bool {
 	return c.calls >= history.MinHistory/2 && c.in > 0 && c.in >= clearlyMore*c.out
 }
 
-// add adds service, a suspect. costs[i] is the cost of the place, and total the cost of all its values.
+// add adds service, a suspect. costs[i] is the cost in the place, and total the cost of all values.
 func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []instanceCost, i int, total float64) {
 	sum := func(of func(*instanceCost) *usage) contrast {
 		var in, out usage
@@ -132,7 +132,7 @@ func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []ins
 	p.in, p.all = p.in+v.cost, p.all+total
 	part := ServicePart{service, InstancePart{v.Key, v.Value, uint64(v.whole.calls), 1, len(costs)}}
 	switch {
-	case len(costs) == 1: // whatever it costs, which depends on the operations that are called
+	case len(costs) == 1: // whatever the cost, because it depends on which operations are called
 		p.only = append(p.only, part)
 	case own.in > 0 && own.in >= clearlyMore*own.out && v.cost >= leastVisible*total:
 		part.Part = v.cost / total
@@ -140,7 +140,7 @@ func (p *placeCost) add(x *instanceComparison, service trace.Symbol, costs []ins
 	}
 }
 
-// part returns the place's share (0–1) of the cost of the services.
+// part returns the share (0–1) that the place has in the cost of the services.
 func (p *placeCost) part() float64 { return p.in / max(p.all, 1e-9) }
 
 // standsOut reports whether calls in the place cost clearly more, in the whole window and in each third of it.

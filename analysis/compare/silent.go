@@ -8,27 +8,28 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SteadyFor is the time that requests must have come without a gap before we miss them.
+// SteadyFor is the minimum time that requests must have come without a gap before their absence counts.
 const SteadyFor = time.Hour
 
-// Constants of silence. They are numbers of calls and pieces, and don't depend on the application.
+// Constants of silence. They are numbers of calls and pieces, so they don't depend on the application.
 const (
-	// leastMissing is the minimum number of calls that we would expect during a silence. Random calls with that mean
-	// stay away once in 500 million times.
+	// leastMissing is the minimum number of calls expected during a silence. With that mean, calls at random times are
+	// all absent by chance once in 500 million times.
 	leastMissing = 20
-	// leastPieces is the minimum number of pieces of the history, each as long as the silence, that all have calls, and
-	// leastSteady their minimum total length. A job that runs once an hour, or for less than an hour, is not steady.
+	// leastPieces is the minimum number of pieces of the history, each as long as the silence, that must all have
+	// calls, and leastSteady is their minimum total length. A job that runs once an hour, or for less than an hour, is
+	// not steady.
 	leastPieces = 10
 	leastSteady = history.Slice(SteadyFor / history.SliceLength)
 	// longestPiece bounds the length of a piece, so that half of a history has enough of them.
 	longestPiece = history.Slice(history.Span/history.SliceLength) / leastPieces / 2
 )
 
-// silence is a time without calls at a site where requests start, after a time when they came steadily.
+// silence is a time without calls at a site where requests start, after a time when requests came steadily.
 type silence struct {
 	*silences
 	number        int32         // of the site
-	steady, since history.Range // since ends before the calls of requests that may still be open
+	steady, since history.Range // since ends before any request that may still be running
 }
 
 // silences finds the sites of a window where requests stopped.
@@ -38,11 +39,11 @@ type silences struct {
 	found   []silentSite
 }
 
-// due reports whether sites without calls in the window are judged. Once a minute is often enough.
+// due reports whether to judge sites without calls in the window. Once a minute is often enough.
 func (c *silences) due() bool { return c.lasting() && c.window.To%history.SlicesPerMinute == 0 }
 
-// judge notes that the requests at site `number` stopped, if requests start there and came steadily. The window must be
-// without calls at the site.
+// judge records that the requests at site `number` stopped, if requests start there and came steadily. There must be no
+// calls at the site in the window.
 func (c *silences) judge(number int32) {
 	s := &c.sites[number]
 	if s.Parent != 0 || s.Border {
@@ -92,8 +93,8 @@ type silentSite struct {
 	usual   float64 // calls per second
 }
 
-// charge charges the silent sites. It leaves out consumers if requests stopped, too: nobody sends them
-// messages then.
+// charge charges the silent sites. If requests other than messages stopped, too, it leaves out consumers, because
+// nothing sends them messages then.
 func (c *silences) charge() {
 	consumes := func(x silentSite) bool { return c.table.Operation(c.sites[x.number].Base).Kind == trace.Consumer }
 	if stopped := slices.DeleteFunc(slices.Clone(c.found), consumes); len(stopped) > 0 {
@@ -115,8 +116,8 @@ func (x *silence) expected(calls uint64) float64 {
 }
 
 // traffic returns the traffic in the window as a fraction of the traffic in x.steady, at most 1. It counts all requests
-// that start at the sites with calls in the window. If there are fewer requests of every kind, a rare kind may stay
-// away by chance.
+// that start at sites with calls in the window. If there are fewer requests of every kind, a rare kind may be absent by
+// chance.
 func (x *silence) traffic() float64 {
 	now, before := x.started.Within(x.window).Calls(), x.started.Within(x.steady).Calls()
 	if before == 0 {
@@ -141,7 +142,7 @@ func (c *silences) countStarted() {
 }
 
 // observed reports whether traces started in each part of the window. If not, Sibyl did not run, or all requests
-// stopped. Senders retry at different times after that.
+// stopped. When they resume, senders retry at different times.
 func (x *silence) observed() bool {
 	for i := range x.parts {
 		part := x.window.Part(i, x.parts)
@@ -152,9 +153,10 @@ func (x *silence) observed() bool {
 	return true
 }
 
-// continued returns the number of calls in x.since that may replace the calls that the site had in x.steady. These are
-// calls of the same step under a caller that sends spans now. They are also calls of new operations where requests
-// start, in the same service or with the same name in another one, because they may be new names.
+// continued returns the number of calls in x.since that may have replaced the calls at the site: calls of the same step
+// under a caller that emits spans only now, and calls of new operations where requests start. Such an operation must be
+// in the same service, or have the same name in another service, because the service or the operation may have been
+// renamed.
 func (x *silence) continued() (calls float64) {
 	silent := &x.sites[x.number]
 	old := x.h.Table().Operation(silent.Op)
@@ -189,10 +191,10 @@ func (x *silence) around(number int32) (before, now float64) {
 }
 
 // leastGrown is the minimum ratio of the call rate of a new operation to its earlier call rate. It isn't infinite,
-// because phones with wrong clocks send some calls that seem to come before the first one.
+// because phones with wrong clocks send calls that seem to be earlier than they were.
 const leastGrown = 10
 
-// isNew reports whether the calls at a site in x.since are new: it hardly had any in x.steady.
+// isNew reports whether the calls at a site in x.since are new: the site had hardly any calls in x.steady.
 func (x *silence) isNew(before, now float64) bool {
 	return leastGrown*before*float64(x.since.Length()) <= now*float64(x.steady.Length())
 }

@@ -4,22 +4,23 @@ package compare
 // with about as many calls at the site as the window: [recordedWindow] divides it at calls, and [liveWindow] at slices
 // of time.
 type source interface {
-	// each calls judge for each site with calls in the window, one after another. It charges the sites that need no
-	// sample itself.
+	// each calls judge for the sites with calls in the window, one after another. It charges sites that need no sample
+	// itself.
 	each(judge func(number int32))
-	// sample returns the calls at a site, or nil if the history has too few. It is valid until the next call.
+	// sample returns the calls at a site, or nil if the history has too few. The result is valid until the next call.
 	sample(number int32) *sample
-	// changed notes the surplus of each shape of a sample, and the total.
+	// changed records the surplus of each shape of a sample, and the total.
 	changed(number int32, of *sample, all []surplus, total float64)
-	// chargeShapes charges the surplus of all sites. It charges callers only beyond the surplus of their callees.
+	// chargeShapes charges the surplus of all sites. Callers are charged only for their surplus beyond the surplus of
+	// their callees.
 	chargeShapes()
 	// counts returns the approximate numbers of calls at a site in the window and in the history. It takes constant
 	// time.
 	counts(number int32) (now, before float64)
 	// sums returns the calls at a site in the window and in the history.
 	sums(number int32) (now, before callSum)
-	// perCall returns the number of calls at a site per call of its caller's step: in the window, in the history and in
-	// its pieces. There are no pieces if the history has too few calls of the step.
+	// perCall returns the number of calls at a site per call of its caller's step: in the window, in the history, and
+	// in each piece of the history. pieces is empty if the step has too few calls in the history.
 	perCall(number int32) (now, usual float64, pieces []float64)
 }
 
@@ -27,8 +28,8 @@ type source interface {
 type sample struct {
 	time   siteTime
 	shapes []shapeSample // of the window, in a fixed order; nil if they are not judged
-	// novel is the share in the window of all shapes that the history does not have, and unique the share in each piece
-	// of the shapes that no other piece has.
+	// novel is the share in the window of all shapes that don't occur in the history. unique is, for each piece, the
+	// share of its shapes that don't occur in any other piece.
 	novel  float64
 	unique []float64
 }
@@ -77,7 +78,8 @@ func (l *ledger) judge(of source) {
 	l.chargeBackoff()
 }
 
-// surplus returns the surplus of each shape of s, and the total of their calls. It reorders the shares of pieces.
+// surplus returns the surplus of each shape of s, and the total number of calls beyond the history. It reorders the
+// shares in s.
 func (j Judge) surplus(s *sample) (all []surplus, total float64) {
 	all = make([]surplus, len(s.shapes))
 	novel := 0.0
@@ -104,8 +106,7 @@ func (j Judge) surplus(s *sample) (all []surplus, total float64) {
 	return all, total + calls
 }
 
-// beyond returns the part of a share in the window that is beyond the fence of the shares in pieces. It reorders
-// pieces.
+// beyond returns the part of share that exceeds the fence of the shares in pieces. It reorders pieces.
 func (j Judge) beyond(share float64, pieces []float64) float64 {
 	if share == 0 || atMost(share, pieces, upperQuartile) {
 		return 0

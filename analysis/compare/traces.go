@@ -8,14 +8,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Traces is a selection of the traces of a [Recording], in order of time. It becomes invalid if a trace is added to the
+// Traces is a selection of traces of a [Recording], in order of time. It becomes invalid if a trace is added to the
 // recording.
 type Traces struct {
 	rec  *Recording
 	list []recordedTrace
 }
 
-// Select returns the traces of r whose start and set keep accepts. A trace starts with its primary root.
+// Select returns the traces of r that keep accepts. A trace starts with its primary root.
 func (r *Recording) Select(keep func(start trace.Nanos, set Set) bool) Traces {
 	t := Traces{rec: r}
 	for i := range r.Traces {
@@ -55,10 +55,10 @@ func (t Traces) Extent() (first, last trace.Nanos) {
 	return t.list[0].start, t.list[len(t.list)-1].start
 }
 
-// UsualScores compares stretches of t with the rest of t, and returns the highest score of each, in order of time: the
-// scores to expect without a change. A stretch is length consecutive traces. There are at most n stretches, evenly
-// spread. The result is nil if n is less than 4, or t has fewer than 4·length traces. UsualScores takes the time of n
-// comparisons.
+// UsualScores compares stretches of t with the rest of t, and returns the highest score of each, in order of time.
+// These are the scores to expect without a change. A stretch consists of `length` consecutive traces. There are at most
+// n stretches, evenly spread. The result is nil if n is less than 4, or t has fewer than 4·length traces. UsualScores
+// takes as long as n comparisons.
 func (t Traces) UsualScores(length, n int) []float64 {
 	const leastStretches = 4
 	n = min(n, len(t.list)/max(1, length))

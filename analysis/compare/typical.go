@@ -6,13 +6,13 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/history"
 )
 
-// The typical own time of calls is their geometric mean. If one of thirty calls takes ten times as long, it makes up a
-// quarter of their mean, but raises their geometric mean by only 8 %. Small changes of most calls therefore show after
-// a few calls. The operations of a service with little traffic may still have too few calls to be judged separately, so
-// we also judge all calls of a service together.
+// The typical own time of calls is their geometric mean. If one of thirty calls takes ten times as long as the others,
+// it makes up a quarter of the mean, but raises the geometric mean by only 8 %. Small changes of most calls therefore
+// show after a few calls. The operations of a service with little traffic may still have too few calls to be judged
+// separately, so we also judge all calls of the service together.
 
-// typicalTimes sums up how much longer the calls in a window typically take than earlier calls at the same site. Calls
-// at sites with few of them count, too: healthy windows show how much the mean varies.
+// typicalTimes sums up how much longer the calls in a window typically take than earlier calls at the same site. Sites
+// with few earlier calls count, too: the variation among healthy windows includes their noise.
 type typicalTimes struct {
 	before float64 // calls of the history at these sites
 	parts  [history.SteadyParts]struct {
@@ -46,11 +46,11 @@ type rise struct {
 	nanos   float64 // growth per call
 }
 
-// certainty grows with the number of calls like the precision of a mean.
+// certainty returns a measure of certainty that grows with the number of calls like the precision of a mean.
 func (r rise) certainty() float64 { return r.octaves * math.Sqrt(r.calls) }
 
-// rise returns the more certain growth, of the whole window or without its first part. A change shows a minute earlier
-// without the first part, and a small one is certain only with it.
+// rise returns the more certain of two growths: over the whole window, and without its first part. A change shows a
+// minute earlier without the first part, but a small change is certain only with it.
 func (t *typicalTimes) rise() rise {
 	late, whole := t.riseFrom(1), t.riseFrom(0)
 	if whole.certainty() > late.certainty() {
@@ -59,8 +59,8 @@ func (t *typicalTimes) rise() rise {
 	return late
 }
 
-// riseFrom returns the growth from part first of the window on. It returns the zero value if the growth is below
-// leastRise or doesn't last: each part must show at least half of it.
+// riseFrom returns the growth in the parts of the window from `first` on. It returns the zero value if the growth is
+// below leastRise or doesn't last: each part must show at least half of it.
 func (t *typicalTimes) riseFrom(first int) (r rise) {
 	nanos, lowest := 0.0, math.Inf(1)
 	for _, x := range t.parts[first:] {
@@ -77,7 +77,7 @@ func (t *typicalTimes) riseFrom(first int) (r rise) {
 	return r
 }
 
-// set sets the growth of the typical time of o.
+// set sets the growth of the typical time in o.
 func (r rise) set(o *SuspectOperation) { o.Rise, o.Risen, o.RiseCalls = r.octaves, r.nanos, r.calls }
 
 // wholeTimes sums up all calls of a service.
@@ -87,7 +87,7 @@ type wholeTimes struct {
 }
 
 // operation returns the calls as an operation with Op 0, and whether most of them are young. It returns the zero value
-// and false for fewer than leastTypical calls.
+// and false if there are fewer than leastTypical calls.
 func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 	if w.calls < leastTypical {
 		return o, false
@@ -98,14 +98,14 @@ func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 	return o, w.young > w.calls/2
 }
 
-// risen returns the score of the growth of the typical time of o. unit is the unit of times in ns; the duration of a
-// request is used if it is longer.
+// risen returns the score of the growth of the typical time of o. unit is the unit of times in ns, or the mean duration
+// of a request if that is longer.
 func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
 	return o.Risen * o.Calls / l.requests / max(unit, l.duration)
 }
 
-// typical returns the growth of the calls at site `number` in the window, beyond the usual growth at this hour, and
-// their number. Without growth that can be judged, it returns 0.
+// typical returns the growth of the typical time of the calls at site `number` in the window, beyond the usual growth
+// at this hour, and the number of calls. The number is 0 if the growth can't be judged.
 func (c *liveWindow) typical(number int32) (times typicalTimes, calls float64) {
 	p, s := &c.sites[number], c.h.Series(number)
 	if p.Border || p.Queue || c.inside(number) { // for queues see leastLag
@@ -136,8 +136,8 @@ func (c *liveWindow) typical(number int32) (times typicalTimes, calls float64) {
 	return times, calls
 }
 
-// addTypical adds the growth of a, the assessment of site `number`, to the operation and to the service whose own time
-// it is.
+// addTypical adds the growth in a, the assessment of site `number`, to the operation and the service that own the time
+// of the site.
 func (c *liveWindow) addTypical(number int32, a *assessment) {
 	if a.typicalCalls == 0 {
 		return
@@ -160,8 +160,8 @@ func (c *liveWindow) addTypical(number int32, a *assessment) {
 	}
 }
 
-// ownerOf returns the service whose own time the calls at site `number` take, if it is known. Calls to a service with
-// spans take time on the wire.
+// ownerOf returns the service that the own time of the calls at site `number` belongs to, if it is known. The own time
+// of calls to a service with spans is time on the wire.
 func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
 	p := &c.sites[number]
 	if p.Border {

@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// UnequalInstance is an instance of a service, or a host, whose calls take much longer, or fail much more often, than
-// the calls of its siblings over the whole history. A comparison with the history can't show that.
+// UnequalInstance is an instance of a service, or a host, whose calls have taken much longer, or have failed much more
+// often, than the calls of its siblings over the whole history. A comparison with the history can't show that.
 type UnequalInstance struct {
 	Service, Key, Value trace.Symbol
 	Siblings            int     // number of siblings
@@ -18,21 +18,23 @@ type UnequalInstance struct {
 }
 
 const (
-	// muchLonger is the minimum ratio of the times of unequal instances, which also differ by at least leastUnequal ns,
-	// and muchMoreFailed the minimum difference of their shares of failed calls. Instances that share the work differ
-	// less. Others have another role, such as the leader of a group.
+	// muchLonger is the minimum ratio of the times of unequal instances, which must also differ by at least
+	// leastUnequal ns. muchMoreFailed is the minimum difference of their shares of failed calls. Instances that share
+	// the same work differ less. Larger differences may also mean that an instance has another role, such as the leader
+	// of a group.
 	muchLonger     = 3
 	leastUnequal   = 1e6
 	muchMoreFailed = 0.1
-	// leastUnequalCalls is the minimum number of calls of an instance in each third. Fewer may be chance.
+	// leastUnequalCalls is the minimum number of calls of an instance in each third of the history. Differences in
+	// fewer calls may be chance.
 	leastUnequalCalls = 20
 	// leastSiblings is the minimum number of siblings whose median counts as the usual value.
 	leastSiblings = 2
 )
 
 // Unequal returns the instances that differ from their siblings in each third of the history before now, ordered by
-// service and value. Instances are named by service.instance.id, the pod or the host: the first attribute with enough
-// values.
+// service and value. Instances are identified by service.instance.id, by the pod, or by the host: by the first of these
+// attributes that has enough values.
 func Unequal(h *history.Sites, now trace.Nanos) (all []UnequalInstance) {
 	if len(h.Requests.Total()) == 0 {
 		return nil

@@ -8,19 +8,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Wires holds the excess of wire time between services, per request. Wire time is the time between the call and the
-// answer, without the work of the callee. Its excess is the time above its fence in the history.
+// Wires holds the excess of wire time between services, per request. Wire time is the time between a call and its
+// answer, without the work of the callee. The excess is the wire time above its fence in the history.
 //
 // The time may have been lost in the caller, if it sends or receives late; on the way; or in the callee, if it accepts
-// late. But a service affects all of its partners alike. So excess is attributed to services greedily: the service that
-// explains most, together with the other evidence against it, takes its part of the excess, then the next.
+// late. But a service affects all of its partners alike. So excess is attributed to services greedily: first to the
+// service that explains most, together with the other evidence against it, then to the next.
 //
 //   - In: a service is late by the same time per call for all of its callers: the lower median over them.
 //   - Out: a service is late by the same time per call with all of its callees. A single callee can't show this, so a
-//     virtual callee without excess is added to the real ones, unless all of the caller's wires are borders: they
-//     contain its own time, and it may be slow without being late. Within one trace, a service often has a single
-//     callee. The virtual callee then has the excess that the service shows otherwise, in its own time or per call to
-//     it.
+//     virtual callee without excess is added to the real ones, unless all of the caller's wires are borders: borders
+//     contain own time of the caller, which may be slow without being late. Within one trace, a service often has a
+//     single callee. The virtual callee then has the excess that other evidence shows for the service: in its own time,
+//     or per call to it.
 //   - A callee that emits no spans (a database named by its callers) is treated like any other, but the excess that it
 //     does not explain is charged to its callers as own time.
 //
@@ -33,7 +33,7 @@ type Wire struct {
 	Border   bool  // the caller has no CLIENT spans: the wire contains its own time
 }
 
-// excessTime is the excess of time of all calls of a wire, and the number of calls, per request.
+// excessTime is the excess time and the number of the calls on a wire, both per request.
 type excessTime struct{ Excess, calls float64 }
 
 // Add adds calls and their excess of time, both per request.
@@ -57,11 +57,11 @@ func (w Wires) late() bool {
 	return false
 }
 
-// explanation attributes perCall of the excess of each call of some wires to a service. gain is the excess that it
-// explains.
+// explanation attributes up to perCall of the excess of each call on some wires to a service. gain is the excess that
+// it explains, minus the excess that it predicts wrongly.
 type explanation struct{ gain, perCall float64 }
 
-// explain returns the explanation of the wires, together with virtual wires of the given excess per call.
+// explain returns the explanation of the wires, together with virtual wires that have the given excess per call.
 func explain(wires []*wireTo, virtual ...float64) explanation {
 	if len(wires) == 0 {
 		return explanation{}
@@ -80,7 +80,7 @@ func explain(wires []*wireTo, virtual ...float64) explanation {
 	return x
 }
 
-// subtract removes the explained excess from the wires. It calls explained with each part.
+// subtract removes the explained excess from the wires. It calls explained with the removed part of each wire.
 func (x explanation) subtract(wires []*wireTo, explained func(of *wireTo, part float64)) {
 	for _, l := range wires {
 		part := min(l.Excess, x.perCall*l.calls)
@@ -102,7 +102,7 @@ type Service struct {
 	OneTrace    bool // the virtual callee is as late as the service itself, see [Wires]
 }
 
-// lateFrom notes a part of the score that comes from time, or failures, on the way from a caller.
+// lateFrom adds a part of the score that comes from time, or failures, on the way from a caller.
 func (s *Service) lateFrom(caller int, part float64) {
 	if s.late == nil {
 		s.late = make(map[int]float64)
@@ -110,11 +110,12 @@ func (s *Service) lateFrom(caller int, part float64) {
 	s.late[caller] += part
 }
 
-// nearlyAll is the minimum share of the evidence against a service for locating it on the way from one caller.
+// nearlyAll is the minimum share of the evidence against a service that must arise on the way from one caller to locate
+// it there.
 const nearlyAll = 0.9
 
-// from returns the index of the caller if nearly all of the evidence against s arises on the way from one caller, or
-// -1. If several callers account for it, the one with the largest part counts.
+// from returns the index of the caller if nearly all of the evidence against s arises on the way from one caller, or -1
+// otherwise. If several callers qualify, it returns the one with the largest part.
 func (s *Service) from() int {
 	from, most := -1, 0.0
 	for caller, part := range s.late {
@@ -125,7 +126,7 @@ func (s *Service) from() int {
 	return from
 }
 
-// share notes a part of the score that comes from calls between s and a neighbour.
+// share adds a part of the score that comes from calls between s and a neighbour.
 func (s *Service) share(neighbour int, part float64) {
 	if part == 0 {
 		return
@@ -164,8 +165,8 @@ func (s *Service) evaluate() {
 	}
 }
 
-// Attribute attributes the excess of the wires to services and sets their scores. index maps numbers of services to
-// indices in services. Services that are already processed explain nothing.
+// Attribute attributes the excess of the wires to services and sets their scores. index maps the number of a service to
+// its index in services. Services that are already processed explain nothing.
 func (w Wires) Attribute(services []Service, index map[int32]int) {
 	all := w.sorted(index)
 	for _, x := range all {
@@ -227,8 +228,8 @@ func (w Wires) Attribute(services []Service, index map[int32]int) {
 	}
 }
 
-// hasExcess reports whether any wire of s has an excess. If not, s explains nothing, now or later, because wires only
-// lose excess.
+// hasExcess reports whether any wire of s has an excess. If not, s explains nothing, now or later, because the excess
+// of a wire never grows.
 func (s *Service) hasExcess() bool {
 	return slices.ContainsFunc([][]*wireTo{s.in, s.out, s.toOpaque}, func(wires []*wireTo) bool {
 		return slices.ContainsFunc(wires, func(x *wireTo) bool { return x.Excess > 0 })
@@ -266,8 +267,8 @@ func (s *Service) order() float64 {
 }
 
 // precedes reports whether s explains more than t. If scores are equal, a service that emits spans precedes one that
-// does not, and then a larger Out precedes: if a caller and a callee explain the same time, the caller comes first,
-// because it is known to have spent it.
+// does not; otherwise the service with the larger Out comes first: if a caller and a callee explain the same time, the
+// caller comes first, because it is known to have spent it.
 func (s *Service) precedes(t *Service) bool {
 	switch a, b := s.order(), t.order(); {
 	case a > b*(1+scoreTolerance):

@@ -43,8 +43,8 @@ func (s *Series) LocalTimes() *Times {
 	return &s.Times
 }
 
-// stillOpen bounds the time for which a request may still be running, in typical durations. We don't see requests until
-// they end.
+// stillOpen bounds the time that a request may still be running, in typical durations. We don't see requests until they
+// end.
 const stillOpen = 4
 
 // StillOpen returns how long requests with these calls may still be running, and thus be unknown.

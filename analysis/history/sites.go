@@ -24,7 +24,7 @@ import (
 // Each exported field owns its state, the methods that read it, and its section of the encoded history. Other packages
 // must only read the fields.
 //
-// The content does not depend on the order in which tallies are merged, unless the limit on sites is reached.
+// The content does not depend on the order of merging tallies, unless the limit on sites is reached.
 type Sites struct {
 	Limit int // maximum number of sites; 0, or more than MaxSites, means MaxSites
 
@@ -77,8 +77,8 @@ const (
 	// clocks.
 	longestHistory = Slice(7 * 24 * time.Hour / SliceLength)
 	Ahead          = SlicesPerMinute
-	// keptSkipped is the time for which the calls of skipped slices are kept, in case a person accepts them as normal.
-	// It is long enough for windows to be judged by them until the end of the hour.
+	// keptSkipped is the time that the calls of skipped slices are kept, in case a person accepts them as normal. It is
+	// long enough for windows to be judged by them until the end of the hour.
 	keptSkipped = 65 * SlicesPerMinute
 )
 

@@ -2,14 +2,14 @@ package history
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// renaming is the maximum time for which the calls of a service and of its successor may overlap. They overlap because
+// renaming is the maximum overlap between the calls of a service and the calls of its successor. They overlap because
 // instances are replaced one by one.
 const renaming = 30 * SlicesPerMinute
 
 // leastTaken is the minimum fraction of the operations of a service, weighted by calls, that its successor must have.
 const leastTaken = 0.5
 
-// entrance is an operation at which other services, or requests from outside, enter a service.
+// entrance is an operation where other services, or requests from outside, enter a service.
 type entrance struct {
 	caller int32 // number of the service, 0 for outside
 	name   trace.Symbol

@@ -10,7 +10,7 @@ import (
 )
 
 // Tally counts the calls of closed traces by site and slice. Each shard of a service makes its own, and [Sites.Merge]
-// merges them. A trace, with all of its roots, counts in the slice in which its primary root starts. Incomplete traces
+// merges them. A trace, with all of its roots, counts in the slice where its primary root starts. Incomplete traces
 // count with the spans that they have.
 type Tally struct {
 	numbers map[tallyKey]int32
@@ -30,8 +30,8 @@ type Tally struct {
 	reader callgraph.Reader
 }
 
-// tallyKey is a site together with the facts from which [Sites] determines its callee: the address of unanswered calls,
-// and the operation that calls with spans below a missing one have reached.
+// tallyKey is a site together with the facts that [Sites] needs to determine its callee: the address of unanswered
+// calls, and the operation that calls with spans below a missing one have reached.
 type tallyKey struct {
 	SiteKey
 	address trace.Address // 0 if answered, or without an address

@@ -42,7 +42,7 @@ type Use struct {
 	Known time.Duration // time that Usual covers; 0 without a history
 	// Last is the end of the last slice with calls before the end of Now, or 0 without calls.
 	Last trace.Nanos
-	// Open is the longest time for which a request with these calls may still be running, and its calls unknown. See
+	// Open is the longest time that a request with these calls may still be running, and its calls unknown. See
 	// [Series.StillOpen].
 	Open time.Duration
 	// Series has a usage for each bin, or is nil if not requested. It includes the calls in skipped times.

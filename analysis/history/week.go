@@ -347,7 +347,7 @@ func (r *Recent) Growth() float64 {
 	return lowest
 }
 
-// GrowthDuration is the minimum time for which calls must have been slower than a week before to count as grown.
+// GrowthDuration is the minimum time that calls must have been slower than a week before to count as grown.
 const GrowthDuration = time.Duration(len(Recent{})) * time.Hour
 
 // Last returns the shifts of the last hours or days, compared with the time that `than` selects, or nil if w is nil.
