@@ -14,26 +14,26 @@ import (
 // Limits and thresholds of [Aliases].
 const (
 	maxAliases   = 1 << 16 // maximum number of keys; the smallest hashes of an epoch are kept
-	maxVotes     = 8       // maximum callees per key and epoch; the smallest hashes are kept
+	maxVotes     = 8       // maximum number of callees per key and epoch; the smallest hashes are kept
 	minAnswered  = 20      // minimum answered calls for an alias
 	agreePercent = 90      // minimum share of the answered calls that agree
-	oldVotes     = 1 << 12 // calls per key; when there are more, earlier ones count half
+	oldVotes     = 1 << 12 // maximum number of calls per key; beyond it, the counts are halved
 )
 
-// Aliases learns from answered calls which operation answers calls to a peer, the callee as the attributes name it.
-// When the callee stops emitting spans, calls to it keep their target, and so their context. The zero Aliases is empty.
-// It is not safe for concurrent use.
+// Aliases learns from answered calls which operation answers calls to a peer, the callee named by attributes. If the
+// callee stops emitting spans, calls to it keep their target, and thus their context. The zero value is empty. Aliases
+// is not safe for concurrent use.
 //
 // An alias belongs to the place of the call: its caller, operation and peer. If the place has no alias, the alias of
-// the operation and peer applies, then the alias of the service and peer, which is only a service. At least
-// agreePercent of at least minAnswered answered calls must agree, and until then at most half of all calls may be
-// without an answer, so that calls to a third party don't get the target of others.
+// the operation and peer applies, then the alias of the service and peer, which is only a service. An alias requires at
+// least minAnswered answered calls, and at least agreePercent of them must agree. Until it exists, at most half of all
+// calls may be unanswered, so that calls to a third party don't get the target of other calls.
 //
-// Calls count from the end of their epoch on, so that the target of a call does not depend on the order of the requests
-// of an epoch.
+// Calls have no effect until their epoch ends, so that the target of a call does not depend on the order of the
+// requests within an epoch.
 type Aliases struct {
 	known map[uint64]alias
-	open  map[uint64]*votes // of the open epoch; fewer than 2·maxAliases
+	open  map[uint64]*votes // of the open epoch; fewer than 2·maxAliases keys
 	limit uint64            // greater keys are not counted in the open epoch; 0 means no limit
 }
 
@@ -54,7 +54,7 @@ type votes struct {
 
 type vote struct{ to, calls uint64 }
 
-// Salts that tell the kinds of keys apart.
+// Salts that distinguish the kinds of keys.
 const (
 	placeSalt = iota + 0x51ed2701
 	operationSalt
@@ -73,21 +73,21 @@ func serviceKey(service trace.Symbol, peer trace.Op) uint64 {
 	return trace.Mix(serviceSalt, trace.Mix(uint64(service), uint64(peer)))
 }
 
-// A Grouper learns from all calls of one in settledShare requests. From one in unsettledShare requests, it learns only
-// from the calls of places without an alias.
+// A Grouper learns from one in unsettledShare requests. From most of these, it learns only the calls of places without
+// an alias; from one in settledShare requests, it learns all calls.
 const (
 	unsettledShare = 4
 	settledShare   = 64
 )
 
-// observe learns from o if it is part of the sample. What it learns depends only on o and on closed epochs.
+// observe learns from o if o is part of the sample. The effect depends only on o and on earlier epochs.
 func (a *Aliases) observe(o *observation.Observation, table *trace.Table) {
 	if key := o.Key(); key%unsettledShare == 0 {
 		a.learn(o, table, key%settledShare != 0)
 	}
 }
 
-// Learn counts the calls of o. table must hold its operations.
+// Learn counts the calls of o. table must contain the operations of o.
 func (a *Aliases) Learn(o *observation.Observation, table *trace.Table) { a.learn(o, table, false) }
 
 // learn counts the calls of o or, if unsettled is true, only its calls from places without an alias.
@@ -158,7 +158,7 @@ func (a *Aliases) trim() {
 	a.limit = keys[maxAliases-1]
 }
 
-// EndEpoch ends the open epoch at time now. Its calls count from now on.
+// EndEpoch ends the open epoch at time now. Its calls take effect from now on.
 func (a *Aliases) EndEpoch(now trace.Nanos) {
 	if len(a.open) == 0 {
 		return
@@ -179,7 +179,7 @@ func (a *Aliases) EndEpoch(now trace.Nanos) {
 	}
 }
 
-// forget deletes the keys that have not been seen for longest, to make room for some new ones.
+// forget deletes the keys that have not been seen for longest, to make room for new ones.
 func (a *Aliases) forget() {
 	keys := sorting.Sorted(maps.Keys(a.known), func(k, l uint64) int {
 		return cmp.Or(cmp.Compare(a.known[k].seen, a.known[l].seen), cmp.Compare(l, k))
@@ -189,8 +189,8 @@ func (a *Aliases) forget() {
 	}
 }
 
-// add adds the calls v of an epoch. If fewer than half of the answered calls agree with x, the most frequent callee in
-// v replaces it.
+// add adds the calls v of an epoch. If fewer than half of the answered calls agree with the callee of x, the most
+// frequent callee in v replaces it.
 func (x *alias) add(v *votes) {
 	most := vote{}
 	for _, y := range v.to {
@@ -224,7 +224,7 @@ func (a *Aliases) settled(key uint64) uint64 {
 }
 
 // Apply sets the targets of the unanswered calls of o according to the aliases. Calls without an alias no longer count
-// as unanswered, because their callee emits no spans. Apply is idempotent.
+// as unanswered, because their callee is assumed to emit no spans. Apply is idempotent.
 func (a *Aliases) Apply(o *observation.Observation, table *trace.Table) {
 	for i := 0; i < len(o.Contexts); i++ {
 		c := &o.Contexts[i]

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// A request counts as late if it ended at least lateAfter before the epoch of its arrival. Traces are normally
-	// closed within seconds.
+	// A request counts as late if it ended at least lateAfter before the epoch of its arrival. Traces normally close
+	// within seconds.
 	lateAfter = time.Minute
-	// longestBacklog is the maximum delay of a request in a backlog, which also limits the memory for backlogs. If a
-	// request is older, its clock is wrong.
+	// longestBacklog is the maximum delay of a request in a backlog, which also limits the memory for backlogs. Older
+	// requests have a wrong clock.
 	longestBacklog = Day
 	// backlogEpochs is the minimum length of a backlog in epochs. Late requests from fewer epochs have a wrong clock.
 	backlogEpochs = 3
 )
 
-// backlog counts the late requests of an epoch. There are many after an outage of a collector, or from a recording.
-// Some times mean nothing, because clocks may be wrong.
+// backlog counts the late requests of an epoch. Many requests are late after the outage of a collector, or if they come
+// from a recording. A few delays mean nothing, because clocks may be wrong.
 type backlog struct {
 	requests uint64 // all requests of the epoch
 	late     uint64
 	ticks    map[uint64]uint64 // late requests by their delay in ticks
 }
 
-// add counts o as a request of the open epoch. closed is the end of the previous epoch, or 0 if there was none; then no
-// request counts as late.
+// add counts o as a request of the open epoch. closed is the end of the previous epoch, or 0 if there was none, in
+// which case no request counts as late.
 func (b *backlog) add(o *observation.Observation, closed trace.Nanos) {
 	b.requests++
 	late := closed.Sub(o.Start.Add(o.Duration))
@@ -51,7 +51,7 @@ func (b *backlog) reset() {
 }
 
 // span returns the length of time that the late requests come from, or 0 unless most requests of the epoch are late. It
-// is the effective number of ticks: ticks with few requests count little.
+// is the effective number of ticks times their length: ticks with few requests count little.
 func (b *backlog) span() time.Duration {
 	if 2*b.late <= b.requests {
 		return 0

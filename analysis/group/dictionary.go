@@ -5,11 +5,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// dictionary adds the contexts and edges of requests to a table. It caches their hashes, so that it adds most of them
+// dictionary adds the contexts and edges of requests to a table. It caches their hashes, so that most of them are added
 // only once.
 type dictionary struct {
 	table *trace.Table
-	// known caches the hashes of contexts and edges that are in the table. The slot of a hash is its remainder.
+	// known caches the hashes of contexts and edges that are in the table, in the slot given by the remainder of the
+	// hash.
 	known [knownSlots]uint64
 	// shapes caches, in the same way, shapes of observations whose contexts and edges are all in the table.
 	shapes [shapeSlots]uint64
@@ -21,8 +22,8 @@ const knownSlots = 1 << 17
 // shapeSlots is the size of the cache of shapes (512 KiB), a power of two.
 const shapeSlots = 1 << 16
 
-// add adds the contexts and edges of o to the table: all contexts, so that paths are complete down to switched-on
-// spans, and the edges of both levels.
+// add adds the contexts and edges of o to the table: all contexts, so that paths include switched-on spans, and the
+// edges of both levels.
 func (d *dictionary) add(o *observation.Observation) {
 	shape := o.Shape
 	if shape == 0 {
@@ -53,7 +54,7 @@ func (d *dictionary) forget() {
 	clear(d.shapes[:])
 }
 
-// isNew reports whether hash may be missing from the table, and caches it.
+// isNew reports whether hash may be missing from the table, and adds it to the cache.
 func (d *dictionary) isNew(hash uint64) bool {
 	slot := &d.known[hash%knownSlots]
 	if *slot == hash {

@@ -9,8 +9,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// edgeNumbers numbers the edges of a group for the rows of its samples. If there are too many edges, the smallest
-// identities keep their numbers, so that the edges in samples depend on the set of all edges, not on their order.
+// edgeNumbers numbers the edges of a group for the rows of its samples. If there are too many edges, only those with
+// the smallest identities keep a number, so that the edges in samples depend on the set of all edges, not on their
+// order.
 type edgeNumbers struct {
 	edges     []trace.Edge // by number
 	ascending []int32      // the numbers, ascending by edge
@@ -23,8 +24,8 @@ func (n *edgeNumbers) find(e trace.Edge) (int, bool) {
 		func(i int32, e trace.Edge) int { return cmp.Compare(n.edges[i], e) })
 }
 
-// of returns the number of e. It returns -1 if e has no number, or would not have one if the same requests had come in
-// another order.
+// of returns the number of e. It returns -1 if e has no number, or would have no number if the same requests had come
+// in another order.
 func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
 	at, found := n.find(e)
 	if !found || n.beyond != 0 && at >= limit {
@@ -33,8 +34,8 @@ func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
 	return n.ascending[at]
 }
 
-// add numbers the edges in times that are new. It stops at twice the limit and returns true. The caller must then
-// compact n and add times again.
+// add numbers the new edges in times. If there are twice as many edges as limit, it stops and returns true; the caller
+// must then compact n and add times again.
 func (n *edgeNumbers) add(times []observation.EdgeNanos, limit int) (full bool) {
 	for _, x := range times {
 		at, found := n.find(x.Edge)
@@ -50,8 +51,8 @@ func (n *edgeNumbers) add(times []observation.EdgeNanos, limit int) (full bool) 
 	return false
 }
 
-// compact numbers the edges in ascending order. If there are too many, it drops those beyond the limit. It returns the
-// new numbers by old number, -1 for a dropped edge.
+// compact renumbers the edges in ascending order. If there are too many, it drops the edges beyond the limit. It
+// returns the new numbers by old number, or -1 for a dropped edge.
 func (n *edgeNumbers) compact(limit int) (numbers []int32) {
 	kept := n.ascending
 	if len(kept) > limit && (n.beyond != 0 || len(kept) >= 2*limit) {
@@ -79,7 +80,7 @@ type rowBuilder struct {
 	nanos   []int64
 }
 
-// row packs a request for the sample. It leaves out the times of edges without a number.
+// row packs a request into a row of the sample. It leaves out the times of edges without a number.
 func (b *rowBuilder) row(numbers *edgeNumbers, limit int, duration int64, times []observation.EdgeNanos) stats.Row {
 	columns, nanos := b.columns[:0], b.nanos[:0]
 	for _, x := range times {
@@ -93,8 +94,8 @@ func (b *rowBuilder) row(numbers *edgeNumbers, limit int, duration int64, times 
 	return stats.NewRow(duration, columns, nanos)
 }
 
-// renumbered returns row with other numbers for its edges. numbers is indexed by old number; edges with number -1 are
-// left out. The time stamp stays.
+// renumbered returns row with new numbers for its edges. numbers holds the new number by old number, or -1 for edges to
+// leave out. The time stamp does not change.
 func (b *rowBuilder) renumbered(row stats.Row, numbers []int32) stats.Row {
 	columns, nanos := b.columns[:0], b.nanos[:0]
 	for e, x := range row.Edges() {
@@ -111,8 +112,8 @@ func (b *rowBuilder) renumbered(row stats.Row, numbers []int32) stats.Row {
 	return other
 }
 
-// sort2 sorts keys, and values in the same order. It uses insertion because rows are short and few requests are
-// sampled.
+// sort2 sorts keys in ascending order, and reorders values in the same way. It uses insertion sort, because rows are
+// short and few requests are sampled.
 func sort2(keys []int32, values []int64) {
 	for i := 1; i < len(keys); i++ {
 		for j := i; j > 0 && keys[j] < keys[j-1]; j-- {

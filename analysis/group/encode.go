@@ -64,7 +64,7 @@ func writeWindow(e *codec.Writer, w *Window) {
 	e.Times(w.First, w.Last)
 }
 
-// readWindow reads a window. It records a fault in d if a row has an edge whose number is not less than edges.
+// readWindow reads a window. It fails d if a row has an edge number of `edges` or more.
 func readWindow(d *codec.Reader, edges int) (w Window) {
 	w.Tally = readTally(d)
 	w.Latency = codec.Decode(d, stats.DecodeSketch)
@@ -128,7 +128,7 @@ func AppendSizeModel(b []byte, m *SizeModel) []byte {
 	return w.B
 }
 
-// DecodeSizeModel returns the model, or nil, that AppendSizeModel encoded, and the bytes after it. Errors wrap
+// DecodeSizeModel returns the model that AppendSizeModel encoded, which may be nil, and the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeSizeModel(b []byte) (*SizeModel, []byte, error) {
 	d := codec.NewReader(b)
@@ -162,10 +162,10 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 const grouperVersion = 1
 
 // AppendBinary appends the encoded state of g to b. The encoding omits request types, the table, splits, options, open
-// problems and expectations, except for the counts of the next mix. more appends the state of package detect, first for
-// nil and then after each group. Groupers with the same requests in the same epochs have equal encodings, whatever the
-// order within an epoch. AppendBinary takes time and memory proportional to the number of groups, and must not run
-// concurrently with Observe.
+// problems and expectations, except for the counts of the next mix. AppendBinary calls more to append the state of
+// package detect, first with a nil group and then after each group. Groupers with the same requests in the same epochs
+// have equal encodings, whatever the order within an epoch. AppendBinary takes time and memory proportional to the
+// number of groups, and must not run concurrently with Observe.
 func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byte) []byte {
 	w := codec.NewWriter(append(b, grouperVersion))
 	w.Uvarints(g.Refused, g.Evicted)
@@ -294,10 +294,10 @@ func readGroup(d *codec.Reader) *Group {
 	return group
 }
 
-// DecodeGrouper returns the Grouper that AppendBinary encoded, and the bytes after it. The request types, table and
-// options should be the same as for the encoded one, which the result then continues. more reads the bytes that
-// AppendBinary's more appended, and returns the bytes after them. Errors wrap [codec.ErrCorrupt]. DecodeGrouper does
-// not retain b.
+// DecodeGrouper returns the Grouper that AppendBinary encoded, and the bytes after it. The request types, the table and
+// the options should be the same as those of the encoded Grouper. DecodeGrouper calls more to read the bytes that the
+// function passed to AppendBinary appended; more returns the bytes after them. Errors wrap [codec.ErrCorrupt].
+// DecodeGrouper does not retain b.
 func DecodeGrouper(
 	b []byte, types *RequestTypes, table *trace.Table, options Options,
 	more func(b []byte, group *Group) ([]byte, error),
@@ -333,8 +333,8 @@ func DecodeGrouper(
 	return g, d.Rest(), nil
 }
 
-// adopt adds a decoded group, which must follow the group before in the order of [Grouper.all]. It reports whether the
-// group is consistent with the others.
+// adopt adds a decoded group, which must follow `before` in the order of [Grouper.all]. It reports whether the group is
+// consistent with the groups added so far.
 func (g *Grouper) adopt(group, before *Group) bool {
 	if before != nil && compareGroups(before, group) >= 0 {
 		return false

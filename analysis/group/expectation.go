@@ -11,12 +11,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Expectation is the performance of a healthy group, once it is learned, with the counts that compare the open epoch
+// Expectation is the performance of a healthy group, once it is learned, and the counts that compare the open epoch
 // with it.
 type Expectation struct {
 	Learned   bool
 	Reference stats.Reference
-	// of the requests of Reference, which then describes durations adjusted for size; nil if not judged by size
+	// size model of the requests of Reference, which then describes durations adjusted for size; nil if not judged by
+	// size
 	Size    *SizeModel
 	Counts  stats.Counts    // of the open epoch
 	Blocks  []stats.Moments // logarithms of the durations of the next reference, by epoch
@@ -25,8 +26,8 @@ type Expectation struct {
 	Number  int             // of a group: its number in the Mix of its type
 }
 
-// Mix is the expected mix of the groups of a request type, with the counts of the open epoch. A number stands for one
-// group, for all groups without a number, or for failed requests.
+// Mix is the expected mix of the groups of a request type, with the counts of the open epoch. Each number stands for
+// one group, for all groups without a number, or for failed requests.
 type Mix struct {
 	Reference stats.MixReference
 	Expected  []uint64 // requests of the learning period, by number
@@ -35,7 +36,7 @@ type Mix struct {
 	Next      MixCounts // counts for the mix that will replace this one
 }
 
-// FailsMore reports whether the requests in now fail more often than expected.
+// FailsMore reports whether the requests in now failed more often than expected.
 func (m *Mix) FailsMore(now *MixCounts) bool {
 	return m.Reference.Exceeds(mixFailed, now.Failed, now.Requests())
 }
@@ -80,7 +81,7 @@ const (
 	mixFailed        // requests that failed, whatever their group
 )
 
-// Limits on how many numbers a Mix has. Rarer groups share a number, so that only their sum is tested.
+// Limits on the count of numbers in a Mix. Rarer groups share a number, so that only their sum is tested.
 const (
 	MinMixNumbers = mixFailed + 1
 	MaxMixNumbers = 64
@@ -94,14 +95,15 @@ const (
 	nextBlocks = 32
 )
 
-// count adds a request of the open epoch if e is learned.
+// count adds a request of the open epoch to the counts of e if e is learned.
 func (e *Expectation) count(duration int64) {
 	if e.Learned {
 		e.Counts.Add(&e.Reference, duration)
 	}
 }
 
-// count adds a request of the open epoch to the number of its group, or to the failed requests. m may be nil.
+// count adds a request of the open epoch to the count of its group or, if it failed, to the count of failed requests. m
+// may be nil.
 func (m *Mix) count(number int, failed bool) {
 	switch {
 	case m == nil:
@@ -119,8 +121,8 @@ func (e *Expectation) endEpoch(open *Window) {
 	}
 }
 
-// addBlock appends m, the logarithms of the durations of an epoch. If there are already bound blocks, it first merges
-// them in pairs, because the width of blocks doesn't matter much.
+// addBlock appends m, the logarithms of the durations of an epoch, to blocks. If there are already `bound` blocks, it
+// first merges them in pairs, because the width of blocks hardly matters.
 func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moments {
 	if len(blocks) == bound {
 		for i := range bound / 2 {
@@ -141,8 +143,8 @@ func (group *Group) Learn(tests stats.TestOptions) {
 	group.RestartWindow()
 }
 
-// expect makes window the reference of tests. If requests have sizes, the reference holds durations adjusted for size.
-// Only the sample has sizes, so the tests are less sensitive.
+// expect makes window the reference of the tests. If requests have sizes, the reference holds durations adjusted for
+// size. Sizes are known only for the sample, so the tests are less sensitive then.
 func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e := &group.Expectation
 	latency := window.Latency
@@ -153,11 +155,11 @@ func (group *Group) expect(window *Window, tests stats.TestOptions) {
 }
 
 // Proving is the time that a group must remain healthy before its earlier requests become part of the reference. They
-// do so after twice that time at the latest. No incident opens later than that after its onset, except incidents that
-// take hours to grow.
+// become part of it after at most twice that time. No incident opens later than that after its onset, except incidents
+// that grow for hours.
 const Proving = 6 * time.Minute
 
-// prove adds the first half of the unproven requests to the references if the second half is long enough.
+// prove adds the first half of the unproven requests to the references, if the second half covers enough time.
 func (group *Group) prove(now trace.Nanos) {
 	if now.Sub(group.halfway) < Proving {
 		return
@@ -174,7 +176,7 @@ func (group *Group) prove(now trace.Nanos) {
 }
 
 // Unlearn forgets the requests of healthy epochs after since, and shortly before, unless they are already part of the
-// reference. It must be called when an incident turns out to have started at since.
+// reference. Call it when an incident turns out to have started at since.
 func (group *Group) Unlearn(since trace.Nanos) {
 	for i := range group.unproven {
 		if w := &group.unproven[i]; w.Total.N > 0 && w.Last > since {
@@ -184,8 +186,8 @@ func (group *Group) Unlearn(since trace.Nanos) {
 }
 
 // UpdateReference restarts the current window of a healthy group. Once the requests of that window are proven, they
-// become part of the reference and of the next one. The next reference becomes the expectation after renew epochs with
-// at least minSamples requests, and UpdateReference returns true.
+// become part of the reference and of the next reference. After renew epochs with at least minSamples requests, the
+// next reference becomes the expectation, and UpdateReference returns true.
 func (group *Group) UpdateReference(
 	now trace.Nanos, renew int, minSamples uint64, tests stats.TestOptions,
 ) (renewed bool) {
@@ -216,7 +218,7 @@ func (group *Group) JudgedMix(groups []*Group) MixCounts {
 	return c
 }
 
-// LearnMix makes the counted proportions of the groups of a request type its expectation. Groups with fewer than
+// LearnMix makes the proportions of the groups in c the expected mix of a request type. Groups with fewer than
 // minSamples requests get no number.
 func (group *Group) LearnMix(c MixCounts, groups []*Group, minSamples uint64, tests stats.TestOptions) {
 	m := &Mix{Numbers: make(map[analysis.Hash]int)}
@@ -240,7 +242,7 @@ func (group *Group) LearnMix(c MixCounts, groups []*Group, minSamples uint64, te
 	group.Expectation.Mix = m
 }
 
-// Relearn forgets the expectation of the group and all requests before now. Learning starts again.
+// Relearn forgets the expectation of the group and all requests before now, and starts learning again.
 func (group *Group) Relearn(now trace.Nanos) {
 	group.Expectation = Expectation{Number: group.Expectation.Number}
 	group.Since = now

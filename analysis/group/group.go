@@ -13,7 +13,7 @@ import (
 type Group struct {
 	ID          analysis.Hash
 	RequestType analysis.Hash
-	Skeleton    analysis.Hash // zero for a request type, and if skeletons don't divide the type
+	Skeleton    analysis.Hash // zero for a request type, or if skeletons don't divide the type
 	Whole       analysis.Hash // identity of the group without splits
 	Level       Level
 	Entry       trace.Op
@@ -24,14 +24,14 @@ type Group struct {
 
 	numbers       edgeNumbers
 	Open          Window // requests of the open epoch
-	Current       Window // judged requests: those since the group was last healthy, at most one hour
+	Current       Window // judged requests: the requests since the group was last healthy, at most one hour
 	Reference     Window // requests of healthy times, without a sample
 	nextReference Window // the next reference
 	// unproven holds requests of healthy epochs that are not part of Reference yet, because an incident may turn out to
 	// have started earlier. The second element is the second half.
 	unproven  [2]Window
 	halfway   trace.Nanos // start of the second half
-	successor *Window     // the later part of a long Current, to replace it, or nil
+	successor *Window     // the later part of a long Current, which will replace it, or nil
 	history   stats.Series[Past, *Past]
 	recent    []recentWindow // of a request type, the latest last
 	Since     trace.Nanos    // end of the first epoch with a request
@@ -47,11 +47,11 @@ type Group struct {
 // Parent returns the request type of a group. A request type is its own parent.
 func (group *Group) Parent() *Group { return group.parent }
 
-// Edges returns the edges by the numbers that rows of samples use. They are in order of their first request until they
-// are renumbered. The slice belongs to the group.
+// Edges returns the edges by the numbers that rows of samples use. They are in order of first occurrence until they are
+// renumbered. The slice belongs to the group.
 func (group *Group) Edges() []trace.Edge { return group.numbers.edges }
 
-// SizeKey returns the key of the attribute with the size of a request, or 0 if sizes don't matter.
+// SizeKey returns the key of the attribute that holds the size of a request, or 0 if sizes don't matter.
 func (group *Group) SizeKey() trace.Symbol { return group.sizeRule.key }
 
 // Revision returns a number that changes whenever the statistics of Current or Reference change. It is unique over all
@@ -70,8 +70,8 @@ func (group *Group) Rate() float64 {
 // problem by these requests alone.
 const enoughUnexpected = 50
 
-// Judged returns the window that shows chronic problems: the reference while requests are as expected, and otherwise
-// the current window.
+// Judged returns the window that shows chronic problems: the reference as long as requests are as expected, and
+// otherwise the current window.
 func (group *Group) Judged() *Window {
 	if group.Expectation.Learned && !group.OpenProblem && group.Current.Total.N < enoughUnexpected {
 		return &group.Reference
@@ -114,8 +114,8 @@ func (group *Group) add(o *observation.Observation, times []observation.EdgeNano
 	group.Expectation.count(duration)
 }
 
-// addTransfer adds t to the open window. key identifies its request. It returns the duration to compare with the
-// expectation.
+// addTransfer adds t, the transfer of the request with the given key, to the open window. It returns the duration to
+// compare with the expectation.
 func (group *Group) addTransfer(key uint64, t Transfer) int64 {
 	if group.Open.Transfers.Cap() == 0 {
 		group.Open.Transfers = stats.NewSample[Transfer](transfersKept)
@@ -127,7 +127,7 @@ func (group *Group) addTransfer(key uint64, t Transfer) int64 {
 	return t.Nanos
 }
 
-// renumber numbers the edges in ascending order, in the samples as well.
+// renumber renumbers the edges in ascending order, in the samples as well.
 func (group *Group) renumber(rows *rowBuilder) {
 	numbers := group.numbers.compact(group.options.Edges)
 	renumbered := func(row stats.Row) stats.Row { return rows.renumbered(row, numbers) }
@@ -138,8 +138,8 @@ func (group *Group) renumber(rows *rowBuilder) {
 	}
 }
 
-// endEpoch adds the requests of the epoch [from, now] to the current window and to the history. now is 0 if there are
-// no epochs. past is scratch.
+// endEpoch adds the requests of the epoch [from, now] to the current window and to the history. now is 0 if the caller
+// uses no epochs. past is scratch.
 func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 	group.revision++
 	if now > 0 {
@@ -162,12 +162,12 @@ func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 	group.Open.Reset(group.Current.Sample.Cap())
 }
 
-// maxJudged limits the current window of a group with an expectation, so that problems from some hours ago don't hide
+// maxJudged limits the current window of a group with an expectation, so that problems of earlier hours don't hide
 // present ones.
 const maxJudged = time.Hour
 
-// LimitWindow limits the current window to the hour before now. Halfway it starts a second window, which later replaces
-// the current one.
+// LimitWindow limits the current window to about the last hour. When the window is half an hour long, it starts a
+// second window, which later replaces the first.
 func (group *Group) LimitWindow(now trace.Nanos) {
 	switch span := now.Sub(group.Current.First); {
 	case group.Current.Total.N == 0:
@@ -187,7 +187,8 @@ func (group *Group) RestartWindow() {
 	group.revision++
 }
 
-// EnlargeSample sets the size of the sample of the open epoch. large should be true if the group may have a problem.
+// EnlargeSample sets the size of the sample of the open epoch: LargeSample if large is true, otherwise Sample. large
+// should be true if the group may have a problem.
 func (group *Group) EnlargeSample(large bool) {
 	if large {
 		group.Open.Sample.Resize(group.options.LargeSample)

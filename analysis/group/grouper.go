@@ -32,22 +32,22 @@ const (
 
 // Grouper assigns observations to groups and keeps their statistics at both levels. It is not safe for concurrent use.
 //
-// The number of groups is bounded. At the bound a request of a new group counts only for its request type, and a
-// request of a new type not at all. If the bound is reached at the end of an epoch, the Grouper evicts the groups
+// The number of groups is bounded. Once the bound is reached, a request of a new group counts only for its request
+// type, and a request of a new type doesn't count at all. At the end of that epoch, the Grouper evicts those groups
 // without an open problem that have not been seen for longest.
 type Grouper struct {
 	Types   *RequestTypes
 	Table   *trace.Table // contexts and edges of all requests
 	Keys    Keys
 	Aliases Aliases // targets of calls to services that stopped emitting spans
-	Bare    uint64  // calls that lost their external target, because their operation has too many
+	Bare    uint64  // calls that lost their external target, because their operation has too many targets
 	Refused uint64  // requests of groups beyond the bound
 	Evicted uint64  // groups evicted
 
 	options Options
 	targets externalTargets
 	groups  map[analysis.Hash]*Group
-	// request types, each followed by its groups, except the groups in created; nil: to be rebuilt
+	// request types, each followed by its groups, except the groups in created; nil if it must be rebuilt
 	ordered    []*Group
 	created    []*Group    // since ordered was last used
 	added      uint64      // number of groups ever added, for their revisions
@@ -79,7 +79,7 @@ func NewGrouper(types *RequestTypes, table *trace.Table, options Options) *Group
 }
 
 // Observe adds a request to the open windows of its request type and of its group, and returns both. Either is nil if
-// it is beyond the bound on groups. Observe changes the targets of calls of o according to the aliases and the bound on
+// it is beyond the bound on groups. Observe changes the call targets in o according to the aliases and to the bound on
 // targets.
 func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group) {
 	g.Aliases.observe(o, g.Table)
@@ -93,7 +93,7 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 		g.Refused++
 		return nil, nil
 	}
-	requestType.Entry = min(requestType.Entry, o.Entry) // a type named by rules may have several entries
+	requestType.Entry = min(requestType.Entry, o.Entry) // a request type named by rules may have several entries
 	g.dictionary.add(o)
 	key, whole := g.Keys.Of(id, o)
 	if group = g.groups[key]; group == nil {
@@ -142,7 +142,7 @@ func (g *Grouper) create(with Group, parent *Group) *Group {
 	return group
 }
 
-// add adds group. Its revisions differ from the revisions of all other groups.
+// add adds group, and sets its revision so that it differs from the revisions of all other groups.
 func (g *Grouper) add(group *Group) {
 	g.groups[group.ID] = group
 	g.added++
@@ -167,9 +167,9 @@ func (g *Grouper) EndEpoch(now trace.Nanos) {
 	}
 }
 
-// epochStart returns the start of the epoch that ends at now. This is the end of the previous epoch or, after a pause
-// without requests such as a restart, the first request. It ignores requests that claim to start after now. An epoch
-// with a backlog starts earlier, so that it is as long as the time that its requests come from.
+// epochStart returns the start of the epoch that ends at now. This is the end of the previous epoch or, after a time
+// without requests such as a restart, the start of the first request. It ignores requests that claim to start after
+// now. An epoch with a backlog starts earlier, so that it is as long as the time that its requests come from.
 func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	from := now
 	for _, group := range g.all() {
@@ -187,8 +187,8 @@ func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	return from
 }
 
-// evictedShare is the reciprocal of the share of groups that are evicted together. It is large enough that new groups
-// find room for a while, and small enough that few evicted groups return.
+// evictedShare is the reciprocal of the fraction of groups that are evicted together. The fraction is large enough for
+// new groups to find room for a while, and small enough that few evicted groups return.
 const evictedShare = 16
 
 // evict deletes the groups that have not been seen for longest, except groups of request types with an open problem. It
@@ -241,8 +241,8 @@ func (g *Grouper) forgetSplits() {
 	g.Keys.Splits.Keep(func(whole analysis.Hash) bool { return kept[whole] })
 }
 
-// NamesForgotten tells g that entries of its table were deleted. From then on, g adds the entries of later requests
-// again.
+// NamesForgotten must be called after entries of the table of g were deleted, so that g adds them again if later
+// requests need them.
 func (g *Grouper) NamesForgotten() {
 	g.dictionary.forget()
 	if g.Types.Rules != nil {
@@ -276,8 +276,7 @@ func (g *Grouper) all() []*Group {
 	return g.ordered
 }
 
-// merged returns the groups of a and b, which must both be ordered, in order. It reuses the memory of a if that is
-// large enough.
+// merged merges a and b, which must both be ordered. It reuses the memory of a if it is large enough.
 func merged(a, b []*Group) []*Group {
 	i, k := len(a)-1, len(b)-1
 	all := slices.Grow(a, len(b))[:len(a)+len(b)]

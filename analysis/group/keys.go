@@ -16,11 +16,11 @@ type VariableBin struct {
 	Where    trace.Context
 }
 
-// Splitter splits groups by a variable, because requests with different values are not expected to perform alike. It
-// identifies groups as they are without splits.
+// Splitter splits groups by a variable, because requests with different values are not expected to perform alike. Its
+// methods identify a group by the identity that it has without splits.
 type Splitter interface {
-	// Bin returns the bin of o in the group whole. It is 0 in a group that is not split, and in the bin that keeps the
-	// identity of the group, and so its history. It is called for every request.
+	// Bin returns the bin of o in the group whole. It returns 0 if the group is not split, and for the bin that keeps
+	// the identity of the group, and thus its history. Bin is called for every request.
 	Bin(o *observation.Observation, whole analysis.Hash) uint64
 	// Bins returns the values of the group whole by bin, or nil if the group is not split.
 	Bins(whole analysis.Hash) map[uint64]VariableBin

@@ -10,18 +10,19 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Latencies counts durations in coarse bins, four per octave, precise enough for a histogram of the past. The zero
-// value is empty. Counts are exact, so the order of merging doesn't matter.
+// Latencies counts durations in coarse bins, four per octave. They are precise enough for a histogram of the past. The
+// zero value is empty. Counts are exact, so the order of merging doesn't matter.
 type Latencies struct {
 	first   uint8    // number of the first bin; 0 without counts
-	counts  []uint64 // of the bins starting with first; the first and the last are positive
+	counts  []uint64 // of the bins from first on; the first and the last count are positive
 	longest int64    // ns, the longest duration
 }
 
 // latencyBins is the number of bins.
 const latencyBins = 4 * 60
 
-// latencyBin returns the bin of ns. The first bin also holds all shorter durations, and the last all longer ones.
+// latencyBin returns the number of the bin of ns. The first bin also holds all shorter durations, and the last bin all
+// longer ones.
 func latencyBin(ns int64) uint8 {
 	octave := max(2, bits.Len64(uint64(max(0, ns)))-1)
 	return uint8(min(latencyBins-1, 4*(octave-2)+int(max(4, ns>>(octave-2)))&3))
@@ -30,7 +31,7 @@ func latencyBin(ns int64) uint8 {
 // latencyLow returns the shortest duration in bin, in ns.
 func latencyLow(bin uint8) int64 { return int64(4+bin%4) << (bin / 4) }
 
-// All yields the bins that are not empty, ascending, as ranges [low, high) in ns with their counts.
+// All yields the non-empty bins in ascending order, as ranges [low, high) in ns with their counts.
 func (l *Latencies) All() iter.Seq2[[2]int64, uint64] {
 	return func(yield func([2]int64, uint64) bool) {
 		for i, n := range l.counts {
@@ -78,7 +79,8 @@ func (l *Latencies) merge(o *Latencies) {
 	l.longest = max(l.longest, o.longest)
 }
 
-// set replaces the counts by the counts of s, at the upper limits of its bins or its longest duration.
+// set replaces the counts with the counts of s, at the upper limits of its bins or, if that is less, at its longest
+// duration.
 func (l *Latencies) set(s *stats.Sketch) {
 	l.first, l.counts, l.longest = 0, l.counts[:0], 0
 	for limit, n := range s.Bins() {

@@ -11,14 +11,14 @@ import (
 )
 
 // PastWindow holds the statistics of a group over a period of its past, for display. Recent windows are short, earlier
-// ones longer.
+// ones are longer.
 type PastWindow struct {
 	From, To trace.Nanos // [From, To)
 	Past
 }
 
 // Past holds exact sums of the durations of the requests of a period, and of their times by edge. If there are more
-// than pastEdges edges, it keeps those with the smallest identities separate, like a [Tally].
+// than pastEdges edges, only the edges with the smallest identities are kept separate, as in a [Tally].
 type Past struct {
 	Total  stats.Moments
 	Failed uint64
@@ -65,11 +65,12 @@ type recentWindow struct {
 	latency  Latencies
 }
 
-// The epochs of request types are kept one by one for recentKept. An incident affects request types from its onset on,
-// some minutes before it opens.
+// recentKept is the minimum age of the epochs of a request type that are no longer kept one by one. An incident affects
+// request types from its onset on, several minutes before it opens.
 const recentKept = Proving + time.Minute
 
-// addRecent adds p, the requests of the epoch [from, now], to the recent ones if group is a request type.
+// addRecent adds p, the requests of the epoch [from, now], to the recent windows if group is a request type, and
+// deletes old windows.
 func (group *Group) addRecent(from, now trace.Nanos, p *Past) {
 	if group.Level != LevelRequestType {
 		return
@@ -91,9 +92,9 @@ type Since struct {
 	Latency     Latencies // of the durations of Total
 }
 
-// RequestsSince returns the requests of a request type in the epochs that start at instant or later, until now. If
-// instant is more than recentKept ago, it returns the requests of the longer windows that start later or, if there are
-// no such windows, of the window around instant.
+// RequestsSince sums up the requests of a request type from instant until now: in the epochs that start at instant or
+// later. If instant is more than recentKept ago, it uses the longer windows of the history that start at instant or
+// later or, if there are none with requests, the window around instant.
 func (group *Group) RequestsSince(instant, now trace.Nanos) Since {
 	s := Since{From: instant, Until: now}
 	if instant >= now.Add(-recentKept) {
@@ -123,7 +124,7 @@ func (group *Group) RequestsSince(instant, now trace.Nanos) Since {
 	return s
 }
 
-// Extend adds the requests of the epochs of group that ended after s.Until, until now.
+// Extend adds the requests of the epochs of group that ended after s.Until, and sets s.Until to now.
 func (s *Since) Extend(group *Group, now trace.Nanos) {
 	for i := range group.recent {
 		if w := &group.recent[i]; w.to > s.Until {
@@ -183,7 +184,7 @@ func (p *Past) Merge(o Past) {
 	p.Latency.merge(&o.Latency)
 }
 
-// trim adds all edges beyond the bound to Edge 0.
+// trim adds the times of all edges beyond the limit to Edge 0.
 func (p *Past) trim() {
 	kept := pastEdges
 	if len(p.Edges) > 0 && p.Edges[0].Edge == 0 {

@@ -13,8 +13,8 @@ const (
 	// Tick is the length of the shortest windows.
 	Tick = stats.Tick
 	// Period is the length of the windows that outlive the history of a group: five minutes and twenty seconds, 270 a
-	// day. It is a power of two of the ticks of the history, so that no bucket of the history holds requests of two
-	// periods until the second has ended.
+	// day. It is a power of two times the tick of the history, so that no bucket of the history holds requests of two
+	// periods until the second period has ended.
 	Period = 32 * stats.Tick
 	// LongPeriod is the length of the windows that are kept for longer, 90 a day.
 	LongPeriod = 3 * Period
@@ -28,8 +28,8 @@ func PeriodOf(epoch trace.Nanos) trace.Nanos {
 	return last - last%trace.Nanos(Period)
 }
 
-// InPeriod sets p to the requests of the period that starts at from, without their edges. It must be the period of the
-// last epoch (see [PeriodOf]), because the history joins earlier ones.
+// InPeriod sets p to the requests of the period that starts at from, without their edges. That period must be the
+// period of the last epoch (see [PeriodOf]), because the history joins earlier periods.
 func (group *Group) InPeriod(from trace.Nanos, p *Past) {
 	*p = Past{Edges: p.Edges[:0], Latency: Latencies{counts: p.Latency.counts[:0]}}
 	for b := range group.history.Buckets() {
@@ -39,7 +39,7 @@ func (group *Group) InPeriod(from trace.Nanos, p *Past) {
 	}
 }
 
-// Numbers are statistics of the requests of a group in [From, To), a window of its past.
+// Numbers holds statistics of the requests of a group in [From, To), a window of its past.
 type Numbers struct {
 	From, To      trace.Nanos
 	Count, Failed uint64
@@ -96,7 +96,8 @@ const longPeriods = uint64(Day / LongPeriod)
 
 const numbersVersion = 1
 
-// AppendDay appends all, the statistics of the long periods of a day. They must be in ascending order.
+// AppendDay appends the encoding of all, the statistics of the long periods of a day, to b. They must be in ascending
+// order.
 func AppendDay(b []byte, all []Numbers) []byte {
 	w := codec.NewWriter(append(b, numbersVersion))
 	w.Uvarints(uint64(len(all)))
@@ -108,7 +109,7 @@ func AppendDay(b []byte, all []Numbers) []byte {
 	return w.B
 }
 
-// DecodeDay returns the statistics that AppendDay encoded for the day that starts at day. Times are within 0.05 %.
+// DecodeDay returns the statistics that AppendDay encoded for the day that starts at day. Times are accurate to 0.05 %.
 // Errors wrap [codec.ErrCorrupt].
 func DecodeDay(b []byte, day trace.Nanos) ([]Numbers, error) {
 	r := codec.NewReader(b)

@@ -14,17 +14,17 @@ import (
 // RequestTypes learns request types and assigns requests to them.
 //
 // A request type is an entry operation. If an entry operation serves several purposes, as in a gateway, it is refined
-// by the set of operations among the children of the entry: the sets are clustered by Jaccard similarity, most frequent
-// first, and each cluster is a type of its own. [RequestTypes.Freeze] ends the learning, so that the type of a request
-// does not depend on the time of its arrival.
+// by the set of operations that the entry span has as children: the sets are clustered by Jaccard similarity, most
+// frequent first, and each cluster is a type of its own. [RequestTypes.Freeze] ends the learning, so that the type of a
+// request does not depend on when the request arrives.
 //
-// The zero value is ready to learn. It is not safe for concurrent use.
+// The zero value is ready to learn. RequestTypes is not safe for concurrent use.
 type RequestTypes struct {
 	Rules     *RuleSet                 // take precedence over learned types; may be nil
-	Limit     int                      // maximum number of refined entry operations; 0: maxEntries, which is the most
-	Truncated uint64                   // requests with too many children, some of them ignored
+	Limit     int                      // maximum number of refined entry operations; 0 means maxEntries, the maximum
+	Truncated uint64                   // requests with too many children, and some children ignored
 	entries   map[trace.Op]*entryTypes // fewer than 2·Limit
-	// greater entry operations are not refined because there were too many; 0: no limit yet
+	// greater entry operations are not refined because there were too many; 0 means no limit yet
 	beyond trace.Op
 	frozen bool
 }
@@ -37,8 +37,8 @@ const (
 	maxTypesOfEntry = 64      // clusters of an entry operation; all further sets are one more type
 )
 
-// joinSimilarity is the minimum Jaccard similarity of a set of children and the cluster that it joins: half of the
-// operations in common.
+// joinSimilarity is the minimum Jaccard similarity between a set of children and the cluster that it joins: half of all
+// operations are in both.
 const joinSimilarity = 0.5
 
 type entryTypes struct {
@@ -79,8 +79,8 @@ func childrenOf(o *observation.Observation) []trace.Op {
 	return o.Children[:min(len(o.Children), maxChildren)]
 }
 
-// entry returns the state of the entry operation op, and adds it if necessary. It returns nil after Freeze, and if op
-// is beyond the limit.
+// entry returns the state of the entry operation op, which it adds if needed. It returns nil after Freeze, or if op is
+// beyond the limit.
 func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	if r.frozen || r.beyond != 0 && op > r.beyond {
 		return nil
@@ -102,7 +102,7 @@ func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 
 func (r *RequestTypes) limit() int { return min(cmp.Or(r.Limit, maxEntries), maxEntries) }
 
-// trim keeps the smallest entry operations, up to the limit, so that the selection does not depend on the order of
+// trim keeps only the smallest entry operations, up to the limit, so that the selection does not depend on the order of
 // requests.
 func (r *RequestTypes) trim() {
 	limit := r.limit()
@@ -132,8 +132,8 @@ func (e *entryTypes) add(id analysis.Hash, ops []trace.Op, count uint64) {
 	s.count += count
 }
 
-// trim drops all sets but the maxChildSets with the smallest hashes. These were never dropped before, so their counts
-// are complete.
+// trim drops all sets except the maxChildSets with the smallest hashes. The kept sets were never dropped before, so
+// their counts are complete.
 func (e *entryTypes) trim() {
 	if len(e.sets) <= maxChildSets {
 		return
@@ -189,8 +189,8 @@ func (e *entryTypes) freeze(entry trace.Op) {
 	e.sets = nil
 }
 
-// nearest returns the index of the type whose set is most similar to ops, the first of several, or -1 if no set is
-// similar enough.
+// nearest returns the index of the type whose set is most similar to ops, or -1 if no set is similar enough. If several
+// are equally similar, it returns the first.
 func (e *entryTypes) nearest(ops []trace.Op) int {
 	best, index := joinSimilarity, -1
 	for i := range e.types {
@@ -201,8 +201,8 @@ func (e *entryTypes) nearest(ops []trace.Op) int {
 	return index
 }
 
-// Of returns the type of o. Rules that name a type take precedence. The type is the whole entry operation if that was
-// not learned, and before [RequestTypes.Freeze].
+// Of returns the type of o. Rules that name a type take precedence. If the entry operation was not learned, or before
+// [RequestTypes.Freeze], the type is the whole entry operation.
 func (r *RequestTypes) Of(o *observation.Observation) analysis.Hash {
 	if id, ok := r.Rules.typeOf(o); ok {
 		return id
@@ -238,9 +238,8 @@ func (r *RequestTypes) Siblings(entry trace.Op) []RequestType {
 // Name returns the name of a request type in the rules, or "" if they don't name it.
 func (r *RequestTypes) Name(id analysis.Hash) string { return r.Rules.name(id) }
 
-// Distinct returns at most n operations that distinguish the type id from the other types of its entry. Operations that
-// the fewest types share come first. It returns nil if the entry has only one type, or if id is not one of its learned
-// types.
+// Distinct returns at most n operations that distinguish the type id from the other types of its entry, the least
+// shared ones first. It returns nil if the entry has only one type, or if id is not one of its learned types.
 func (r *RequestTypes) Distinct(entry trace.Op, id analysis.Hash, n int) []trace.Op {
 	types := r.Siblings(entry)
 	i := slices.IndexFunc(types, func(t RequestType) bool { return t.ID == id })

@@ -17,7 +17,7 @@ import (
 type Rules struct {
 	Types   []TypeRule // the first rule that matches a request applies
 	GroupBy []string   // attributes that divide every request type into groups by their values, which should be few
-	// attribute with the size of a request in bytes; requests are then judged relative to their size
+	// attribute that holds the size of a request in bytes; requests are then judged relative to their size
 	Size    string
 	Timeout time.Duration // of requests with a size; 0 if unknown
 }
@@ -28,8 +28,8 @@ type TypeRule struct {
 	Attribute string // matches requests whose entry span has this attribute …
 	Value     string // … with this value; empty means any
 
-	Name      string   // of the request type; if several rules have one name, the first one gives its other fields
-	Merge     bool     // one group for all requests, whatever their path
+	Name      string   // of the request type; if several rules have the same name, the other fields of the first apply
+	Merge     bool     // use one group for all requests, whatever their path
 	GroupBy   []string // keys as in Rules, for these requests
 	Size      string   // Size and Timeout as in Rules, for these requests
 	Timeout   time.Duration
@@ -37,7 +37,7 @@ type TypeRule struct {
 	Accepted  AcceptedLevel
 }
 
-// Check returns all mistakes in the rules as one error, or nil if there are no mistakes.
+// Check returns all errors in the rules, joined, or nil if there are none.
 func (r *Rules) Check() error {
 	var wrong []error
 	for i := range r.Types {
@@ -69,10 +69,10 @@ type RuleSet struct {
 	sizes   []sizeRule            // by rule
 	named   map[analysis.Hash]int // the first rule of a named request type
 	table   *trace.Table
-	entries map[trace.Op][]int // cache of the rules that an entry operation can match
+	entries map[trace.Op][]int // cache of the rules that can match requests by entry operation
 }
 
-// NewRuleSet returns the set of rules, which must pass [Rules.Check], for operations in table.
+// NewRuleSet returns a RuleSet that applies rules to operations in table. The rules must pass [Rules.Check].
 func NewRuleSet(rules Rules, table *trace.Table) *RuleSet {
 	s := &RuleSet{
 		rules:   rules.Types,
@@ -104,7 +104,7 @@ func symbolsOf(keys []string) []trace.Symbol {
 	return slices.Compact(symbols)
 }
 
-// namedType returns the identity of the request type that rules call name.
+// namedType returns the identity of the request type with the given name in rules.
 func namedType(name string) analysis.Hash {
 	return analysis.HashOf(uint64(trace.SymbolOf([]byte(name))), 2)
 }
@@ -187,7 +187,7 @@ func (s *RuleSet) name(requestType analysis.Hash) string {
 }
 
 // key reports whether the skeleton divides the requests with the given type and entry into groups, and returns the
-// attributes that do.
+// attributes that divide them, too.
 func (s *RuleSet) key(requestType analysis.Hash, entry trace.Op) (skeleton bool, attributes []trace.Symbol) {
 	if s == nil {
 		return true, nil
@@ -217,7 +217,7 @@ func (s *RuleSet) Expects(group *Group) (objective time.Duration, accepted Accep
 	return objective, accepted
 }
 
-// AcceptedLevel is a level that somebody decided to live with. A zero field accepts nothing.
+// AcceptedLevel is a level that a person has decided to live with. A zero field accepts nothing.
 type AcceptedLevel struct {
 	CoV     float64       // requests up to it are not variable
 	Delayed float64       // fraction of requests that may be delayed or time out

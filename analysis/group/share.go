@@ -23,10 +23,10 @@ type EdgeShare struct {
 	Excess        float64 // ns per request above the healthy reference, with its 95 % interval
 	ExcessLow     float64
 	ExcessHigh    float64
-	// Affected estimates the fraction (0–1] of requests that bears the excess. It is 1 if all bear the same, and NaN
-	// without a reference or without an excess.
+	// Affected estimates the fraction (0–1] of requests that bear the excess. It is 1 if all of them bear the same
+	// excess, and NaN if there is no reference or no excess.
 	Affected float64
-	Score    float64 // its share of the excess or variance, depending on the kind of the problem: 0–1 apart from noise
+	Score    float64 // its share of the excess or variance, depending on the kind of problem: 0–1 apart from noise
 }
 
 // Shares returns the shares of all edges in the judged window, with their excess above the reference, ascending by
@@ -57,8 +57,8 @@ func (group *Group) ExactShares(table *trace.Table) []EdgeShare {
 	return shares
 }
 
-// VanishedShares returns the shares of the edges of the reference that no current request has, ascending by edge. They
-// matter because a change can also move time away from an edge.
+// VanishedShares returns the shares of the edges that occur in the reference but in no current request, ascending by
+// edge. They matter because a change can also move time away from an edge.
 func (group *Group) VanishedShares(table *trace.Table) (shares []EdgeShare) {
 	var none EdgeTally
 	for i := range group.Reference.Tally.Edges {
@@ -75,7 +75,7 @@ func (group *Group) VanishedShares(table *trace.Table) (shares []EdgeShare) {
 	return shares
 }
 
-// AddEstimates sets the values of shares that come from the sample of the judged window. It does nothing if that window
+// AddEstimates sets the values in shares that come from the sample of the judged window. It does nothing if that window
 // is the reference, which has no sample. shares may be in any order.
 func (group *Group) AddEstimates(shares []EdgeShare) {
 	if group.Judged() != &group.Current {
@@ -131,9 +131,9 @@ func (s *EdgeShare) compare(now, before stats.Moments) {
 	}
 }
 
-// Affected returns the fraction p of requests that bears an excess, assuming that all of these bear the same. excess is
-// the excess of the mean, which must be above 0, and variance the excess of the variance: the former adds Δ = excess/p
-// to each affected request and p(1−p)Δ² to the variance. The result is NaN if variance is.
+// Affected returns the fraction p of requests that bear an excess, assuming that all of them bear the same excess.
+// excess is the excess of the mean, which must be above 0, and variance the excess of the variance: an affected request
+// takes Δ = excess/p longer, which adds p(1−p)Δ² to the variance. The result is NaN if variance is NaN.
 func Affected(excess, variance float64) float64 {
 	if math.IsNaN(variance) {
 		return math.NaN()

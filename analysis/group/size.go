@@ -25,7 +25,7 @@ type Transfer struct {
 
 // Limits on sizes.
 const (
-	transfersKept = 256     // in the sample of a window: a size model of four coefficients needs no more
+	transfersKept = 256     // transfers in the sample of a window: a size model of four coefficients needs no more
 	maxBytes      = 1 << 53 // sizes below it are exact as float64
 )
 
@@ -38,7 +38,7 @@ func SizeOf(key trace.Symbol, o *observation.Observation) (size uint64, found bo
 }
 
 // sizeOf returns the size of o, and whether it has one. The size is the attribute of its entry span or, if that has no
-// size, the largest on the baseline path.
+// size, the largest size on the baseline path.
 func (s sizeRule) sizeOf(o *observation.Observation) (size uint64, found bool) {
 	if s.key == 0 {
 		return 0, false
@@ -90,7 +90,7 @@ func (m *SizeModel) distribution(sample *stats.Sample[Transfer]) (s stats.Sketch
 	return s
 }
 
-// fitSizes returns the size model of sample. Requests is 0 in the model if sample has too few.
+// fitSizes returns the size model of sample. If sample has too few transfers, the model is zero: its Requests is 0.
 func fitSizes(sample *stats.Sample[Transfer], timeout time.Duration) *SizeModel {
 	var sizes, nanos []float64
 	for _, t := range sample.All() {

@@ -19,8 +19,8 @@ type Summary struct {
 	RequestType analysis.Hash
 	Entry       trace.Op
 	Name        string // of the request type in the rules, or ""
-	// Distinct holds the operations, most distinctive first, that distinguish a request type from others with the same
-	// entry operation. It is empty if the entry operation has only one type.
+	// Distinct holds the operations that distinguish a request type from the others with the same entry operation, the
+	// most distinctive first. It is empty if the entry operation has only one type.
 	Distinct []trace.Op
 
 	Count    uint64
@@ -30,8 +30,8 @@ type Summary struct {
 	CoV      float64       // NaN for fewer than two requests
 	CoVLow   float64       // 95 % interval
 	CoVHigh  float64
-	// Between is the fraction (0–1) of the variance of a request type that lies between the means of its groups, and so
-	// is explained by their paths. The rest lies within groups. It is NaN for groups and without variance.
+	// Between is the fraction (0–1) of the variance of a request type that lies between the means of its groups, and is
+	// thus explained by their paths. The rest lies within groups. It is NaN for groups, or if there is no variance.
 	Between float64
 	Edges   []EdgeShare   // in decreasing order of share of the mean; Edge 0, the remainder, last
 	Bins    []VariableBin // values that distinguish the group from others with the same path, or nil

@@ -9,15 +9,15 @@ import (
 )
 
 // Tally holds exact sums over a set of requests: of their durations, and of their times by edge. If there are more
-// edges than the limit, it keeps those with the smallest identities separate and adds up the others in Edge 0, so that
-// the same requests give the same bytes in any order of adding and merging. The zero value is empty.
+// edges than the limit, it keeps only the edges with the smallest identities separate and adds up the others in Edge 0,
+// so that the same requests give the same bytes, whatever the order of adding and merging. The zero value is empty.
 type Tally struct {
 	Total stats.Moments
 	Edges []EdgeTally // ascending by Edge; Edge 0, the sum of all edges beyond the limit, is first
 }
 
 // EdgeTally holds exact sums for one edge. A request without the edge counts as 0 ns, which changes no sum. Edge 0
-// holds sums over its edges: its mean and its covariance are exact, its own variance is unknown.
+// holds sums over several edges: its mean and its covariance are exact, but its own variance is unknown.
 type EdgeTally struct {
 	Edge     trace.Edge
 	Requests uint64 // requests that spent time in the edge
@@ -25,7 +25,7 @@ type EdgeTally struct {
 }
 
 // Add adds a request. times must be ascending by edge and add up to duration. Add keeps at most limit edges separate,
-// and returns the number of new ones.
+// and returns the number of edges that it added.
 func (t *Tally) Add(duration int64, times []observation.EdgeNanos, limit int) int {
 	t.Total.Add(duration)
 	added, at := 0, 0
@@ -58,7 +58,7 @@ func (t *Tally) others() int {
 	return 0
 }
 
-// trim adds other, and all edges but the first limit, to Edge 0.
+// trim adds other, and all edges after the first `limit` ones, to Edge 0.
 func (t *Tally) trim(other *EdgeTally, limit int) {
 	if kept := limit + t.others(); len(t.Edges) > kept {
 		for i := range t.Edges[kept:] {

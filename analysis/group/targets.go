@@ -13,21 +13,22 @@ import (
 // maxCallers is the maximum number of operations with external targets. Calls of further operations have no target.
 const maxCallers = 1 << 16
 
-// We remember an external target for at least targetsAge after its last call, unless we need the room, and for at most
-// twice as long.
+// targetsAge is the time that we remember an external target after its last call: at least, unless we need the room,
+// and at most twice as long.
 const targetsAge = 24 * time.Hour
 
-// externalTargets limits the external targets of each operation to those with the smallest hashes, because their names
-// come from attributes, and each is a calling context of its own. Like the bound on groups, it may depend on the order
-// of the requests of an epoch while it is being reached, but not afterwards. Targets that are no longer called are
-// forgotten, to make room for others. The zero externalTargets is empty.
+// externalTargets limits the external targets of each operation to the targets with the smallest hashes. A limit is
+// needed because their names come from attributes, and each is a calling context of its own. Like the bound on groups,
+// the selection may depend on the order of the requests of an epoch while the limit is being reached, but not
+// afterwards. Targets that are no longer called are forgotten, to make room for others. The zero externalTargets is
+// empty.
 type externalTargets struct {
 	of     map[trace.Op][]trace.Op // by operation, called in the present period; ascending
-	before map[trace.Op][]trace.Op // called in the last period, but not in this one
+	before map[trace.Op][]trace.Op // called in the previous period, but not in this one
 	began  trace.Nanos             // start of the period, or 0
 }
 
-// age ends an epoch at now. It starts a new period if the present one is over, or if there is no room.
+// age ends an epoch at now. It starts a new period if the present one is over, or if there is no room left.
 func (x *externalTargets) age(now trace.Nanos) {
 	if x.began == 0 {
 		x.began = now
@@ -37,8 +38,8 @@ func (x *externalTargets) age(now trace.Nanos) {
 	}
 }
 
-// admits reports whether calls of op keep target, and remembers the target. limit is the maximum number of targets of
-// op.
+// admits reports whether calls of op keep target, and remembers the target if so. limit is the maximum number of
+// targets of op.
 func (x *externalTargets) admits(op, target trace.Op, limit int) bool {
 	known, ok := x.of[op]
 	i, found := slices.BinarySearch(known, target)
@@ -68,8 +69,8 @@ func (x *externalTargets) admits(op, target trace.Op, limit int) bool {
 	return true
 }
 
-// bound removes the targets of o beyond limit for each operation, and returns the number of their calls. Calls with
-// spans below them keep their target.
+// bound removes the targets in o that are beyond the limit per operation, and returns the number of calls affected.
+// Calls with spans below them keep their target.
 func (x *externalTargets) bound(o *observation.Observation, limit int) (calls uint64) {
 	for i := 0; i < len(o.Contexts); i++ {
 		c := &o.Contexts[i]

@@ -8,11 +8,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Window holds the statistics of the requests of a group over a period. Windows of the same group merge.
+// Window holds the statistics of the requests of a group over a period. Windows of the same group can be merged.
 type Window struct {
 	Tally
 	Latency stats.Sketch // of the durations
-	// uniform; rows number edges as Group.Edges does, and have a time stamp once their epoch has ended
+	// uniform sample; rows number edges like Group.Edges, and have a time stamp once their epoch has ended
 	Sample    stats.Sample[stats.Row]
 	Transfers stats.Sample[Transfer] // uniform sample of the requests with a size; empty if sizes don't matter
 	fitted    *SizeModel             // to Transfers; nil if not yet fitted
@@ -21,7 +21,7 @@ type Window struct {
 	Last      trace.Nanos            // start of the latest request or end of its epoch
 }
 
-// Merge adds the requests of u, which it doesn't change, and keeps at most limit edges separate.
+// Merge adds the requests of u and keeps at most limit edges separate. It doesn't change u.
 func (w *Window) Merge(u *Window, limit int) {
 	w.mergeSums(u, limit)
 	w.Sample.Merge(u.Sample)
@@ -44,7 +44,7 @@ func (w *Window) mergeSums(u *Window, limit int) {
 	w.Last = max(w.Last, u.Last)
 }
 
-// Rate returns the requests per second between First and Last, or 0 if these are equal.
+// Rate returns the requests per second between First and Last, or 0 if First equals Last.
 func (w *Window) Rate() float64 {
 	span := w.Last.Sub(w.First).Seconds()
 	if !(span > 0) {
@@ -53,12 +53,12 @@ func (w *Window) Rate() float64 {
 	return float64(w.Total.N) / span
 }
 
-// Reset empties w and sets the size of its sample to sample.
+// Reset empties w and sets the size of its sample.
 func (w *Window) Reset(sample int) {
 	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](sample)}
 }
 
-// stamp gives w the period of its epoch, [from, to], whatever start times its requests claim, because traces arrive
+// stamp sets the period of w to its epoch, [from, to], whatever start times its requests claim, because traces arrive
 // late and clocks may be wrong. It stamps sampled requests with the end of the epoch, which assigns them to a window of
 // the history (see [Group.Windows]).
 func (w *Window) stamp(from, to trace.Nanos) {
@@ -68,11 +68,12 @@ func (w *Window) stamp(from, to trace.Nanos) {
 	}
 }
 
-// lastOf returns the last nanosecond of an epoch, because the next epoch starts at its end.
+// lastOf returns the last nanosecond of the epoch that ends at end, which is also the start of the next epoch.
 func lastOf(end trace.Nanos) int64 { return int64(end) - 1 }
 
-// CoV returns the exact CoV of the durations. The relative width of its interval comes from the sample or, if that is
-// empty, from the sketch; it is NaN if these don't vary. If size is not nil, CoV returns the CoV of that model instead.
+// CoV returns the exact CoV of the durations. The relative width of its interval comes from the sample or, if the
+// sample is empty, from the sketch; it is NaN if the durations there don't vary. If size is not nil, CoV returns the
+// CoV of the size model instead.
 func (w *Window) CoV(size *SizeModel) stats.Interval {
 	if size != nil {
 		return stats.Interval{Value: size.CoV, Low: size.CoVLow, High: size.CoVHigh}
@@ -104,7 +105,7 @@ func (w *Window) sizeModel(timeout time.Duration) *SizeModel {
 	return w.fitted
 }
 
-// past sets p to the statistics of w that the history keeps.
+// past sets p to those statistics of w that the history keeps.
 func (w *Window) past(p *Past) {
 	p.Total, p.Failed, p.Edges = w.Total, w.Failed, p.Edges[:0]
 	p.Latency.set(&w.Latency)
