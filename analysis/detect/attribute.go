@@ -13,9 +13,9 @@ import (
 
 // Attribute turns the covariance shares in p.Refined into shares of the change of their edge, in place.
 //
-// If only some requests bear an excess, the place of the excess varies with the duration, and covariance finds it. If
-// all requests bear the same excess, nothing varies with it, and only means can find it. Attribute weights the two by
-// the fraction of requests that bear the excess (see [group.EdgeShare.Affected]).
+// If only some requests bear an excess, the time at the place of the excess varies with the duration, and covariance
+// finds the place. If all requests bear the same excess, nothing varies with it, and only means can find the place.
+// Attribute weights the two by the fraction of requests that bear the excess (see [group.EdgeShare.Affected]).
 func (p *Problem) Attribute() {
 	if p.Onset != Changed {
 		return
@@ -44,7 +44,7 @@ func (p *Problem) Attribute() {
 	}
 }
 
-// weigh sets the shares of family, which must be within e.
+// weigh sets the shares of family, whose places must all be within e.
 func weigh(e *group.EdgeShare, family []*RefinedShare) {
 	byMean := meanShares(e, family, scaleOf(e, family))
 	for i, r := range family {
@@ -54,8 +54,8 @@ func weigh(e *group.EdgeShare, family []*RefinedShare) {
 	}
 }
 
-// blend returns the mean of cov and mean, the shares by covariance and by mean, weighted by affected. It returns mean
-// if cov is not finite.
+// blend returns the mean of the two shares, by covariance and by mean, weighted by affected. It returns mean if cov is
+// not finite.
 func blend(cov, mean, affected float64) float64 {
 	if math.IsNaN(cov) || math.IsInf(cov, 0) {
 		return mean
@@ -63,8 +63,8 @@ func blend(cov, mean, affected float64) float64 {
 	return (1-affected)*cov + affected*mean
 }
 
-// scaleOf returns the mean of e relative to its mean in the requests of a family. They differ if the excess varies over
-// time, and if only some of the requests of the family ran e. If the mean in the family is not known, scaleOf returns
+// scaleOf returns the mean of e relative to its mean in the requests of a family. The two differ if the excess varies
+// over time, or if only some of the requests of the family ran e. If the mean in the family is unknown, scaleOf returns
 // 1.
 func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 	for _, r := range family {
@@ -78,12 +78,12 @@ func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 // meanShares returns, for each place in family, the expected fraction of e's excess that lies in the subtree of that
 // place, assuming that the excess affects all requests alike. Own times are multiplied by scale.
 //
-// Suppose that the excess lies in a place with the mean own time m. Before, the place took m−Δ, where Δ is the excess
-// of the edge, and all other places are unchanged. Earlier own times are unknown over orders of magnitude (density ∝
-// 1/m), so the odds of the place are m/(m−Δ): small for a place that takes much longer than the excess anyway, large
-// for one that takes little more, and zero for one that takes less. The error of Δ blurs this. If there is no such
-// place, the excess lies in several, as in the waits for a disk and then for a CPU in one function, and we assume that
-// all of them grew alike.
+// Suppose that the excess lies in a place with the mean own time m. Then the place took m−Δ before, where Δ is the
+// excess of the edge, and all other places are unchanged. A priori, the earlier own time may have any order of
+// magnitude (density ∝ 1/m), so the odds of the place are m/(m−Δ): small for a place that takes much longer than the
+// excess anyway, large for a place that takes little longer, and zero for a place that takes less. The error of Δ blurs
+// this. If there is no such place, the excess lies in several, as in the waits for a disk and then for a CPU in one
+// function, and we assume that all of them grew alike.
 func meanShares(e *group.EdgeShare, family []*RefinedShare, scale float64) []float64 {
 	sd := (e.ExcessHigh-e.ExcessLow)/(2*stats.Normal95) + excessError*e.Excess
 	odds := func(m float64) float64 {
@@ -114,10 +114,11 @@ func meanShares(e *group.EdgeShare, family []*RefinedShare, scale float64) []flo
 // as the excess.
 const severalPlaces = 0.1
 
-// excessError is the relative error of the excess of one place, in addition to the error of the edge as a whole.
+// excessError is the relative error of the excess of one place. It is added to the error of the excess of the whole
+// edge.
 const excessError = 0.1
 
-// under reports whether place k is context or lies below it.
+// under reports whether place k is context, or lies below it.
 func under(family []*RefinedShare, k int, context trace.Context) bool {
 	for range len(family) + 1 {
 		if family[k].Context == context {

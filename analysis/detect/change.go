@@ -12,12 +12,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// changeDetector accumulates, epoch by epoch, the evidence that a group changed from its expectation.
+// changeDetector accumulates, epoch by epoch, the evidence that a group has changed from its expectation.
 type changeDetector struct {
 	change      stats.Change
 	mix         stats.Mix      // of request types
 	recent      []stats.Counts // of the last epochs with requests, at most calm
-	recentMixes [][]uint64     // of request types: the same, since the evidence began to rise
+	recentMixes [][]uint64     // the same for the mixes of request types, since the evidence began to rise
 
 	evidence float64 // strongest evidence at the end of the last epoch
 	rising   int     // consecutive epochs with growing evidence above 1
@@ -25,8 +25,8 @@ type changeDetector struct {
 	idle     int     // consecutive epochs without requests up to asOf
 	asOf     uint64  // number of an epoch, see [Detector.epochs]
 
-	kind  ProblemKind // of the last problem, or shifted for a mix that settles without one
-	since trace.Nanos // when the problem opened
+	kind  ProblemKind // of the last problem, or KindShifted while a mix settles without a problem
+	since trace.Nanos // end of the epoch when the problem opened
 
 	values evalues // of change and mix
 	valued bool    // values are up to date
@@ -47,8 +47,8 @@ func (c *changeDetector) evalues() evalues {
 // c.asOf.
 func (c *changeDetector) idleUntil(epoch uint64) int { return c.idle + int(epoch-c.asOf) }
 
-// step adds the open epoch, number epoch, and empties it. The detector remembers the last calm epochs that had
-// requests.
+// step adds the open epoch, which has the given number, and empties its counts. The detector keeps the last `calm`
+// epochs with requests.
 func (c *changeDetector) step(e *group.Expectation, epoch uint64, calm int) {
 	c.idle, c.asOf = c.idleUntil(epoch), epoch
 	if e.Counts.N > 0 {
@@ -71,7 +71,7 @@ func (c *changeDetector) step(e *group.Expectation, epoch uint64, calm int) {
 	clear(e.Mix.Open)
 }
 
-// last returns the last n elements of all, moved to its start, or all of them if there are fewer.
+// last returns the last n elements of all, moved to the start of its memory, or all itself if it is not longer.
 func last[T any](all []T, n int) []T {
 	if len(all) > n {
 		all = append(all[:0], all[len(all)-n:]...)
@@ -79,8 +79,8 @@ func last[T any](all []T, n int) []T {
 	return all
 }
 
-// healthyEvidence is the evidence below which a group counts as healthy, so that its requests become part of its
-// reference. The mean e-value of a healthy group is 1.
+// healthyEvidence is the upper limit of the evidence against a group that counts as healthy, so that its requests
+// become part of its reference. The mean e-value of a healthy group is 1.
 const healthyEvidence = 2
 
 // strongest returns the strongest evidence against the health of the group.
@@ -89,7 +89,7 @@ func (c *changeDetector) strongest() float64 {
 	return max(e.slower, e.variable, e.shifted)
 }
 
-// accumulate records the evidence at the end of an epoch.
+// accumulate records the evidence at the end of an epoch, and whether it grew.
 func (c *changeDetector) accumulate(evidence float64) {
 	if evidence > max(1, c.evidence) {
 		c.rising++
@@ -123,7 +123,7 @@ func (c *changeDetector) withinExpectation(e *group.Expectation) bool {
 	return e.Reference.Allows(sum)
 }
 
-// recentMix returns the mix of the recent epochs together.
+// recentMix returns the sum of the mixes of the recent epochs.
 func (c *changeDetector) recentMix(expected *group.Mix) []uint64 {
 	sum := make([]uint64, len(expected.Open))
 	for _, mix := range c.recentMixes {
@@ -167,7 +167,7 @@ func (c *changeDetector) problem(g *group.Group, table *trace.Table) Problem {
 	return p
 }
 
-// certainRise is the minimum rise of the mean, in standard errors, for ranking edges by their share of the rise.
+// certainRise is the minimum rise of the mean, in standard errors, for edges to be ranked by their share of the rise.
 const certainRise = 3
 
 // rankChangedEdges ranks the edges of a changed problem by their share of the rise of the mean if that is certain, and

@@ -13,12 +13,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Thresholds define chronic problems, which we can find without history.
+// Thresholds define chronic problems, which we can find without a history.
 type Thresholds struct {
 	// CoV is the maximum coefficient of variation. Requests are variable if the lower end of the interval of their CoV
-	// exceeds it, and the interval is narrower than the CoV.
+	// exceeds this value, and the interval is narrower than the CoV.
 	CoV float64
-	// Delayed is the maximum fraction of requests that are delayed, relative to their size, or time out. If the lower
+	// Delayed is the maximum fraction of requests that are delayed relative to their size, or time out. If the lower
 	// end of the interval of that fraction exceeds it, requests are variable whatever their CoV.
 	Delayed float64
 	// MinSamples is the minimum number of requests of a judged group.
@@ -34,9 +34,9 @@ type Thresholds struct {
 func DefaultThresholds() Thresholds { return Thresholds{CoV: 0.15, Delayed: 0.02, MinSamples: 50} }
 
 const (
-	// outlierScore is the maximum number of robust standard deviations that the logarithm of a group's mean may be
-	// above the other groups of its request type (Iglewicz and Hoaglin's limit for modified z-scores). Beyond it, the
-	// group is slow.
+	// outlierScore is the maximum distance of the logarithm of a group's mean above the other groups of its request
+	// type, in robust standard deviations (Iglewicz and Hoaglin's limit for modified z-scores). A group beyond it is
+	// slow.
 	outlierScore = 3.5
 	// minSiblings is the minimum number of groups of a request type that we compare with each other.
 	minSiblings = 5
@@ -46,21 +46,21 @@ const (
 // its groups.
 const structuralShare = 0.5
 
-// of returns the objective of the requests of g, or 0 if they have none, and their accepted level. Rules take
+// of returns the objective of the requests of g, or 0 if they have no objective, and their accepted level. Rules take
 // precedence over t.
 func (t *Thresholds) of(g *group.Group, rules *group.RuleSet) (objective time.Duration, accepted group.AcceptedLevel) {
 	objective, accepted = rules.Expects(g)
 	return cmp.Or(objective, t.Objectives[g.Entry]), cmp.Or(accepted, t.Accepted[g.Entry])
 }
 
-// Chronic returns the problems that the judged windows show without history, in the given order: variable and slow
+// Chronic returns the problems that the judged windows show without a history, in the given order: variable and slow
 // groups, each at the level that explains it best. The edges of a problem are ranked by their contribution.
 func (d *Detector) Chronic(t Thresholds, by Order) []Problem {
 	return ranked(d.chronicProblems(nil, t), by)
 }
 
-// chronicProblems appends the chronic problems of the request types that have no open changed problem to changed. An
-// open problem stays open until its value itself, not the end of its interval, is within the threshold.
+// chronicProblems appends the chronic problems of request types without an open changed problem to changed. An open
+// chronic problem stays open until the value itself, not the end of its interval, is within the threshold.
 func (d *Detector) chronicProblems(changed []found, t Thresholds) []found {
 	d.forgetDeleted()
 	if !d.thresholds.equal(&t) {
@@ -95,8 +95,8 @@ func problemID(kind ProblemKind, g *group.Group) analysis.Hash {
 	return analysis.HashOf(uint64(kind), uint64(g.Level), g.ID.Hi, g.ID.Lo)
 }
 
-// maxDetailed is the maximum number of problems with values from the sample. It is more than anybody views, or a budget
-// allows to investigate, at the same time.
+// maxDetailed is the maximum number of problems with values from the sample. It is more than anyone views, or than a
+// budget allows to investigate, at the same time.
 const maxDetailed = 500
 
 // chronicFinder finds the problems of groups that did not change.
@@ -108,7 +108,8 @@ type chronicFinder struct {
 	groups     []*group.Group // scratch
 }
 
-// problemsOf returns the problems of requestType and its groups. It judges them only if something may have changed.
+// problemsOf returns the problems of requestType and its groups. It judges them only if their problems may have
+// changed.
 func (f *chronicFinder) problemsOf(requestType *group.Group, groups []*group.Group) []found {
 	known, rest := f.detector.chronicTypes[requestType], f.detector.resting[requestType]
 	if rest != nil {
@@ -164,8 +165,8 @@ func (f *chronicFinder) judge(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// structuralVariance reports whether most of the variance of a request type lies between its groups. Its structure then
-// explains the variance, and each group may be steady.
+// structuralVariance reports whether most of the variance of a request type lies between its groups. In that case the
+// structure of the type explains the variance, and each group may be steady.
 func structuralVariance(groups []*group.Group) bool {
 	totals := make([]stats.Moments, 0, len(groups))
 	for _, g := range groups {
@@ -182,7 +183,7 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 	threshold := max(f.thresholds.CoV, accepted.CoV)
 	size := g.JudgedSize()
 	if size == nil && !(j.spread > threshold) {
-		return false // the interval is more expensive to compute
+		return false // don't compute the interval, which is more expensive
 	}
 	low, badLow := j.spread, 0.0
 	if size != nil {
@@ -203,8 +204,8 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 	return true
 }
 
-// findSlow adds a problem if requestType misses its objective. If it has no objective, findSlow adds the problems of
-// the groups that are much slower than the others.
+// findSlow adds a problem if requestType misses its objective. If it has no objective, findSlow adds a problem for each
+// group that is much slower than the others.
 func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group) {
 	objective, accepted := f.thresholds.of(requestType, f.rules)
 	if objective > 0 {
@@ -230,8 +231,8 @@ func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group
 	}
 }
 
-// misses reports whether g has enough requests and a mean above limit. If g has an expectation but no open problem, the
-// mean must certainly be above limit, so that problems don't flap.
+// misses reports whether g has enough requests and a mean above limit. If g has an expectation but no open problem,
+// even the lower end of the interval of the mean must be above limit, so that problems don't flap.
 func (f *chronicFinder) misses(g *group.Group, limit float64) bool {
 	total := g.Judged().Total
 	least := total.Mean()

@@ -9,20 +9,20 @@ import (
 // Detector finds the problems of groups. Neither it nor its groups are safe for concurrent use.
 type Detector struct {
 	Groups  *group.Grouper
-	changes map[*group.Group]*changeDetector // of groups with an expectation, starting with the end of their next epoch
+	changes map[*group.Group]*changeDetector // of groups with an expectation, from the end of their next epoch on
 	chronic map[analysis.Hash]bool           // open chronic problems
 	judged  map[*group.Group]*judgement
 
 	chronicTypes map[*group.Group]*chronicType // by request type
 	thresholds   Thresholds                    // of chronicTypes
 
-	// Unhealthy reports whether the requests of a type must not be learned, even if there is no evidence against them.
-	// It may be nil.
+	// Unhealthy reports whether the requests of a type must not be learned even though there is no evidence against
+	// them. It may be nil.
 	Unhealthy func(requestType *group.Group) bool
 
 	epochs    uint64                    // number of calls of Watch
 	resting   map[*group.Group]*resting // by request type
-	deletions uint64                    // of the groups, when resting was filled
+	deletions uint64                    // value of [group.Grouper.Deletions] when resting was filled
 }
 
 // New returns a Detector for groups, which must not have expectations yet.
@@ -37,7 +37,7 @@ func New(groups *group.Grouper) *Detector {
 	}
 }
 
-// changeDetectorOf returns the change detector of g, and adds it if necessary.
+// changeDetectorOf returns the change detector of g, which it adds if needed.
 func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 	c := d.changes[g]
 	if c == nil {
@@ -48,8 +48,8 @@ func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 }
 
 // Learn makes the current window the expectation of every group that has no expectation yet, if the window has enough
-// requests and the first epoch of the group ended no later than at the time `by`. It skips unhealthy request types and
-// request types with an open problem.
+// requests and the first epoch of the group ended at time `by` or earlier. It skips request types that are unhealthy or
+// have an open problem.
 func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 	ready := func(g *group.Group) bool {
 		return !g.Expectation.Learned && g.Current.Total.N >= o.MinSamples && g.Since <= by
@@ -76,8 +76,8 @@ func (d *Detector) isUnhealthy(g *group.Group) bool {
 	return d.Unhealthy != nil && d.Unhealthy(g.Parent())
 }
 
-// Accept closes the problem of a group, or of a request type and all its groups, and forgets the expectation. The
-// requests of a learning period that starts now become the new one. Accept reports whether the group exists.
+// Accept closes the problem of a group, or the problems of a request type and all its groups, and forgets their
+// expectations. A learning period that starts now determines the new ones. Accept reports whether the group exists.
 func (d *Detector) Accept(id analysis.Hash, now trace.Nanos) bool {
 	accepted := d.Groups.Group(id)
 	if accepted == nil {

@@ -16,7 +16,7 @@ import (
 
 // AppendBinary appends the state of d and of its groups to b, without request types, table, splits and options.
 // Detectors with the same requests in the same epochs have equal encodings, whatever the order within an epoch.
-// AppendBinary takes time and memory for all groups and must not run concurrently with Observe.
+// AppendBinary takes time and memory proportional to the number of groups, and must not run concurrently with Observe.
 func (d *Detector) AppendBinary(b []byte) []byte {
 	return d.Groups.AppendBinary(b, func(b []byte, g *group.Group) []byte {
 		w := codec.NewWriter(b)
@@ -88,8 +88,8 @@ func writeCounts(w *codec.Writer, c stats.Counts) {
 	w.Uvarints(c.Events[:]...)
 }
 
-// Decode returns the Detector that AppendBinary encoded, with groups of the given request types, table and options, and
-// the bytes after it; see [group.DecodeGrouper]. Errors wrap [codec.ErrCorrupt].
+// Decode returns the Detector that AppendBinary encoded, with the given request types, table and options for its
+// groups, and the bytes after it; see [group.DecodeGrouper]. Errors wrap [codec.ErrCorrupt].
 func Decode(b []byte, types *group.RequestTypes, table *trace.Table, options group.Options) (*Detector, []byte, error) {
 	d := New(nil)
 	groups, rest, err := group.DecodeGrouper(b, types, table, options, func(b []byte, g *group.Group) ([]byte, error) {
@@ -113,7 +113,7 @@ func Decode(b []byte, types *group.RequestTypes, table *trace.Table, options gro
 	return d, rest, nil
 }
 
-// Limits on saved state: on remembered epochs, and on counters of epochs.
+// Limits on encoded state: the number of recent epochs, and counters of epochs.
 const (
 	maxRecent = 1 << 12
 	maxInt    = math.MaxInt32
@@ -189,7 +189,7 @@ func readCounts(r *codec.Reader) (c stats.Counts) {
 	return c
 }
 
-// readCountsOf reads the numbers of requests of n groups.
+// readCountsOf reads n numbers of requests.
 func readCountsOf(r *codec.Reader, n int) []uint64 {
 	counts := make([]uint64, n)
 	for i := range counts {

@@ -12,11 +12,11 @@ import (
 )
 
 // judgement caches values that depend only on the judged window of a group. They are computed on first use and remain
-// valid until the window changes. Most groups have no requests in an epoch.
+// valid until the window changes. This saves most of the work, because most groups have no requests in an epoch.
 type judgement struct {
 	window   *group.Window // the judged window
 	revision uint64        // of the group
-	spread   float64       // CoV of the durations, even if these depend on the size
+	spread   float64       // CoV of the durations, even if they depend on the size
 	cov      *stats.Interval
 	variable *Problem          // of kind variable; without the values of the sample
 	detailed []group.EdgeShare // the edges of variable with the values of the sample
@@ -35,7 +35,7 @@ func (d *Detector) judgementOf(g *group.Group) *judgement {
 	return j
 }
 
-// forgetDeleted forgets the groups that were deleted.
+// forgetDeleted deletes the state of groups that were deleted.
 func (d *Detector) forgetDeleted() {
 	if n := d.Groups.Deletions(); n != d.deletions {
 		d.deletions = n
@@ -56,7 +56,7 @@ func (j *judgement) interval(g *group.Group) stats.Interval {
 }
 
 // problem returns the problem that g has if its requests are too variable. The caller decides whether they are, and
-// must not change the problem.
+// must not modify the result.
 func (j *judgement) problem(g *group.Group, table *trace.Table) *Problem {
 	if j.variable == nil {
 		p := problemOf(g, KindVariable, table)
@@ -90,7 +90,7 @@ func (f *found) detail(p *Problem) {
 	}
 }
 
-// found is a problem with the judgement of its group, from which detail takes the values of the sample.
+// found is a problem together with the judgement of its group, which detail uses to add the values of the sample.
 type found struct {
 	problem *Problem // without the values of the sample
 	group   *group.Group
@@ -104,7 +104,7 @@ type chronicType struct {
 	problems  []found
 }
 
-// ranked returns all problems in the given order, the first maxDetailed with the values of the sample.
+// ranked returns all problems in the given order. Only the first maxDetailed have the values of the sample.
 func ranked(all []found, by Order) []Problem {
 	order := slices.Clone(all)
 	sorting.Slice(order, func(a, b found) int {

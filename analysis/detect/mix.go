@@ -4,12 +4,12 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 )
 
-// A deploy, a cache or a new feature changes the call flow of requests for good. That alone is not a problem: if a
-// request type shows a mix of groups for some time without being slower, more variable or failing more often, the mix
-// becomes the expected one.
+// A deploy, a cache or a new feature may change the call flow of requests for good. That alone is not a problem: if a
+// request type has the same new mix of groups for some time, and its requests are not slower, not more variable and
+// don't fail more often, the mix becomes the expected one.
 
-// countMix counts the open epoch of requestType for its next mix. It starts again while the type or one of its groups
-// has a problem other than a shifted mix.
+// countMix counts the open epoch of requestType for its next mix. It discards the counts while the type or one of its
+// groups has a problem other than a shifted mix.
 func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 	m := requestType.Expectation.Mix
 	if m == nil || requestType.Open.Total.N == 0 {
@@ -25,7 +25,7 @@ func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// settleMix makes a shift that opens no problem expected, based only on the requests since the shift.
+// settleMix makes a shift that opens no problem the expected mix, based only on the requests since the shift.
 func (e *epoch) settleMix(requestType *group.Group, groups []*group.Group) {
 	c := e.detector.changeDetectorOf(requestType)
 	if c.kind != KindShifted && c.rising >= confirm {
@@ -36,7 +36,7 @@ func (e *epoch) settleMix(requestType *group.Group, groups []*group.Group) {
 	e.renewMix(requestType, groups)
 }
 
-// isShifted reports whether requestType has an open problem of kind shifted.
+// isShifted reports whether requestType has an open problem of KindShifted.
 func (d *Detector) isShifted(requestType *group.Group) bool {
 	return requestType.OpenProblem && d.changeDetectorOf(requestType).kind == KindShifted
 }
@@ -50,9 +50,9 @@ func anyOpen(groups []*group.Group) bool {
 	return false
 }
 
-// renewMix makes the counted mix of a request type the expected one once it has enough epochs and requests, at the end
-// of an epoch with requests. If the type's problem is a shifted mix whose requests do not fail more often, renewMix
-// closes it and returns true.
+// renewMix makes the counted mix of a request type the expected mix. It does so only at the end of an epoch with
+// requests, once there are enough epochs and requests. If the open problem of the type is a shifted mix, and its
+// requests do not fail more often than expected, renewMix closes the problem and returns true.
 func (e *epoch) renewMix(requestType *group.Group, groups []*group.Group) (closed bool) {
 	m := requestType.Expectation.Mix
 	if m == nil || m.Next.Epochs < e.options.Renew || m.Next.Requests() < e.options.MinSamples {

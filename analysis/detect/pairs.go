@@ -21,7 +21,8 @@ type Pairs struct {
 	row     []int64                 // scratch: the times of edges, then the duration
 }
 
-// maxPairedEdges is the maximum number of edges of one problem. With the duration, they have 153 sums of products.
+// maxPairedEdges is the maximum number of edges of one problem. Together with the duration, they have 153 sums of
+// products.
 const maxPairedEdges = 16
 
 // NewPairs returns empty Pairs for the edges with the highest positive scores in p.
@@ -44,7 +45,8 @@ func NewPairs(p *Problem) *Pairs {
 	return x
 }
 
-// Observe adds o. coarse means that the problem is about a request type, with edges as in [trace.ContextEdge].
+// Observe adds o. coarse means that the problem concerns a request type, so that its edges are as in
+// [trace.ContextEdge].
 func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
 	if coarse {
 		x.times = o.AppendContextTimes(x.times[:0])
@@ -61,13 +63,13 @@ func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
 	x.moments.Add(x.row)
 }
 
-// PairShare is the share of the covariance of two edges in the variance of a group: 2·Cov(a,b)/Var(T).
+// PairShare is the share that the covariance of two edges has in the variance of a group: 2·Cov(a,b)/Var(T).
 type PairShare struct {
 	A, B  trace.Edge
 	Share float64
 }
 
-// Shares returns the pairs with a positive share, the largest first, or nil for fewer than two requests.
+// Shares returns the pairs with a positive share, the largest first, or nil if there are fewer than two requests.
 func (x *Pairs) Shares() []PairShare {
 	if x.moments.N < 2 {
 		return nil

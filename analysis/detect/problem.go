@@ -54,14 +54,14 @@ const (
 // Problem is a set of requests that violate their expectation, with the evidence. If there are very many problems, only
 // the first ones have intervals from the sample; the intervals of the others are NaN.
 type Problem struct {
-	ID          analysis.Hash // stable over time: the same for the same kind, level and group
+	ID          analysis.Hash // stable over time: it depends only on kind, level and group
 	Kind        ProblemKind
 	Onset       Onset
 	Level       group.Level
 	Group       analysis.Hash // or the request type
 	RequestType analysis.Hash
 	Entry       trace.Op
-	Opened      trace.Nanos // end of the epoch when it opened; 0 for a chronic one
+	Opened      trace.Nanos // end of the epoch when it opened; 0 for a chronic problem
 
 	Requests uint64           // judged requests
 	Rate     float64          // requests per second
@@ -75,8 +75,9 @@ type Problem struct {
 	CoVHigh  float64
 	Impact   float64 // added ns per second: rate × mean above Expected or, if that is unknown, above the median
 	EValue   float64 // evidence for the change; 0 for a chronic problem
-	// Shift is, for a shifted problem, the total variation distance between the mix and the expected one, in [0, 1]:
-	// the fraction of requests that would have to change their group, to fail or to succeed. It is 0 for other kinds.
+	// Shift is, for a shifted problem, the total variation distance between the recent mix and the expected mix, in [0,
+	// 1]: the fraction of requests that would have to be in another group, or to fail, or to succeed. It is 0 for other
+	// kinds.
 	Shift float64
 
 	Edges        []group.EdgeShare // all edges, the leading one first
@@ -87,8 +88,7 @@ type Problem struct {
 
 // RefinedShare holds the measurements of one calling context within a baseline edge, over the requests whose plan had
 // its tracepoint on. Times are inclusive: they cover the whole subtree of the context within the edge. A request that
-// did not execute the context counts as 0. If no request reached the tracepoint, Within and Context are 0 and only N is
-// set.
+// did not execute the context counts as 0. If no request reached the tracepoint, only Tracepoint, Arm and N are set.
 type RefinedShare struct {
 	Within     trace.Edge    // the baseline edge
 	Context    trace.Context // full calling context under the plan in force
@@ -100,7 +100,7 @@ type RefinedShare struct {
 	Hits       uint64       // spans in these requests
 	Mean       float64      // inclusive ns per request
 	Exclusive  float64      // ns per request outside of switched-on children
-	Share      float64      // Cov(x,T)/Cov(e,T): share of the variance of the edge below this context
+	Share      float64      // Cov(x,T)/Cov(e,T): share of the variance of the edge that lies in or below this context
 	ShareLow   float64      // its 95 % interval
 	ShareHigh  float64
 	Self       float64 // the same for exclusive time
@@ -111,7 +111,7 @@ type RefinedShare struct {
 type Explanation struct {
 	Variable string        // name of the attribute or of a derived variable (present, count, errors, concurrency)
 	Value    string        // the outstanding value; empty for a numeric variable
-	Where    trace.Context // place of the variable; 0 means the whole request
+	Where    trace.Context // context of the variable; 0 means the whole request
 	Target   trace.Edge    // explained edge; 0 means the duration
 	Effect   float64       // η² or squared correlation: the explained fraction of the variance
 	Low      float64       // 95 % interval
@@ -123,7 +123,7 @@ type Explanation struct {
 // EqualSize reports whether the problem concerns the variance at equal size.
 func (p *Problem) EqualSize() bool { return p.Kind == KindVariable && p.Size != nil }
 
-// Judged returns the duration of o that the problem is about: adjusted to the usual size if p.EqualSize() and o has a
+// Judged returns the duration of o as the problem judges it: adjusted to the usual size if p.EqualSize() and o has a
 // size.
 func (p *Problem) Judged(o *observation.Observation) time.Duration {
 	if p.EqualSize() {
@@ -134,7 +134,7 @@ func (p *Problem) Judged(o *observation.Observation) time.Duration {
 	return o.Duration
 }
 
-// problemOf returns a problem of g, with the fields that all kinds share, from its judged window.
+// problemOf returns a problem of g with the fields that all kinds share, set from the judged window of g.
 func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 	w, size := g.Judged(), g.JudgedSize()
 	cov, key := w.Total.CoV(), trace.Symbol(0)
@@ -165,7 +165,7 @@ func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 	return p
 }
 
-// rankEdges scores each edge of p by its part of whole, or by 0 if that is unknown, and sorts the edges by falling
+// rankEdges scores each edge of p by its part of whole, or 0 if the part is unknown, and sorts the edges by descending
 // score.
 func (p *Problem) rankEdges(whole Whole, score func(*group.EdgeShare) float64) {
 	p.Whole = whole
@@ -188,17 +188,17 @@ func (p *Problem) rankEdges(whole Whole, score func(*group.EdgeShare) float64) {
 	p.Edges = ranked
 }
 
-// Order is an order of problems of one onset.
+// Order is an order of the problems with the same onset.
 type Order uint8
 
-// The orders of problems. The largest comes first.
+// The orders of problems. The problem with the largest value comes first.
 const (
 	ByImpact   Order = iota // time lost per second
 	ByCoV                   // coefficient of variation
 	BySlowness              // mean duration
 )
 
-// figure returns the figure of p that o compares.
+// figure returns the value of p that o compares.
 func (o Order) figure(p *Problem) float64 {
 	switch o {
 	case ByCoV:

@@ -11,10 +11,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Refinement holds the measurements of the switched-on tracepoints of one arm of a plan for one problem: sums over the
-// requests of that arm, by calling context within a baseline edge. The zero value is not usable; see [NewRefinement].
+// Refinement holds the measurements of the tracepoints that one arm of a plan has switched on, for one problem: sums
+// over the requests of that arm, by calling context within a baseline edge. The zero value is not usable; see
+// [NewRefinement].
 //
-// Sums are kept for blocks of requests, divided by the hash of their trace, so that every share has an interval
+// Sums are kept for blocks of requests, selected by the hash of their trace, so that every share has an interval
 // (jackknife over the blocks) without assumptions about the distribution.
 type Refinement struct {
 	arm    trace.Symbol
@@ -26,7 +27,7 @@ type Refinement struct {
 	times  []observation.EdgeNanos // scratch
 }
 
-// blocks is the number of blocks. 16 suffice, because Student's t with 15 degrees of freedom is close to normal.
+// blocks is the number of blocks. 16 blocks suffice, because Student's t with 15 degrees of freedom is close to normal.
 const blocks = 16
 
 // place is a calling context within a baseline edge.
@@ -45,7 +46,8 @@ type placed struct {
 	exclusive  [blocks]stats.CoMoments
 }
 
-// NewRefinement returns a Refinement for requests of the named arm. on holds the tracepoints that the arm has on.
+// NewRefinement returns an empty Refinement for requests of the given arm. on holds the tracepoints that the arm has
+// switched on.
 func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
 	return &Refinement{
 		arm:    arm,
@@ -56,7 +58,8 @@ func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
 	}
 }
 
-// Observe adds o. coarse means that the problem is about a request type, with edges as in [trace.ContextEdge].
+// Observe adds o. coarse means that the problem concerns a request type, so that its edges are as in
+// [trace.ContextEdge].
 func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 	block := o.Key() % blocks
 	total := o.Duration.Nanoseconds()
@@ -79,7 +82,7 @@ func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 	}
 }
 
-// observeEdges adds the times of all baseline edges, including those that other requests refine but this one does not.
+// observeEdges adds the times of all baseline edges of o, including edges that o doesn't refine but other requests do.
 func (r *Refinement) observeEdges(o *observation.Observation, block uint64, coarse bool) {
 	if coarse {
 		r.times = o.AppendContextTimes(r.times[:0])
@@ -106,7 +109,8 @@ func contextEdgeOf(o *observation.Observation, e trace.Edge) trace.Edge {
 	return trace.ContextEdge(x.Context)
 }
 
-// addInclusive adds nanos to context and to all switched-on contexts above it, within the edge within.
+// addInclusive adds nanos to context and to all switched-on contexts above it, at their places within the edge
+// `within`.
 func (r *Refinement) addInclusive(o *observation.Observation, within trace.Edge, context trace.Context, nanos int64) {
 	for {
 		c := o.Context(context)
@@ -145,8 +149,8 @@ func (r *Refinement) Requests() uint64 {
 	return n
 }
 
-// Shares returns the shares of the tracepoints that no request reached, followed by the shares of all places, ascending
-// by (Within, Context).
+// Shares returns the shares of the tracepoints that no request reached, in the order of the arm, followed by the shares
+// of all places, ascending by (Within, Context).
 func (r *Refinement) Shares() []RefinedShare {
 	reached := make(map[trace.Symbol]bool)
 	for _, p := range r.places {
@@ -216,10 +220,10 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// none makes except include all blocks.
+// none makes except sum up all blocks.
 const none = -1
 
-// except returns the sum of all blocks but block left, or of all blocks if left is none.
+// except returns the sum of all blocks other than block left, or of all blocks if left is none.
 func except[S any](all *[blocks]S, left int, merge func(*S, S)) S {
 	var sum S
 	for i := range all {

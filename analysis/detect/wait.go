@@ -34,8 +34,8 @@ var waiting = map[string]string{
 // yet scheduled), because the remedy is the same.
 const waitingForCPU = "waiting for a CPU"
 
-// WaitClass returns the class of the kernel waits whose spans have the operation op, or "" if op is not a kernel wait.
-// By convention only tracepoints of layer kernel have such names.
+// WaitClass returns the class of kernel waits whose spans have operation op, or "" if op is not a kernel wait. By
+// convention only tracepoints of the kernel layer have such names.
 func WaitClass(table *trace.Table, op trace.Op) string {
 	o := table.Operation(op)
 	class, ok := strings.CutPrefix(table.Text(o.Name), waitPrefix)
@@ -48,8 +48,8 @@ func WaitClass(table *trace.Table, op trace.Op) string {
 // WaitsForCPU reports whether waits of class are waits for a CPU: the thread could run.
 func WaitsForCPU(class string) bool { return waiting[class] == waitingForCPU }
 
-// IsCommonWait reports whether waits of class often make requests slow: waits for a CPU, a lock, the disk, the network
-// or DNS, or a pause of the program.
+// IsCommonWait reports whether waits of class are a common cause of slow requests: waits for a CPU, a lock, the disk,
+// the network or DNS, or sleeps.
 func IsCommonWait(class string) bool {
 	switch class {
 	case "preempted", "runqueue", "futex", "file", "sync", "net", "dns", "sleep":

@@ -12,15 +12,15 @@ import (
 // WatchOptions are the options for detecting changes. Start from [DefaultWatchOptions].
 type WatchOptions struct {
 	Tests stats.TestOptions
-	// FalseDiscovery is the false discovery rate: the fraction of alarms that may be false (e-BH over all groups and
-	// tests).
+	// FalseDiscovery is the maximum false discovery rate: the expected fraction of alarms that are false (e-BH over all
+	// groups and tests).
 	FalseDiscovery float64
 	// MinImpact is the added latency, in ns per second of operation, that a change must exceed to be a problem.
 	MinImpact float64
-	// MinSamples is the number of requests that a group must have to be learned and judged.
+	// MinSamples is the minimum number of requests of a group that is learned or judged.
 	MinSamples uint64
-	// Renew is the number of healthy epochs with requests after which these become the expectation, so that it follows
-	// the time of day.
+	// Renew is the number of healthy epochs with requests that replace the expectation, so that it follows the time of
+	// day.
 	Renew int
 	// Chronic holds the thresholds of chronic problems. Its MinSamples is not used, and a zero CoV or Delayed disables
 	// that threshold. Objectives and accepted levels, here and in the rules, always apply.
@@ -30,18 +30,18 @@ type WatchOptions struct {
 }
 
 const (
-	// confirm is the number of consecutive epochs in which the evidence must grow before a problem opens: two disjoint
-	// windows confirm each other, and a third would only delay the problem.
+	// confirm is the number of consecutive epochs with growing evidence that open a problem: two disjoint windows
+	// confirm each other, and a third would only delay the problem.
 	confirm = 2
-	// calm is the number of epochs with requests that must, taken together, be within the expectation before a problem
-	// closes: a minute by default, so that a problem that comes and goes stays one.
+	// calm is the number of epochs with requests that must, taken together, be within the expectation to close a
+	// problem: a minute by default, so that an intermittent problem remains one problem.
 	calm = 6
 )
 
 // DefaultWatchOptions returns the default options: 5 % false discoveries, confirmed in two disjoint windows. The tests
 // are more sensitive than the defaults of package stats, for three reasons: the correlation of requests within an epoch
-// is learned, a limit that was learned too low still has the margin, and a false discovery must pass further
-// conditions.
+// is learned; the margin remains even if a limit was learned too low; and a false discovery must pass further
+// conditions to open a problem.
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
 	tests.Margin, tests.Rho, tests.Alpha = 0.05, 0.005, 1e-2
@@ -63,7 +63,7 @@ func (o *WatchOptions) chronic() Thresholds {
 
 // Watch ends an epoch at time now and returns the open problems, ranked, chronic ones last.
 //
-//  1. Compare the requests of the open epoch of each group with its expectation, which adds to the evidence of several
+//  1. Compare the requests of each group in the open epoch with its expectation. This adds to the evidence of several
 //     tests.
 //  2. Raise alarms for the tests whose evidence suffices in view of the number of all tests (e-BH).
 //  3. Add the open epoch to the judged windows.
@@ -111,7 +111,7 @@ type testResult struct {
 	evalue float64
 }
 
-// resting is the state of a request type without requests that is healthy, with all of its groups. Nothing changes
+// resting is the state of a request type that is healthy, with all of its groups, and has no requests. Nothing changes
 // until it has requests again. Most types have no requests in an epoch.
 type resting struct {
 	tests  int  // number of tests of the type and its groups
@@ -119,7 +119,7 @@ type resting struct {
 }
 
 // step compares the open epoch of every group with its expectation. It skips request types at rest. It returns the
-// results of all other tests, and the number of skipped ones.
+// results of all tests performed, and the number of tests of the skipped types.
 func (d *Detector) step(o WatchOptions) (tests []testResult, rested int) {
 	d.forgetDeleted()
 	for requestType, groups := range d.Groups.ByType() {
@@ -158,7 +158,7 @@ func (d *Detector) stepGroup(tests []testResult, g *group.Group) []testResult {
 	return tests
 }
 
-// rest puts requestType, which must have been judged, at rest if nothing changes until it has requests again.
+// rest puts requestType at rest if nothing will change until it has requests again. The type must have been judged.
 func (e *epoch) rest(requestType *group.Group, groups []*group.Group) {
 	if requestType.AnyOpenProblem {
 		return
@@ -218,7 +218,7 @@ type epoch struct {
 }
 
 // judge opens and closes the problems of one request type and its groups. A shifted mix hides no other problem: a
-// problem of the type replaces it, and problems of groups are open at the same time.
+// problem of the type replaces the shifted mix, and problems of groups may be open at the same time.
 func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 	level := e.level(requestType, groups)
 	before := requestType.AnyOpenProblem
@@ -229,7 +229,7 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 			g = groups[i-1]
 		}
 		alarm, alarmed := e.alarms[g]
-		// as part of the problem of its type
+		// reported as part of the problem of its type
 		reported := i > 0 && requestType.OpenProblem && !e.detector.isShifted(requestType)
 		switch shifted := i == 0 && e.detector.isShifted(g); {
 		case g.OpenProblem && !shifted:
@@ -254,7 +254,7 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 		requestType.AnyOpenProblem = requestType.AnyOpenProblem || g.OpenProblem
 		e.updateReference(g)
 	}
-	// evidence that other groups gathered during the problem is not used against them
+	// discard the evidence gathered against other groups during the problem
 	if before && !requestType.AnyOpenProblem {
 		e.reset(requestType)
 		for _, g := range groups {
@@ -263,13 +263,13 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// slowPart is the minimum rise of the mean, as a part of the rise of the standard deviation, for requests to be slow
-// rather than variable. It is reached if a fifth of them take longer by the same amount. If fewer do, the mean is
-// nobody's experience.
+// slowPart is the minimum rise of the mean, as a fraction of the rise of the standard deviation, for requests to count
+// as slow rather than variable. It is reached if a fifth of them take longer by the same amount. If fewer do, the mean
+// represents no actual request.
 const slowPart = 0.5
 
-// kind returns the kind of the problem of g. strongest is the kind of its strongest evidence. Requests that became
-// slower also deviate from their usual durations, and hardly all of them by the same amount.
+// kind returns the kind of the problem of g, given the kind of its strongest evidence. Evidence of variation may come
+// from a slowdown: slower requests also deviate from their usual durations, and rarely all by the same amount.
 func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	now, before := g.Current.Total, g.Reference.Total
 	slower, wider := now.Mean()-before.Mean(), now.StdDev()-before.StdDev()
@@ -280,9 +280,9 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	return strongest
 }
 
-// maybeOpen opens a problem of g if g has requests, the evidence is confirmed, the change matters, and nobody accepted
-// its level. It restarts the window of an accepted change from time to time, so that a further change shows soon. It
-// reports whether it opened a problem.
+// maybeOpen opens a problem of g if g has requests, the evidence is confirmed, the change matters, and its level has
+// not been accepted. It reports whether it opened a problem. It regularly restarts the window of an accepted change, so
+// that a further change shows soon.
 func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	c := e.detector.changeDetectorOf(g)
 	if c.idleUntil(e.detector.epochs) > 0 || c.rising < confirm ||
@@ -313,8 +313,8 @@ func (e *epoch) accepted(g *group.Group, kind ProblemKind) bool {
 	return false
 }
 
-// hasImpact reports whether a problem of the given kind has enough impact, by the mean or by the spread: the mean of
-// variable requests may hardly rise. A shift may have no impact, because requests that fail are fast.
+// hasImpact reports whether a problem of the given kind has enough impact, by the mean or by the spread, because the
+// mean of variable requests may hardly rise. The impact of a shift may be 0, because requests that fail may be fast.
 func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
 	spread := g.Current.Rate() * (g.Current.Total.StdDev() - g.Reference.Total.StdDev())
 	loss := max(impact(g), spread)
@@ -331,7 +331,7 @@ func (e *epoch) maybeClose(g *group.Group) {
 }
 
 // updateReference adds the current window of a healthy group to its reference, unless the request type is unhealthy for
-// other reasons. It makes groups with evidence against them sample more requests.
+// other reasons. It enlarges the samples of groups with evidence against them.
 func (e *epoch) updateReference(g *group.Group) {
 	if !g.Expectation.Learned {
 		return
@@ -369,11 +369,11 @@ func (e *epoch) reset(g *group.Group) {
 	g.RestartWindow()
 }
 
-// dominantShare is the share of the added time of a request type that a single group must exceed to be the problem
-// instead of the type.
+// dominantShare is the minimum share of the added time of a request type that makes a single group the problem instead
+// of the type.
 const dominantShare = 0.8
 
-// level returns the level for reporting the problems of a request type. It is the level of groups if the type raises no
+// level returns the level for reporting the problems of a request type. It is the group level if the type raises no
 // alarm, or if a single group with fewer than half of the requests has nearly all of the added time.
 func (e *epoch) level(requestType *group.Group, groups []*group.Group) group.Level {
 	if _, ok := e.alarms[requestType]; !ok {
@@ -389,7 +389,7 @@ func (e *epoch) level(requestType *group.Group, groups []*group.Group) group.Lev
 	return group.LevelRequestType
 }
 
-// timeLost returns the time that the current requests took beyond the reference, in ns.
+// timeLost returns the total time that the current requests took beyond the reference, in ns.
 func timeLost(g *group.Group) float64 {
 	if g.Reference.Total.N == 0 || g.Current.Total.N == 0 {
 		return 0
