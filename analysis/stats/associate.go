@@ -13,10 +13,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// A column is skipped if earlier columns explain its variance except for at most the fraction collinear.
+// collinear is the maximum fraction of the variance of a column that earlier columns leave unexplained if the column is
+// skipped.
 const collinear = 1e-8
 
-// orthonormal returns an orthonormal basis of the centred columns, at most limit vectors. It skips columns that are
+// orthonormal returns an orthonormal basis of the centred columns, of at most limit vectors. It skips columns that are
 // constant, infinite, or a linear combination of earlier ones. It applies Gram–Schmidt twice, which is sufficient
 // (Giraud, Langou, Rozložník 2005).
 func orthonormal(columns [][]float64, limit int) (vectors [][]float64) {
@@ -57,10 +58,10 @@ func project(v []float64, vectors [][]float64) {
 var ErrNoVariation = errors.New("stats: no variation to correlate")
 
 // CanonicalCorrelations correlates two sets of numeric variables, given as columns of equal length n. It returns the
-// canonical correlations in [0, 1], the largest first: the largest correlation between a linear combination of xs and
-// one of ys, then the largest for the remaining variation, and so on. It keeps at most the first n/3 independent
-// columns of each side, because more columns correlate with anything. It returns ErrNoVariation if one side is empty or
-// does not vary, or if n < 4.
+// canonical correlations in [0, 1], the largest first: the largest correlation between a linear combination of xs and a
+// linear combination of ys, then the largest for the remaining variation, and so on. It keeps at most the first n/3
+// independent columns of each side, because more columns correlate with anything. It returns ErrNoVariation if one side
+// is empty or does not vary, or if n < 4.
 //
 // They are the singular values of the products of orthonormal bases of both sides (Björck, Golub 1973).
 func CanonicalCorrelations(xs, ys [][]float64) ([]float64, error) {
@@ -72,7 +73,7 @@ func CanonicalCorrelations(xs, ys [][]float64) ([]float64, error) {
 	if len(x) == 0 || len(y) == 0 {
 		return nil, ErrNoVariation
 	}
-	if len(x) < len(y) { // the shorter side gives the columns, so that there are as many of them as correlations
+	if len(x) < len(y) { // the smaller side provides the columns, so that there are as many columns as correlations
 		x, y = y, x
 	}
 	products := make([][]float64, len(y))
@@ -89,10 +90,10 @@ func CanonicalCorrelations(xs, ys [][]float64) ([]float64, error) {
 	return correlations, nil
 }
 
-// singularValues returns the singular values of the matrix with the given columns, the largest first. It rotates pairs
-// of columns until all are orthogonal (one-sided Jacobi; Hestenes 1958), which overwrites them.
+// singularValues returns the singular values of the matrix with the given columns, the largest first. It overwrites the
+// columns: it rotates pairs of columns until all are orthogonal (one-sided Jacobi; Hestenes 1958).
 func singularValues(columns [][]float64) []float64 {
-	const most, exact = 40, 1e-15 // sweeps, of which some six are needed
+	const most, exact = 40, 1e-15 // maximum number of sweeps (about six are needed), and the tolerance
 	for range most {
 		rotated := false
 		for j, v := range columns {
@@ -123,14 +124,14 @@ func singularValues(columns [][]float64) []float64 {
 	return values
 }
 
-// A permutation test stops after enoughExceedances permutations that are at least as extreme as the data.
+// enoughExceedances is the number of permutations at least as extreme as the data that ends a permutation test.
 const enoughExceedances = 20
 
 // PermutationTest returns the p-value, in (0, 1], of observed under the null hypothesis that the n values are
 // exchangeable, or NaN if observed is NaN. It compares observed with the statistic of random permutations of the
 // indices; large values are extreme. statistic must not retain order. The test stops after limit permutations, or as
-// soon as 20 were at least as extreme. The p-value is valid either way (Besag and Clifford 1991, "Sequential Monte
-// Carlo p-values") and at least 1/(limit+1). Equal seeds yield equal values.
+// soon as enoughExceedances (20) of them were at least as extreme. The p-value is valid either way (Besag and Clifford
+// 1991, "Sequential Monte Carlo p-values"), and at least 1/(limit+1). Equal seeds yield equal values.
 func PermutationTest(observed float64, n, limit int, seed uint64, statistic func(order []int) float64) float64 {
 	if math.IsNaN(observed) {
 		return math.NaN()
@@ -156,7 +157,7 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 }
 
 // HeldOut reports whether the request with this key is held out to confirm findings on the others. The decision depends
-// only on the key and holds for half of all keys. It is independent of the magnitude of the key, so it suits a
+// only on the key, and half of all keys are held out. It is independent of the magnitude of the key, so it suits a
 // [Sample], which keeps the smallest keys.
 func HeldOut(key uint64) bool {
 	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014). The constant makes the decision independent of other uses

@@ -1,5 +1,5 @@
-// Package stats provides the statistics that groups, problems and explanations are built from. It processes numbers and
-// does not know about traces. It has no clock, no I/O, no goroutines and no global state. Randomness derives from
+// Package stats provides the statistics from which groups, problems and explanations are built. It processes numbers
+// and knows nothing about traces. It has no clock, no I/O, no goroutines and no global state. Randomness derives from
 // seeds.
 //
 //	exact sums       Moments, CoMoments, PairMoments   integer sums: merging is exactly associative
@@ -13,8 +13,8 @@
 //	size models      FitSize                           latency as a function of a transfer's size
 //
 // Every aggregate has methods Add and Merge. If it is part of the saved state, it also has AppendBinary and a Decode
-// function. Decoders accept exactly the encodings that the encoders produce, even from untrusted input. If they return
-// an error, it wraps [codec.ErrCorrupt] and comes with the zero value. No type is safe for concurrent use.
+// function. Decoders accept exactly the encodings that the encoders produce, even from untrusted input. Their errors
+// wrap [codec.ErrCorrupt], and come with the zero value. No type is safe for concurrent use.
 package stats
 
 // MaxNanos is the exclusive upper limit on durations, in ns: 39 hours. Adding a duration outside [0, MaxNanos) panics;

@@ -15,33 +15,34 @@ import (
 // Horizon is the number of epochs over which evidence decays: an hour of epochs of 10 s.
 const Horizon = 360
 
-// maxEpoch is the maximum factor (e⁵) of evidence per epoch, so that an alarm takes at least three epochs, half a
-// minute. A bet with capped winnings remains at most fair.
+// maxEpoch is the maximum growth factor (e⁵) of evidence per epoch, so that an alarm takes at least three epochs, half
+// a minute. A fair bet remains at most fair if its winnings are capped.
 const maxEpoch = 148.4
 
 // alternatives are the odds ratios, relative to the bound, that Evidence bets on with equal weights. If all latencies
-// rise by a tenth, the odds ratio is about the first; bets above 2 would never detect such a change.
+// rise by a tenth, the odds ratio is about equal to the first one; bets on ratios above 2 would never detect such a
+// change.
 var alternatives = [...]float64{1.4, 4, 8}
 
 // Evidence is an anytime-valid test of the null hypothesis that an event has at most a given probability. It bets
 // against the hypothesis epoch by epoch; under the hypothesis the expected gain is at most 0. It may be inspected after
 // every epoch and stopped at any time. The zero value is the state before the first epoch.
 //
-// Evidence keeps a sum for every alternative: over all epochs when the change may have started, it adds the likelihood
-// ratio since then. The sum decays at a rate of 1/Horizon per epoch. This is a Shiryaev–Roberts e-detector (Shin,
-// Ramdas, Rinaldo 2023, "E-detectors: a nonparametric framework for sequential change detection"). Under the hypothesis
-// its expectation never exceeds Horizon. So Value is an e-value at all times, and it crosses a threshold c within an
-// hour with probability at most 2/c.
+// Evidence keeps a sum for every alternative: the sum of the likelihood ratios since each epoch in which the change may
+// have started. The sum decays at a rate of 1/Horizon per epoch. This is a Shiryaev–Roberts e-detector (Shin, Ramdas,
+// Rinaldo 2023, "E-detectors: a nonparametric framework for sequential change detection"). Under the hypothesis its
+// expectation never exceeds Horizon. So Value is an e-value at all times, and it crosses a threshold c within an hour
+// with probability at most 2/c.
 //
-// The requests of an epoch are not independent: a pause of the garbage collector affects many. Their likelihood ratio
-// is therefore raised to the power 1/(1+(n−1)·ρ), the effective fraction of n requests with intra-class correlation ρ.
-// A power below 1 keeps the bet fair.
+// The requests of an epoch are not independent: for example, a pause of the garbage collector affects many of them.
+// Their likelihood ratio is therefore raised to the power 1/(1+(n−1)·ρ), the effective fraction of n requests with
+// intra-class correlation ρ. A power below 1 keeps the bet fair.
 type Evidence struct{ sums [len(alternatives)]float64 }
 
 // Step adds one epoch with events among n requests. The null hypothesis is that an event has at most probability bound,
 // in (0, 1). rho is the intra-class correlation of the requests, in [0, 1]. Step ignores epochs without requests, and
-// any bound outside (0, 1), because no number of events contradicts a bound of 1. The caller must first add up the
-// counts of all shards.
+// bounds outside (0, 1): no number of events contradicts a bound of 1. The caller must first add up the counts of all
+// shards.
 func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	if n == 0 || !(bound > 0 && bound < 1) {
 		return
@@ -86,7 +87,7 @@ func readEvidence(d *codec.Reader) (e Evidence) {
 // fraction of false rejections is at most alpha for any dependence between the e-values. NaN counts as 0. Source: Wang
 // and Ramdas 2022, "False discovery rate control with e-values".
 func EBH(evalues []float64, alpha float64) []int {
-	order := []int{} // hypotheses that could be rejected together with all others
+	order := []int{} // hypotheses that would be rejected if all others were
 	for i, e := range evalues {
 		if e*alpha*float64(len(evalues)) >= float64(len(evalues)) {
 			order = append(order, i)
@@ -106,52 +107,53 @@ func EBH(evalues []float64, alpha float64) []int {
 
 // TestOptions configure the tests for changes. Start from [DefaultTestOptions].
 type TestOptions struct {
-	// Margin is the relative change of latency that is healthy, above 0. It must cover the variation from the learning
-	// period to any other time of the day: 0.2 for a daily cycle and other drift of ±5 % each.
+	// Margin is the relative change of latency that still counts as healthy, above 0. It must cover the variation
+	// between the learning period and any other time of day: 0.2 covers a daily cycle and other drift of ±5 % each.
 	Margin float64
-	// MixMargin is the healthy change of the odds of a group within its request type, as a ratio above 1.
+	// MixMargin is the change of the odds of a group within its request type that still counts as healthy, as a ratio
+	// above 1.
 	MixMargin float64
 	// Rho is the minimum intra-class correlation, in [0, 1], that we assume for the requests of an epoch.
 	Rho float64
-	// Alpha is the probability of error of each bound of a reference.
+	// Alpha is the error probability of each bound of a reference.
 	Alpha float64
 }
 
-// DefaultTestOptions returns the options of the measured false-alarm rate.
+// DefaultTestOptions returns the options for which the false-alarm rate was measured.
 func DefaultTestOptions() TestOptions {
 	return TestOptions{Margin: 0.2, MixMargin: 1.5, Rho: 0.02, Alpha: 1e-3}
 }
 
-// upper returns the upper confidence limit (Clopper–Pearson) of the probability of an event observed k times in n
-// requests over the given number of epochs. Correlation reduces the effective number of requests.
+// upper returns the upper confidence limit (Clopper–Pearson) of the probability of an event that was observed k times
+// in n requests over the given number of epochs. Correlation reduces the effective number of requests.
 func (o TestOptions) upper(k, n uint64, epochs int) float64 {
 	if n == 0 || k >= n {
 		return 1
 	}
 	perEpoch := float64(n) / float64(max(1, epochs))
-	effective := min(1, 1/(1+(perEpoch-1)*o.Rho)) // fraction of the requests
+	effective := min(1, 1/(1+(perEpoch-1)*o.Rho)) // effective fraction of the requests
 	a, b := effective*float64(k)+1, effective*float64(n-k)
 	return distuv.Beta{Alpha: a, Beta: b}.Quantile(1 - o.Alpha)
 }
 
-// Indices of the events that a Reference bounds. The first are evidence of slower requests, the others of more variable
-// ones.
+// Numbers of events that a Reference bounds. The first slowerEvents are evidence of slower requests, the others are
+// evidence of more variable requests.
 const (
 	slowerEvents   = 2
 	variableEvents = 3
 	events         = slowerEvents + variableEvents
 )
 
-// band defines an event: a duration below low or above high. Its probability is at most bound while the group is
-// healthy.
+// band defines an event: a duration below low or above high, in ns. The probability of the event is at most bound while
+// the group is healthy.
 type band struct {
 	low, high int64
 	bound     float64
 }
 
 // Reference describes the healthy latency of a group, as [Change] requires it: limits of latency, and upper confidence
-// limits of the probabilities of exceeding them. Both derive from the learning period of the group. The confidence
-// limits account for the error of that estimate. A Reference is immutable.
+// limits of the probabilities of exceeding them. Both derive from the learning period of the group; the confidence
+// limits account for the estimation error. A Reference is immutable.
 type Reference struct {
 	n     uint64
 	rho   float64
@@ -159,13 +161,13 @@ type Reference struct {
 }
 
 // NewReference learns a reference from the durations in s. blocks are the moments of the logarithms of the same
-// durations, one per epoch ([Sketch.Logs]); they yield the correlation within an epoch. We use logarithms because a few
-// slow requests, as after the start of a service, would otherwise dominate the correlation.
+// durations, one per epoch ([Sketch.Logs]); they yield the correlation within an epoch. We use logarithms because
+// otherwise a few slow requests, for example after the start of a service, would dominate the correlation.
 //
 // Events of slower requests are durations above the median and above the 90th percentile, both raised by the margin. If
 // all durations of a healthy group grow by up to the margin, these events are no more probable than learned. Events of
 // more variable requests are durations outside the central 80 %, the central 98 %, and twice the range of the central
-// 98 %, all extended by the margin. The events are valid for any distribution, even with heavy tails.
+// 98 %, all extended by the margin. The bounds are valid for any distribution, even with heavy tails.
 func NewReference(s *Sketch, blocks []Moments, o TestOptions) Reference {
 	if rho := IntraClass(blocks); rho > o.Rho { // false for NaN
 		o.Rho = rho
@@ -194,7 +196,8 @@ func (b band) scaled(low, high float64) band {
 	return b
 }
 
-// Counts counts the events among the requests of one epoch. Counts of shards add up. The zero value has no requests.
+// Counts counts the requests of one epoch and the events among them. Counts of shards can be merged. The zero value has
+// no requests.
 type Counts struct {
 	N      uint64
 	Events [events]uint64
@@ -236,7 +239,7 @@ func (c Change) Slower() float64 { return average(c.evidence[:slowerEvents]) }
 // either side. Uniformly slower requests raise it, too; compare it with Slower.
 func (c Change) Variable() float64 { return average(c.evidence[slowerEvents:]) }
 
-// average returns the mean of e-values, which is an e-value for any dependence between them.
+// average returns the mean of the e-values, which is an e-value whatever the dependence between them.
 func average(es []Evidence) float64 {
 	var sum float64
 	for _, e := range es {
@@ -251,7 +254,7 @@ const (
 	mixVersion       = 1
 )
 
-// AppendBinary appends c to b: 121 bytes.
+// AppendBinary appends c to b, 121 bytes.
 func (c Change) AppendBinary(b []byte) []byte {
 	b = append(b, changeVersion)
 	for _, e := range c.evidence {

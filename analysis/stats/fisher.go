@@ -2,10 +2,10 @@ package stats
 
 import "math"
 
-// FisherExact returns the two-sided p-value of Fisher's exact test that a property is equally frequent in two sets,
-// given that a of n and b of m members have it. The p-value is the probability, for fixed totals, of a table at most as
-// probable as the observed one. It is 1 if a set is empty. The test is exact for sets of any size, even if selected by
-// outcome.
+// FisherExact returns the two-sided p-value of Fisher's exact test of the hypothesis that a property is equally
+// frequent in two sets, given that a of n and b of m members have it. The p-value is the probability, for fixed totals,
+// of a table at most as probable as the observed one. It is 1 if a set is empty. The test is exact for sets of any
+// size, even if they were selected by outcome.
 func FisherExact(a, n, b, m int) float64 {
 	k := a + b
 	// ways returns the logarithm of the number of ways to choose x of n and k−x of m.
@@ -21,7 +21,7 @@ func FisherExact(a, n, b, m int) float64 {
 	return min(1, sum)
 }
 
-// logChoose returns the logarithm of the binomial coefficient of n over k, 0 ≤ k ≤ n.
+// logChoose returns the logarithm of the binomial coefficient n over k, for 0 ≤ k ≤ n.
 func logChoose(n, k int) float64 {
 	logFactorial := func(x int) float64 {
 		y, _ := math.Lgamma(float64(x) + 1)

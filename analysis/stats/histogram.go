@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Bins yields the filled bins, ascending, as (limit, count): count durations are at most limit ns and above the limit
-// of the previous bin. Bins are 2 % wide.
+// Bins yields the non-empty bins in ascending order, as (limit, count): count durations are at most limit ns and above
+// the limit of the previous bin. Bins are 2 % wide.
 func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	return func(yield func(int64, uint64) bool) {
 		if s.zeros > 0 && !yield(0, s.zeros) {
@@ -21,7 +21,7 @@ func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	}
 }
 
-// Allows reports whether every event is at most as frequent in n as in healthy requests.
+// Allows reports whether no event is more frequent in n than in healthy requests.
 func (r *Reference) Allows(n Counts) bool {
 	for i, b := range r.bands {
 		if float64(n.Events[i]) > b.bound*float64(n.N) {
@@ -31,12 +31,13 @@ func (r *Reference) Allows(n Counts) bool {
 	return true
 }
 
-// Exceeds reports whether group is more frequent, with k of n requests, than r allows.
+// Exceeds reports whether k of n requests in group are more than r allows.
 func (r *MixReference) Exceeds(group int, k, n uint64) bool {
 	return float64(k) > r.more[group]*float64(n)
 }
 
-// Allows reports whether the frequency of every group is within the limits of r, given the number of requests of each.
+// Allows reports whether the frequency of every group is within the limits of r. requests holds the number of requests
+// of each group.
 func (r *MixReference) Allows(requests []uint64) bool {
 	var n uint64
 	for _, k := range requests {

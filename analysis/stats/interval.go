@@ -12,21 +12,21 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// Confidence is the nominal coverage of every interval of this package.
+// Confidence is the nominal coverage of all intervals of this package.
 const Confidence = 0.95
 
 // Interval is an estimate with its 95 % confidence interval. All fields are NaN if the estimate does not exist. Low and
-// High are NaN if its error cannot be estimated: from fewer than three requests, or if one request has all the
+// High are NaN if its error cannot be estimated: if there are fewer than three requests, or if one request has all the
 // variance.
 type Interval struct{ Value, Low, High float64 }
 
 // Valid reports whether the interval has bounds.
 func (i Interval) Valid() bool { return i.Low <= i.High }
 
-// Normal95 is the two-sided 95 % quantile of the normal distribution.
+// Normal95 is the two-sided 95 % quantile of the standard normal distribution.
 const Normal95 = 1.96
 
-// Excess returns the mean of a minus the mean of b, with Welch's interval. It is NaN if either has fewer than two
+// Excess returns the mean of a minus the mean of b, with Welch's interval. It is NaN if either set has fewer than two
 // values.
 func Excess(a, b Moments) Interval {
 	if a.N < 2 || b.N < 2 {
@@ -37,7 +37,7 @@ func Excess(a, b Moments) Interval {
 	return Interval{value, value - half, value + half}
 }
 
-// Proportion returns k/n with the interval of Clopper and Pearson, or NaN for n = 0.
+// Proportion returns k/n with the Clopper–Pearson interval. All fields are NaN if n is 0.
 func Proportion(k, n uint64) Interval {
 	i := Interval{float64(k) / float64(n), 0, 1}
 	if n == 0 {
@@ -58,7 +58,7 @@ type Estimate struct {
 	Share     Interval // Cov(x,T)/Var(T); the shares of a partition of T add up to 1
 	MeanShare Interval // E(x)/E(T)
 	Mean      Interval // E(x), ns
-	CoV       Interval // σ(x)/E(x), with n−1; Low at least 0
+	CoV       Interval // σ(x)/E(x), with the sample standard deviation (n−1); Low is at least 0
 	TailLift  Interval // E(x | T in the slowest tenth) − E(x | the rest), ns
 }
 
@@ -68,12 +68,12 @@ type Estimate struct {
 // O(1) each. The spread of these values gives a standard error, which is used with Student's t on n−1 degrees of
 // freedom. The CoV uses the logarithmic scale. Source: Efron and Stein 1981, "The jackknife estimate of variance".
 //
-// The intervals cover the true share in 91–93 % of cases for 50 requests with heavy-tailed latencies, the percentile
-// bootstrap in 88–93 % (TestIntervalCoverage prints both; BCa is no better). The jackknife takes a hundredth of the
-// time and needs no seed. The CoV of very heavy tails (log-normal, σ = 1) is covered in only 67 %, and in 55 % by the
-// bootstrap: rare slow requests may be missing from the sample.
+// For 50 requests with heavy-tailed latencies, the intervals cover the true share in 91–93 % of cases, and the
+// percentile bootstrap does in 88–93 % (TestIntervalCoverage prints both; BCa is no better). The jackknife takes a
+// hundredth of the time and needs no seed. The CoV of very heavy tails (log-normal, σ = 1) is covered in only 67 % of
+// cases, and in 55 % by the bootstrap, because rare slow requests may be missing from the sample.
 //
-// Pass the difference of two edges as a column to compare them: the interval of its share excludes 0 if they differ.
+// To compare two edges, pass their difference as a column: the interval of its share excludes 0 if they differ.
 func (t Table) Estimates() (edges []Estimate, total Estimate) {
 	j := newJackknife(t.Total)
 	column := make([]float64, len(t.Total))
@@ -122,15 +122,15 @@ func newJackknife(total []float64) *jackknife {
 	return j
 }
 
-// fewFreedom holds the 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom, because the expansion is
-// inaccurate there.
+// fewFreedom holds the 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom, where the expansion in StudentsT
+// is inaccurate.
 var fewFreedom = [...]float64{
 	12.706204736, 4.302652730, 3.182446305, 2.776445105, 2.570581836, 2.446911851, 2.364624252, 2.306004135,
 	2.262157163, 2.228138852,
 }
 
-// StudentsT returns the 97.5 % quantile of Student's t to five digits. It avoids an exact computation because it is
-// called very often. Source: Abramowitz and Stegun 26.7.5.
+// StudentsT returns the 97.5 % quantile of Student's t to five digits. freedom must be at least 1. An exact computation
+// would be too slow, because StudentsT is called very often. Source: Abramowitz and Stegun 26.7.5.
 func StudentsT(freedom int) float64 {
 	if freedom <= len(fewFreedom) {
 		return fewFreedom[freedom-1]
@@ -178,7 +178,7 @@ func (j *jackknife) positive(s float64) float64 {
 	return s
 }
 
-// interval returns value with its interval, from the leave-one-out values in j.loo.
+// interval returns value with its interval, computed from the leave-one-out values in j.loo.
 func (j *jackknife) interval(value, quantile float64) Interval {
 	half := quantile * math.Sqrt(j.n-1) * stat.PopStdDev(j.loo, nil)
 	return Interval{value, value - half, value + half}

@@ -7,7 +7,7 @@ import (
 )
 
 // MixReference describes the healthy mix of groups within a request type, as [Mix] requires it. It has two upper
-// confidence limits per group: for the proportion of the group, and for the proportion of all others. The caller
+// confidence limits per group: on the proportion of the group, and on the proportion of all other groups. The caller
 // numbers the groups; the last number should stand for any other group, so that new groups are detected. A MixReference
 // is immutable.
 type MixReference struct {
@@ -15,8 +15,8 @@ type MixReference struct {
 	more, less []float64 // limits of P(group) and of P(not group)
 }
 
-// NewMixReference learns a reference from requests, the number of requests of each group in all epochs together. A
-// group without requests has a limit, too, because it may be absent by chance.
+// NewMixReference learns a reference from requests, the number of requests of each group over all epochs. A group
+// without requests has a limit, too, because it may be absent by chance.
 func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
 	var n uint64
 	for _, k := range requests {
@@ -30,7 +30,7 @@ func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference 
 	return r
 }
 
-// raiseOdds returns the probability with ratio times the odds of p.
+// raiseOdds returns the probability whose odds are ratio times the odds of p.
 func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) }
 
 // Mix is the evidence that the mix of groups within a request type has shifted: that a group became more or less
@@ -38,8 +38,8 @@ func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) 
 type Mix struct{ more, less []Evidence }
 
 // Step adds an epoch with the number of requests of each group of r. If the number of groups differs from the previous
-// epoch, the evidence starts again. Step reports whether the evidence changed, as it does unless there are no requests.
-// It panics unless requests has one number per group of r.
+// epoch, the evidence is reset first. Step reports whether there were requests, so that the evidence changed. It panics
+// unless requests has one element per group of r.
 func (m *Mix) Step(r *MixReference, requests []uint64) (changed bool) {
 	if len(requests) != len(r.more) {
 		panic(fmt.Sprintf("stats: counts of %d groups for a reference of %d", len(requests), len(r.more)))
@@ -70,10 +70,10 @@ func (m Mix) Shifted() float64 {
 	return (average(m.more) + average(m.less)) / 2
 }
 
-// maxGroups is the exclusive upper limit on the number of groups that are decoded.
+// maxGroups is the exclusive upper limit on the number of groups when decoding.
 const maxGroups = 1 << 12
 
-// AppendBinary appends m to b: 48 bytes per group.
+// AppendBinary appends m to b, 48 bytes per group.
 func (m Mix) AppendBinary(b []byte) []byte {
 	b = append(b, mixVersion)
 	b = codec.AppendUvarints(b, uint64(len(m.more)))

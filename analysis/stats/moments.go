@@ -20,7 +20,7 @@ type Moments struct {
 	Sum2 Uint128 // Σx², ns²
 }
 
-// Add adds a duration in [0, MaxNanos), or it panics.
+// Add adds a duration. It panics if ns is outside [0, MaxNanos).
 func (m *Moments) Add(ns int64) {
 	x := checked(ns)
 	m.N++
@@ -28,7 +28,7 @@ func (m *Moments) Add(ns int64) {
 	m.Sum2 = m.Sum2.AddProduct(x, x)
 }
 
-// checked returns ns as an unsigned number. It panics if ns is outside [0, MaxNanos), where sums could overflow.
+// checked returns ns as an unsigned integer. It panics if ns is outside [0, MaxNanos), because sums could overflow.
 func checked(ns int64) uint64 {
 	if uint64(ns) >= MaxNanos {
 		panic(fmt.Sprintf("stats: duration %d outside [0, 2^47)", ns))
@@ -46,16 +46,16 @@ func (m *Moments) Merge(o Moments) {
 // Mean returns the mean in ns, or NaN for the empty set.
 func (m Moments) Mean() float64 { return m.Sum.Float64() / float64(m.N) }
 
-// Variance returns the sample variance (n−1) in ns², at least 0, or NaN for fewer than two durations.
+// Variance returns the sample variance (n−1) in ns², at least 0, or NaN if there are fewer than two durations.
 func (m Moments) Variance() float64 {
 	return m.spread() / pairs(m.N)
 }
 
-// StdDev returns the sample standard deviation in ns, or NaN for fewer than two durations.
+// StdDev returns the sample standard deviation in ns, or NaN if there are fewer than two durations.
 func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance()) }
 
 // CoV returns the coefficient of variation σ/μ, dimensionless and at least 0, with the sample standard deviation (n−1).
-// It is NaN for fewer than two durations and for a mean of 0.
+// It is NaN if there are fewer than two durations, or if the mean is 0.
 func (m Moments) CoV() float64 {
 	if m.Sum.IsZero() {
 		return math.NaN()
@@ -68,7 +68,7 @@ func (m Moments) spread() float64 {
 	return mul128(m.Sum2, Uint128{Lo: m.N}).diff(mul128(m.Sum, m.Sum))
 }
 
-// valid reports whether a set of durations can have these moments.
+// valid reports whether m can be the moments of a set of durations.
 func (m Moments) valid() bool {
 	if m.N >= MaxCount || m.N == 0 && !m.Sum.Add(m.Sum2).IsZero() {
 		return false
@@ -84,7 +84,7 @@ func pairs(n uint64) float64 {
 	return float64(n) * float64(n-1)
 }
 
-// AppendBinary appends m to b: three variable-length integers, 3 to 43 bytes. Equal sets have equal encodings.
+// AppendBinary appends m to b as three variable-length integers, 3 to 43 bytes. Equal sets have equal encodings.
 func (m Moments) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(b, m.N)
 	b = m.Sum.appendTo(b)
@@ -128,8 +128,8 @@ func BetweenShare(groups []Moments) float64 {
 	return min(1, max(0, 1-within/total))
 }
 
-// IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), clamped to
-// [0, 1]. It is NaN for fewer than two non-empty blocks, if no block has two values, and without variance.
+// IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), clamped to [0,
+// 1]. It is NaN if there are fewer than two non-empty blocks, if no block has two values, or if there is no variance.
 // Source: Donner 1986, "A review of inference procedures for the intraclass correlation coefficient".
 func IntraClass(blocks []Moments) float64 {
 	var all Moments
@@ -153,15 +153,15 @@ func IntraClass(blocks []Moments) float64 {
 	return min(1, max(0, (msb-msw)/(msb+(typical-1)*msw)))
 }
 
-// CoMoments are the exact sums of the time x in one edge and the total time T of the same requests. Requests that did
-// not execute the edge have x = 0 and need not be added. The methods take the moments of T over all requests.
+// CoMoments are exact sums over the time x in one edge and the total time T of the same requests. Requests that did not
+// execute the edge have x = 0 and need not be added. The methods take the moments of T over all requests.
 type CoMoments struct {
 	Sum  Uint128 // Σx, ns
 	Sum2 Uint128 // Σx², ns²
 	SumT Uint128 // Σx·T, ns²
 }
 
-// Add adds a request that spent x ns of its total ns in the edge. Both must be in [0, MaxNanos), or it panics.
+// Add adds a request that spent x ns of its total ns in the edge. It panics unless both are in [0, MaxNanos).
 func (c *CoMoments) Add(x, total int64) {
 	ux, ut := checked(x), checked(total)
 	c.Sum = c.Sum.Add64(ux)
@@ -179,10 +179,10 @@ func (c *CoMoments) Merge(o CoMoments) {
 // Moments returns the moments of x over n requests.
 func (c CoMoments) Moments(n uint64) Moments { return Moments{N: n, Sum: c.Sum, Sum2: c.Sum2} }
 
-// Cov returns the sample covariance (n−1) of x and T in ns², or NaN for fewer than two requests.
+// Cov returns the sample covariance (n−1) of x and T in ns², or NaN if there are fewer than two requests.
 func (c CoMoments) Cov(t Moments) float64 { return c.cross(t) / pairs(t.N) }
 
-// Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single
+// Share returns the edge's share of the variance, Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single
 // share can be negative or above 1. It is NaN if T has no variance.
 func (c CoMoments) Share(t Moments) float64 {
 	total := t.spread()
@@ -200,7 +200,7 @@ func (c CoMoments) cross(t Moments) float64 {
 	return mul128(c.SumT, Uint128{Lo: t.N}).diff(mul128(c.Sum, t.Sum))
 }
 
-// AppendBinary appends c to b: three variable-length integers, 3 to 57 bytes.
+// AppendBinary appends c to b as three variable-length integers, 3 to 57 bytes.
 func (c CoMoments) AppendBinary(b []byte) []byte {
 	b = c.Sum.appendTo(b)
 	b = c.Sum2.appendTo(b)
@@ -218,7 +218,7 @@ func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 }
 
 // PairMoments are the exact sums of k variables and of all their products. They determine every covariance. The first
-// Add or Merge determines k.
+// Add or Merge sets k.
 type PairMoments struct {
 	N        uint64
 	Sums     []Uint128 // Σx_i, k of them
@@ -250,7 +250,7 @@ func (p *PairMoments) size(k int) {
 	}
 }
 
-// Cov returns the sample covariance (n−1) of variables i and j in ns², or NaN for fewer than two requests.
+// Cov returns the sample covariance (n−1) of variables i and j in ns², or NaN if there are fewer than two requests.
 func (p PairMoments) Cov(i, j int) float64 {
 	if j > i {
 		i, j = j, i

@@ -10,14 +10,14 @@ import (
 )
 
 // Ranks is a histogram of durations that returns the percentile of a duration. It is coarser than a [Sketch] and much
-// smaller. Its 704 bins are at most a sixteenth wide, so it knows a duration to within 3.2 %. It takes four bytes for
-// each bin between the shortest and the longest duration: half a kilobyte for most operations, at most 3.5 KiB
+// smaller. Its 704 bins are at most a sixteenth wide, so it represents a duration to within 3.2 %. It takes four bytes
+// for each bin from the shortest to the longest duration: half a kilobyte for most operations, and at most 3.5 KiB
 // including spare capacity. The zero value is the empty set.
 type Ranks struct {
 	first  int      // bin of counts[0]
-	counts []uint32 // the first and the last are above 0; they saturate at the largest value
+	counts []uint32 // the first and the last are above 0; counts saturate at the largest uint32
 	total  uint64   // sum of counts
-	// longest is the longest duration in ns, because no quantile may exceed it: the middle of its bin would.
+	// longest is the longest duration in ns. It limits quantiles, because the middle of its bin may be longer.
 	longest int64
 }
 
@@ -27,13 +27,14 @@ const rankBits = 4
 // rankBins is the number of bins of durations in [0, MaxNanos).
 const rankBins = 704
 
-// rankBin returns the bin of ns. Durations below 32 ns have a bin each; above, each power of two has sixteen.
+// rankBin returns the number of the bin of ns. Each duration below 32 ns has its own bin; above, each power of two has
+// sixteen bins.
 func rankBin(ns int64) int {
 	shift := max(0, bits.Len64(checked(ns))-rankBits-1)
 	return shift<<rankBits + int(ns>>shift)
 }
 
-// Add adds a duration in [0, MaxNanos), or it panics.
+// Add adds a duration. It panics if ns is outside [0, MaxNanos).
 func (r *Ranks) Add(ns int64) {
 	r.add(rankBin(ns), 1)
 	r.longest = max(r.longest, ns)
@@ -73,8 +74,8 @@ func (r *Ranks) Merge(o *Ranks) {
 	r.longest = max(r.longest, o.longest)
 }
 
-// Quantile returns the duration in ns that a fraction q (0–1) of the durations is below: the middle of its bin, but
-// at most the longest duration. It is NaN for the empty set.
+// Quantile returns the q-quantile (0–1) of the durations in ns: the middle of its bin, but at most the longest
+// duration. It is NaN for the empty set.
 func (r *Ranks) Quantile(q float64) float64 {
 	if r.total == 0 {
 		return math.NaN()
@@ -88,7 +89,7 @@ func (r *Ranks) Quantile(q float64) float64 {
 	return min(float64(low+high-1)/2, float64(r.longest))
 }
 
-// Sum returns the sum of the durations in ns, each taken as the middle of its bin.
+// Sum returns the sum of the durations in ns, estimated by the middle of their bins.
 func (r *Ranks) Sum() float64 {
 	sum := 0.
 	for i, n := range r.counts {
@@ -109,7 +110,8 @@ func rankBounds(bin int) (low, high int64) {
 func (r *Ranks) Count() uint64 { return r.total }
 
 // Below returns the fraction (0–1) of the durations that are shorter than ns. Half of the durations in the bin of ns,
-// which is 6.3 % wide, count as shorter. It is NaN for the empty set. It panics if ns is outside [0, MaxNanos).
+// which is up to 6.3 % wide, count as shorter. It is NaN for the empty set. Below panics if ns is outside [0,
+// MaxNanos).
 func (r *Ranks) Below(ns int64) float64 {
 	bin := rankBin(ns)
 	var halves uint64
@@ -126,8 +128,8 @@ func (r *Ranks) Below(ns int64) float64 {
 
 const ranksVersion = 2
 
-// AppendBinary appends r to b: the version, the number of bins and, if there are any, the first bin, the longest
-// duration and the counts.
+// AppendBinary appends r to b: the version and the number of bins, followed by the first bin, the longest duration and
+// the counts if there are any.
 func (r *Ranks) AppendBinary(b []byte) []byte {
 	b = append(b, ranksVersion)
 	b = codec.AppendUvarints(b, uint64(len(r.counts)))

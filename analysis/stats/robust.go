@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Median returns the median of xs, or NaN if xs is empty. The median of an even number of values is the mean of the
-// middle two. It reorders xs and does not allocate.
+// Median returns the median of xs, or NaN if xs is empty. The median of an even number of values is the mean of the two
+// middle values. It reorders xs and does not allocate.
 func Median(xs []float64) float64 { return Quantile(xs, 0.5) }
 
 // Quantile returns the q-quantile of xs, interpolated between the neighbours of rank q·(n−1), or NaN if xs is empty. q
@@ -25,8 +25,8 @@ func Quantile(xs []float64, q float64) float64 {
 	return lo + (rank-float64(k))*(slices.Min(xs[k+1:])-lo)
 }
 
-// selectRank reorders xs so that xs[k] is the value of rank k, with no larger value before it and no smaller one after
-// it (Hoare's quickselect; the pivot is the median of three).
+// selectRank reorders xs so that xs[k] has rank k: no value before it is larger, and no value after it is smaller. It
+// is Hoare's quickselect, with the median of three as the pivot.
 func selectRank(xs []float64, k int) {
 	lo, hi := 0, len(xs)-1
 	for hi-lo > 12 {
@@ -59,11 +59,12 @@ func selectRank(xs []float64, k int) {
 
 func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
 
-// madScale makes the MAD estimate σ for normal data.
+// madScale is the factor that makes the MAD an estimate of σ for normally distributed data.
 const madScale = 1.4826022185056018
 
-// MAD returns the median absolute deviation from center, scaled to estimate the standard deviation of normal data, or
-// NaN if xs is empty. It does not change xs. It does not allocate if scratch, which may be nil, has the capacity of xs.
+// MAD returns the median absolute deviation from center, scaled to estimate the standard deviation of normally
+// distributed data, or NaN if xs is empty. It does not change xs. It does not allocate if scratch, which may be nil,
+// has enough capacity for xs.
 func MAD(xs []float64, center float64, scratch []float64) float64 {
 	scratch = scratch[:0]
 	for _, x := range xs {

@@ -10,17 +10,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Row is the packed encoding of one request in a [Sample]: its arrival and, as variable-length integers, its total and
-// the times of the edges that it executed. A row of 20 edges takes about 110 bytes. Rows are created by NewRow and the
-// decoders. A Row is immutable except for [Row.Stamp]. A nil Row stands for no request.
+// Row is the packed encoding of one request in a [Sample]: its arrival and, as variable-length integers, its total time
+// and the times of the edges that it executed. A row of 20 edges takes about 110 bytes. Rows are created by NewRow and
+// the decoders. A Row is immutable except for [Row.Stamp]. A nil Row stands for no request.
 type Row []byte
 
-// stamp is the size of the first field of a row: the [Series] tick when the request arrived, plus 1, or 0 if that is
-// unknown. Its fixed size allows Stamp to set it later.
+// stamp is the size in bytes of the first field of a row: the [Series] tick when the request arrived, plus 1, or 0 if
+// it is unknown. The field has a fixed size so that Stamp can set it later.
 const stamp = 4
 
-// NewRow packs a row without an arrival. The caller numbers the edges. NewRow panics unless the edges are at least 0
-// and ascend, and total and times are in [0, MaxNanos) ns.
+// NewRow packs a row without an arrival. The caller numbers the edges. NewRow panics unless edges are at least 0 and in
+// ascending order, and total and times are in [0, MaxNanos) ns.
 func NewRow(total int64, edges []int32, times []int64) Row {
 	b := binary.AppendUvarint(make([]byte, stamp, 8+6*len(edges)), checked(total))
 	last := int32(-1)
@@ -35,7 +35,8 @@ func NewRow(total int64, edges []int32, times []int64) Row {
 	return Row(slices.Clip(b))
 }
 
-// Stamp sets the arrival of r to the [Tick] of ns since the Unix epoch. It must be called before r is shared.
+// Stamp sets the arrival of r to the [Tick] that contains ns, a time in ns since the Unix epoch. It must be called
+// before r is shared.
 func (r Row) Stamp(ns int64) { binary.LittleEndian.PutUint32(r, uint32(tickOf(ns)+1)) }
 
 // Arrival returns the tick [from, to) when the request arrived, in ns since the Unix epoch, or 0, 0 if it is unknown.
@@ -67,10 +68,10 @@ func (r Row) Edges() iter.Seq2[int32, int64] {
 	}
 }
 
-// maxRow is the exclusive upper limit of the size in bytes of a row that is decoded.
+// maxRow is the exclusive upper limit on the size of a row in bytes when decoding.
 const maxRow = 1 << 16
 
-// AppendBinary appends the length of r and r to b.
+// AppendBinary appends the length of r, then r, to b.
 func (r Row) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(len(r)))
 	return append(b, r...)
@@ -87,15 +88,15 @@ func DecodeRow(b []byte) (Row, []byte, error) {
 	return slices.Clone(Row(d.Rest()[:n])), d.Rest()[n:], nil
 }
 
-// maxStamp is the largest stamp: later ticks end after the largest time.
+// maxStamp is the largest valid stamp: a later tick would end after the largest time.
 const maxStamp = math.MaxInt64 / int64(Tick)
 
-// validRow reports whether b is the result of NewRow and possibly Stamp.
+// validRow reports whether b can be the result of NewRow, with or without Stamp.
 func validRow(b []byte) bool {
 	return len(b) > stamp && int64(binary.LittleEndian.Uint32(b)) <= maxStamp && validTimes(b[stamp:])
 }
 
-// validTimes reports whether b is the result of NewRow, without the stamp.
+// validTimes reports whether b can be the result of NewRow, without the stamp.
 func validTimes(b []byte) bool {
 	d := codec.NewReader(b)
 	d.Below(MaxNanos)
@@ -114,8 +115,8 @@ type Table struct {
 	Edges int
 }
 
-// NewTable unpacks rows. The columns are the given edges, which must ascend. Other edges of the rows are ignored; edges
-// that a row does not have are 0.
+// NewTable unpacks rows. The columns are the given edges, which must be in ascending order. Other edges in the rows are
+// ignored; edges missing from a row are 0.
 func NewTable(rows iter.Seq2[uint64, Row], edges []int32) Table {
 	t := Table{Edges: len(edges)}
 	for _, row := range rows {
@@ -138,5 +139,5 @@ func NewTable(rows iter.Seq2[uint64, Row], edges []int32) Table {
 	return t
 }
 
-// Row returns the times of request r. The slice shares memory with the table.
+// Row returns the times of request r by edge. The slice shares memory with the table.
 func (t Table) Row(r int) []float64 { return t.Cells[r*t.Edges : (r+1)*t.Edges] }

@@ -19,9 +19,9 @@ type Item[V any] struct {
 
 // Sample is a uniform random sample of bounded size: the values with the smallest keys (bottom-k; theta sketch). Keys
 // must be good hashes of the identity of a request, and equal keys must have equal values. The sample then depends only
-// on the set of values added, not on order, merges and repetitions.
+// on the set of values added, not on the order, on merges or on repetitions.
 //
-// A sample contains exactly the values added with a key below its threshold. So it is uniform even after merges of
+// A sample contains exactly the added values whose key is below its threshold. So it is uniform even after merging
 // samples of different sizes or rates. The threshold never rises: [Sample.Resize] to a larger k only affects values
 // added later.
 type Sample[V any] struct {
@@ -39,8 +39,8 @@ func NewSample[V any](k int) Sample[V] {
 }
 
 // Accepts reports whether Add would keep a value with this key, so that the caller can avoid building the value. If the
-// key is too large for a full sample, Accepts lowers the threshold to it, as Add would. The zero Sample accepts
-// nothing.
+// sample is full and the key is too large, Accepts lowers the threshold to the key, as Add would. The zero Sample
+// accepts nothing.
 func (s *Sample[V]) Accepts(key uint64) bool {
 	if !s.admits(key) || s.k == 0 {
 		return false
@@ -91,8 +91,8 @@ func (s *Sample[V]) trim() {
 	s.items = s.items[:n]
 }
 
-// Merge adds the sample o, which it does not change; values are shared. The result is a uniform sample of the union of
-// both populations. Its threshold is at most the lower of the two, and its bound is the larger of the two.
+// Merge adds the values of o. It does not change o, but shares its values. The result is a uniform sample of the union
+// of both populations. Its threshold is at most the lower of the two, and its bound is the larger of the two.
 func (s *Sample[V]) Merge(o Sample[V]) {
 	s.k = max(s.k, o.k)
 	if o.threshold != 0 {
@@ -118,8 +118,8 @@ func (s *Sample[V]) Merge(o Sample[V]) {
 	s.trim()
 }
 
-// Resize changes the bound k. A smaller bound drops values at once; a larger one only affects values added later. It
-// panics unless k is positive.
+// Resize changes the bound k. A smaller bound drops values immediately; a larger one only affects values added later.
+// It panics unless k is positive.
 func (s *Sample[V]) Resize(k int) {
 	if k <= 0 {
 		panic(fmt.Sprintf("stats: sample of %d", k))
@@ -128,7 +128,7 @@ func (s *Sample[V]) Resize(k int) {
 	s.trim()
 }
 
-// Replace replaces every value v by f(v).
+// Replace replaces each value v with f(v).
 func (s *Sample[V]) Replace(f func(V) V) {
 	s.items = slices.Clone(s.items) // merged samples may share them
 	for i := range s.items {
@@ -150,7 +150,7 @@ func (s *Sample[V]) Rate() float64 {
 	return math.Ldexp(float64(s.threshold), -64)
 }
 
-// All yields keys and values by ascending key, which is a random order of the values.
+// All yields keys and values in ascending order of the key, which is a random order of the values.
 func (s *Sample[V]) All() iter.Seq2[uint64, V] {
 	return func(yield func(uint64, V) bool) {
 		for _, i := range s.items {
@@ -166,7 +166,7 @@ const (
 	maxSample     = 1 << 16 // the largest k that is decoded
 )
 
-// AppendBinary appends s to b, each value by appendValue.
+// AppendBinary appends s to b. It uses appendValue to append each value.
 func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) []byte {
 	b = append(b, sampleVersion)
 	b = codec.AppendUvarints(b, uint64(s.k))
@@ -200,10 +200,10 @@ func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) 
 	return s, d.Rest(), nil
 }
 
-// Stratified is a sample of examples for people: the slowest requests, the fastest, and some around the median. It is
-// not uniform, so it does not support inference. The slowest and fastest are exact; the median comes from a uniform
-// sample of ten times the size. Like a [Sample], it depends only on the set of requests added. The zero value keeps
-// nothing; use [NewStratified].
+// Stratified is a sample of examples for people: the slowest requests, the fastest, and several around the median. It
+// is not uniform, so it does not support inference. The slowest and the fastest are exact; the requests around the
+// median come from a uniform sample of ten times their number. Like a [Sample], it depends only on the set of requests
+// added. The zero value keeps nothing; use [NewStratified].
 type Stratified[V any] struct {
 	m       int
 	slow    []ranked[V] // at most m, slowest first
@@ -231,7 +231,7 @@ func NewStratified[V any](m int) Stratified[V] {
 	return Stratified[V]{m: m, uniform: NewSample[ranked[V]](10 * m)}
 }
 
-// Add adds a request that took ns and reports whether any stratum keeps it for now.
+// Add adds a request that took ns, and reports whether any stratum keeps it for now.
 func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	r := ranked[V]{ns, key, v}
 	slow := keep(&s.slow, s.m, r, bySlow[V])
@@ -268,8 +268,8 @@ func (s *Stratified[V]) Median() []Item[V] {
 	return items(all)
 }
 
-// Typical returns requests for which match returns true, fastest first: those closest to the median of the uniform
-// sample, at most as many as a stratum has.
+// Typical returns the requests closest to the median of the uniform sample, among those that match accepts, fastest
+// first. It returns at most as many as a stratum holds.
 func (s *Stratified[V]) Typical(match func(key uint64, v V) bool) []Item[V] {
 	all := s.sorted()
 	var near []ranked[V]

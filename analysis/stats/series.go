@@ -11,19 +11,20 @@ import (
 )
 
 // Merger is a statistic with an associative and commutative Merge. Merge must not change its argument, nor retain
-// memory of it that a later Merge changes. The zero value of S is the empty statistic.
+// memory of it that a later Merge would change. The zero value of S is the empty statistic.
 type Merger[S any] interface {
 	*S
 	Merge(S)
 }
 
-// The shape of a Series, in ticks. The boundary between two buckets expires at twice the age of the largest power of
+// The shape of a Series, in ticks. A boundary between two buckets expires once its age is twice the largest power of
 // two that divides its tick. So there is one boundary for every power of two, and buckets are about as wide as they are
-// old. The boundaries depend only on the present tick, so all shards have the same ones.
+// old. The boundaries depend only on the present tick, so they are the same in all shards.
 const (
-	// Only one boundary below 2^fineBits ticks exists, the present tick's, which saves buckets.
+	// The only boundary at ticks not divisible by 2^fineBits is the start of the present tick, which saves buckets.
 	fineBits = 2
-	// The widest buckets are 2^coarseBits ticks. The last two of their boundaries exist; older data is dropped.
+	// The widest buckets are 2^coarseBits ticks wide. Only the last two of their boundaries exist; older data is
+	// dropped.
 	coarseBits = 9
 	// MaxBuckets is the largest number of buckets in a Series.
 	MaxBuckets = 1 + (coarseBits - fineBits) + 2
@@ -31,7 +32,7 @@ const (
 	Tick = 10 * time.Second
 )
 
-// boundary reports whether tick t is a boundary; end is the tick after the present one.
+// boundary reports whether tick t is the start of a bucket. end is the tick after the present one.
 func boundary(t, end int64) bool {
 	age, level := end-t, bits.TrailingZeros64(uint64(t)) // 64 for t = 0
 	switch {
@@ -51,8 +52,8 @@ type Bucket[S any] struct {
 }
 
 // Series is a statistic over time in at most MaxBuckets buckets: the present tick of ten seconds, then ever wider
-// buckets (40 s, 80 s, … 85 min), aligned to absolute time. Its buckets depend only on the set of values added and the
-// latest time: not on their order. The zero value is empty.
+// buckets (40 s, 80 s, … 85 min), aligned to absolute time. Its buckets depend only on the set of values added and on
+// the latest time, not on the order of adding. The zero value is empty.
 type Series[S any, P Merger[S]] struct {
 	end     int64       // tick after the present one; 0 if the series is empty
 	buckets []stored[S] // ascending, without empty ones; each extends to the next boundary
@@ -66,7 +67,7 @@ type stored[S any] struct {
 // tickOf returns the tick of ns, which must not be negative.
 func tickOf(ns int64) int64 { return ns / int64(Tick) }
 
-// Advance moves the present to time ns if that is later. It merges older buckets and drops data that is too old.
+// Advance moves the present to time ns if ns is later. It merges older buckets and drops data that is too old.
 func (s *Series[S, P]) Advance(ns int64) {
 	if end := tickOf(ns) + 1; end > s.end {
 		s.advance(end)
@@ -107,7 +108,7 @@ func bucketStart(t, end int64) (int64, bool) {
 }
 
 // At returns the statistic of the bucket at time ns, or nil if ns is too old or negative. The pointer is valid until
-// the next call. At advances the series to ns if that is later than the present.
+// the next call. At first advances the series to ns if ns is later than the present.
 func (s *Series[S, P]) At(ns int64) *S {
 	if ns < 0 {
 		return nil
@@ -154,7 +155,7 @@ func (s *Series[S, P]) next(t int64) int64 {
 
 const seriesVersion = 1
 
-// AppendBinary appends s to b, each statistic by appendValue.
+// AppendBinary appends s to b. It uses appendValue to append each statistic.
 func (s *Series[S, P]) AppendBinary(b []byte, appendValue func([]byte, *S) []byte) []byte {
 	b = append(b, seriesVersion)
 	b = codec.AppendUvarints(b, uint64(s.end))

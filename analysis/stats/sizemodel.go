@@ -22,7 +22,7 @@ const (
 	SizeTimedOut
 )
 
-// String returns the name of the class in the API.
+// String returns the name that the API uses for the class.
 func (c SizeClass) String() string {
 	switch c {
 	case SizeNormal:
@@ -37,7 +37,7 @@ func (c SizeClass) String() string {
 
 // SizeOptions configure a size model. Start from [DefaultSizeOptions].
 type SizeOptions struct {
-	// Segments are the candidate payload sizes of a packet, in bytes. The fit selects the best.
+	// Segments are the candidates for the payload size of a packet, in bytes. The fit selects the best one.
 	Segments []int
 	// Timeout is the latency in ns at which transfers are abandoned, or 0 if they never are.
 	Timeout float64
@@ -60,7 +60,7 @@ type SizeModel struct {
 	Segment    int     // bytes per packet
 	Noise      float64 // ns: standard deviation (by MAD) at an expected latency of 0
 	Relative   float64 // increase of the standard deviation per ns of expected latency, at least 0
-	Timeout    float64 // ns; 0 without a time-out
+	Timeout    float64 // ns; 0 if there is no time-out
 }
 
 // Thresholds of the classes.
@@ -74,7 +74,7 @@ func (m SizeModel) Expected(size float64) float64 {
 	return m.Base + m.PerByte*size + m.PerSegment*math.Floor(size/float64(m.Segment))
 }
 
-// Spread returns the expected standard deviation in ns of a transfer of size bytes.
+// Spread returns the expected standard deviation of the latency, in ns, of a transfer of size bytes.
 func (m SizeModel) Spread(size float64) float64 {
 	return m.Noise + m.Relative*max(0, m.Expected(size))
 }
@@ -95,7 +95,7 @@ type SizeSummary struct {
 	Delayed, TimedOut int
 }
 
-// Summary counts transfers, of sizes in bytes and latencies in ns, that take longer than the model expects.
+// Summary counts the transfers that took longer than the model expects. sizes are in bytes, latencies in ns.
 func (m SizeModel) Summary(sizes, latencies []float64) (s SizeSummary) {
 	for i, size := range sizes {
 		switch m.Class(size, latencies[i]) {
@@ -109,7 +109,7 @@ func (m SizeModel) Summary(sizes, latencies []float64) (s SizeSummary) {
 	return s
 }
 
-// ErrTooFew is the error of [FitSize] if too few transfers are left without those that timed out.
+// ErrTooFew is the error of [FitSize] if there are too few transfers that did not time out.
 var ErrTooFew = errors.New("stats: too few transfers for a size model")
 
 // minTransfers is the minimum number of transfers for a fit.
@@ -118,9 +118,9 @@ const minTransfers = 20
 // Parameters of the search for the best trimmed fit.
 const (
 	trimmedTo  = 0.75 // fraction of the transfers that the fit uses; the others may be outliers
-	fitStarts  = 24   // random triples; with a quarter outliers, all of them contain one with probability 2e-6
-	fitKeep    = 3    // starts that are run to convergence
-	fitSubset  = 256  // number of transfers for trying starts
+	fitStarts  = 24   // random triples; if a quarter are outliers, every triple contains one with probability 2e-6
+	fitKeep    = 3    // number of best starts that are run to convergence
+	fitSubset  = 256  // number of transfers used to try starts
 	fitMaxStep = 30   // maximum number of concentration steps; a few suffice
 )
 
@@ -133,10 +133,11 @@ const (
 //  3. Noise: compute the MAD of the residuals, or of the positive ones if that is larger, in bins of expected latency.
 //     Fit a line to the MADs.
 //  4. Repeat concentration and step 3 with residuals relative to that noise, so that large transfers do not dominate.
-//  5. Do this for every candidate packet size, and select the one with the least noise.
+//  5. Do this for every candidate packet size, and select the size with the largest likelihood of the trimmed
+//     transfers.
 //
-// FitSize returns ErrTooFew for fewer than 20 transfers that did not time out. Equal arguments yield equal models.
-// Source: Rousseeuw and Van Driessen 2006, "Computing LTS regression for large data sets".
+// FitSize returns ErrTooFew if fewer than 20 transfers did not time out. Equal arguments yield equal models. Source:
+// Rousseeuw and Van Driessen 2006, "Computing LTS regression for large data sets".
 func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 	var kept transfers
 	for i, size := range sizes {
@@ -164,7 +165,7 @@ func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 // transfers holds the sizes and latencies that a model is fitted to.
 type transfers struct{ sizes, latencies []float64 }
 
-// subset returns at most n transfers, at equal distances.
+// subset returns at most n transfers, evenly spaced.
 func (t transfers) subset(n int) (p transfers) {
 	step := (len(t.sizes) + n - 1) / n
 	for i := 0; i < len(t.sizes); i += step {
@@ -198,8 +199,8 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 	return best
 }
 
-// concentrate improves m by at most steps concentration steps, until convergence. It returns the model and its trimmed
-// sum of squares.
+// concentrate improves m by concentration steps until it converges, but by at most steps of them. It returns the model
+// and its trimmed sum of squares.
 func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	order := make([]int, len(t.sizes))
 	squares, scratch := make([]float64, len(t.sizes)), make([]float64, len(t.sizes))
@@ -215,8 +216,8 @@ func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	return m, loss
 }
 
-// closest returns the indices of the transfers with the smallest residuals relative to the noise. It reuses the memory
-// of its arguments.
+// closest returns the indices of the transfers with the smallest residuals relative to the noise. It uses its slice
+// arguments as scratch memory.
 func (t transfers) closest(m SizeModel, order []int, squares, scratch []float64) []int {
 	for i := range squares {
 		squares[i] = t.square(m, i)
@@ -246,8 +247,8 @@ func (t transfers) trimmedSquares(m SizeModel, scratch []float64) float64 {
 	return trimmedSum(scratch)
 }
 
-// trimmedLoss returns the negative log-likelihood of the trimmed transfers, up to constants. It compares models with
-// different noise.
+// trimmedLoss returns the negative log-likelihood of the trimmed transfers, up to a constant. Unlike trimmedSquares, it
+// can compare models with different noise.
 func (t transfers) trimmedLoss(m SizeModel) float64 {
 	losses := make([]float64, len(t.sizes))
 	for i := range losses {
@@ -256,7 +257,8 @@ func (t transfers) trimmedLoss(m SizeModel) float64 {
 	return trimmedSum(losses)
 }
 
-// trimmedSum returns the sum of the smallest values, a fraction trimmedTo of all. It reorders them.
+// trimmedSum returns the sum of the smallest values, which are the fraction trimmedTo of all values. It reorders
+// values.
 func trimmedSum(values []float64) (sum float64) {
 	h := int(trimmedTo * float64(len(values)))
 	selectRank(values, h)
@@ -266,9 +268,9 @@ func trimmedSum(values []float64) (sum float64) {
 	return sum
 }
 
-// solve returns the weighted least-squares fit to the transfers in rows with PerByte and PerSegment at least 0: the
-// best admissible fit with both of them, one, or neither. The weights derive from the noise of m. Other fields are
-// copied from m.
+// solve returns the weighted least-squares fit to the transfers in rows, with PerByte and PerSegment at least 0: the
+// best admissible fit with both of them, with one of them, or without them. The weights derive from the noise of m.
+// Other fields are copied from m.
 func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	var gram [3][3]float64
 	var right [3]float64
@@ -299,8 +301,9 @@ func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	return best
 }
 
-// solveNormal solves the normal equations for the used columns by elimination. The other coefficients are 0. It returns
-// false if columns are collinear. It is in the innermost loop and, unlike libraries, does not allocate.
+// solveNormal solves the normal equations for the used columns by elimination. The coefficients of the other columns
+// are 0. It returns false if columns are collinear. It runs in the innermost loop and, unlike libraries, does not
+// allocate.
 func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float64, ok bool) {
 	for i := range used {
 		if !used[i] {
@@ -334,11 +337,11 @@ func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float
 	return c, true
 }
 
-// noiseBins is the number of bins, with equal numbers of transfers, for measuring noise.
+// noiseBins is the number of bins, with equal numbers of transfers, for measuring the noise.
 const noiseBins = 8
 
 // withNoise returns m with the noise of the transfers: a line through the MADs of the residuals in bins of expected
-// latency. The line does not fall, and starts at 1 ns or a thousandth of the median latency at least.
+// latency. The line does not fall, and its start is at least 1 ns and at least a thousandth of the median latency.
 func (t transfers) withNoise(m SizeModel) SizeModel {
 	order := make([]int, len(t.sizes))
 	for i := range order {

@@ -14,14 +14,14 @@ import (
 // sketchAccuracy is the maximum relative error of quantiles.
 const sketchAccuracy = 0.01
 
-// bins maps durations to numbers of bins and back. It is immutable. Durations in [1, MaxNanos) have about 1,650 bins,
-// so the memory of a sketch is bounded without collapsing bins.
+// bins maps durations to bin numbers and back. It is immutable. Durations in [1, MaxNanos) have about 1,650 bins, so
+// the memory of a sketch is bounded without collapsing bins.
 var bins = must(mapping.NewCubicallyInterpolatedMapping(sketchAccuracy))
 
-// firstBin and lastBin are the lowest and the highest bin of a duration above 0.
+// firstBin and lastBin are the lowest and the highest bin of durations above 0.
 var firstBin, lastBin = bins.Index(1), bins.Index(MaxNanos)
 
-// binValues holds the middle of each bin from firstBin to lastBin, which is expensive to compute.
+// binValues holds the middle of each bin from firstBin to lastBin, because it is expensive to compute.
 var binValues = func() (values []float64) {
 	for k := firstBin; k <= lastBin; k++ {
 		values = append(values, bins.Value(k))
@@ -40,9 +40,9 @@ func must[T any](v T, err error) T {
 }
 
 // Sketch is the distribution of a set of durations with 1 % relative accuracy: a DDSketch (Masson, Rim, Lee, VLDB 2019)
-// with integer counts. The zero value is the empty set. It takes about 200 bytes for a few durations, up to 15 KiB for
-// durations over the whole range. Its results and its encoding depend only on the set, not on the order of adding and
-// merging. Reading may sort an internal buffer, so even concurrent reads are not safe.
+// with integer counts. The zero value is the empty set. A sketch takes about 200 bytes for a few durations, and up to
+// 15 KiB for durations over the whole range. Results and encoding depend only on the set, not on the order of adding
+// and merging. Reading may sort an internal buffer, so even concurrent reads are not safe.
 type Sketch struct {
 	zeros   uint64
 	total   uint64                        // number of durations, including zeros
@@ -50,7 +50,7 @@ type Sketch struct {
 	store   *store.BufferedPaginatedStore // counts of durations above 0, or nil
 }
 
-// Add adds a duration in [0, MaxNanos), or it panics.
+// Add adds a duration. It panics if ns is outside [0, MaxNanos).
 func (s *Sketch) Add(ns int64) {
 	x := checked(ns)
 	s.total++
@@ -62,7 +62,7 @@ func (s *Sketch) Add(ns int64) {
 	s.allocated().Add(bins.Index(float64(x)))
 }
 
-// allocated returns the store, and creates it if necessary.
+// allocated returns the store, which it creates if needed.
 func (s *Sketch) allocated() *store.BufferedPaginatedStore {
 	if s.store == nil {
 		s.store = store.NewBufferedPaginatedStore()
@@ -83,11 +83,11 @@ func (s *Sketch) Merge(o Sketch) {
 // Count returns the number of durations.
 func (s *Sketch) Count() uint64 { return s.total }
 
-// Longest returns the longest duration, exactly, or 0 for an empty sketch.
+// Longest returns the exact longest duration in ns, or 0 for an empty sketch.
 func (s *Sketch) Longest() int64 { return s.longest }
 
-// Quantile returns the q-quantile in ns, within 1 % and at most the longest duration: the duration of rank ⌊q·(n−1)⌋ in
-// ascending order. It is NaN for an empty sketch and for q outside [0, 1].
+// Quantile returns the q-quantile in ns: the duration of rank ⌊q·(n−1)⌋ in ascending order, accurate to 1 % and at most
+// the longest duration. It is NaN for an empty sketch, or if q is outside [0, 1].
 func (s *Sketch) Quantile(q float64) float64 {
 	if s.total == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()
@@ -99,9 +99,9 @@ func (s *Sketch) Quantile(q float64) float64 {
 	return min(binValue(s.store.KeyAtRank(rank-float64(s.zeros))), float64(s.longest))
 }
 
-// CoV returns the coefficient of variation of the durations, with an interval by the delta method. Durations count as
-// the middle of their bin. The bounds are NaN for fewer than three durations. The whole result is NaN if they do not
-// vary.
+// CoV returns the coefficient of variation of the durations, with an interval by the delta method. It treats each
+// duration as the middle of its bin. The bounds are NaN if there are fewer than three durations. All fields are NaN if
+// the durations do not vary.
 func (s *Sketch) CoV() Interval {
 	n := float64(s.total)
 	keys, counts := s.binsAscending()
@@ -144,8 +144,8 @@ func (s *Sketch) Logs() Moments {
 	return m
 }
 
-// UpperLimit returns the smallest bin boundary that at most a fraction p of the durations exceeds, and the exact number
-// of durations above it. It returns 0, 0 for an empty sketch.
+// UpperLimit returns the smallest bin boundary such that at most a fraction p of the durations lie above it, and the
+// exact number of those durations. It returns 0, 0 for an empty sketch.
 func (s *Sketch) UpperLimit(p float64) (limit int64, above uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	keys, counts := s.binsAscending()
@@ -158,8 +158,8 @@ func (s *Sketch) UpperLimit(p float64) (limit int64, above uint64) {
 	return 0, above
 }
 
-// LowerLimit returns the largest bin boundary with at most a fraction p of the durations below it, and the exact number
-// of durations below it. It returns MaxNanos, 0 for an empty sketch.
+// LowerLimit returns the largest bin boundary such that at most a fraction p of the durations lie below it, and the
+// exact number of those durations. It returns MaxNanos, 0 for an empty sketch.
 func (s *Sketch) LowerLimit(p float64) (limit int64, below uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	if s.zeros > budget {
@@ -178,7 +178,7 @@ func (s *Sketch) LowerLimit(p float64) (limit int64, below uint64) {
 
 // Outside returns the number of durations in bins that extend below low or above high. If the limits come from
 // [Sketch.LowerLimit] and [Sketch.UpperLimit], it is the exact number of durations outside [low, high]; otherwise it is
-// an upper limit.
+// an upper bound.
 func (s *Sketch) Outside(low, high int64) (n uint64) {
 	if low > 0 {
 		n = s.zeros
@@ -192,7 +192,7 @@ func (s *Sketch) Outside(low, high int64) (n uint64) {
 	return n
 }
 
-// least returns the shortest duration, at least 1, in bin key or above. It corrects the rounding errors of
+// least returns the shortest duration, at least 1, that is in bin key or above. It corrects the rounding errors of
 // bins.LowerBound.
 func least(key int) int64 {
 	x := max(1, int64(bins.LowerBound(key)))
@@ -220,8 +220,8 @@ func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
 // sketchVersion is the first byte of an encoded [Sketch].
 const sketchVersion = 1
 
-// AppendBinary appends s to b: the version, the zeros, then the distance and count of each non-empty bin, in about two
-// bytes, and the longest duration if it is above 0.
+// AppendBinary appends s to b: the version, the number of zeros, the distance and count of each non-empty bin, in about
+// two bytes per bin, and the longest duration if it is above 0.
 func (s *Sketch) AppendBinary(b []byte) []byte {
 	b = append(b, sketchVersion)
 	b = codec.AppendUvarints(b, s.zeros)

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Uint128 is an unsigned integer of 128 bits. Arithmetic is modulo 2^128.
+// Uint128 is a 128-bit unsigned integer. Arithmetic is modulo 2^128.
 type Uint128 struct{ Hi, Lo uint64 }
 
 // Add returns a + b.
@@ -44,8 +44,8 @@ func readUint128(r *codec.Reader) (a Uint128) {
 	return a
 }
 
-// wide is an unsigned integer of 256 bits, the lowest word first. It holds exact intermediate results of variances,
-// which are differences of huge and nearly equal numbers.
+// wide is a 256-bit unsigned integer, the lowest word first. It holds exact intermediate results of variances, which
+// are differences of huge and nearly equal numbers.
 type wide [4]uint64
 
 // mul128 returns a·b.
@@ -94,8 +94,8 @@ func (a wide) diff(b wide) float64 {
 	return a.sub(b).float()
 }
 
-// float returns the float64 nearest to a. It converts the upper 64 significant bits. The last of them also represents
-// the bits below (a sticky bit), so that the conversion rounds correctly.
+// float returns the float64 nearest to a. It converts the upper 64 significant bits. The lowest of them is also set if
+// any bit below is set (a sticky bit), so that the conversion rounds correctly.
 func (a wide) float() float64 {
 	top := 3
 	for top > 0 && a[top] == 0 {
