@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// columnKind is the source of the values of a variable. If variables are equivalent, the variable of the first kind
+// columnKind is the source of the values of a variable. If variables are equivalent, the variable with the lowest kind
 // represents the others.
 type columnKind uint8
 
@@ -69,11 +69,11 @@ type column struct {
 // Limits on columns.
 const (
 	maxCategories = 24   // the most frequent ones are kept, the others pooled
-	fewValues     = 10   // numbers with up to this many values are also tested as categories: status codes, shards
+	fewValues     = 10   // numbers with at most this many values are also tested as categories: status codes, shards
 	maxColumns    = 2048 // the first in order of preference are kept
 )
 
-// Labels of categories that are not a value.
+// Labels of categories that do not stand for a single value.
 const (
 	labelNone  = "(none)"  // requests without the attribute
 	labelOther = "(other)" // values with too few requests each
@@ -141,7 +141,7 @@ type contextTally struct {
 	errors     []int32 // may be nil
 }
 
-// column returns the column of the variable id, and creates it if necessary.
+// column returns the column of the variable id, which it adds if needed.
 func (c *collector) column(id columnID) *rawColumn {
 	r := c.columns[id]
 	if r == nil {
@@ -200,7 +200,7 @@ func (c *collector) count(i int, o *observation.Observation) {
 			t = &contextTally{tracepoint: x.Tracepoint, depth: c.depth(o, x), counts: make([]int32, c.n)}
 			c.contexts[x.Context] = t
 		}
-		t.tracepoint = min(t.tracepoint, x.Tracepoint) // 0 if it is baseline in any request
+		t.tracepoint = min(t.tracepoint, x.Tracepoint) // 0 if the context is a baseline context in any request
 		t.counts[i] = x.Count
 		if x.Errors > 0 {
 			if t.errors == nil {
@@ -225,7 +225,7 @@ func (c *collector) depth(o *observation.Observation, x *observation.ContextCoun
 	}
 }
 
-// derive adds the variables that derive from contexts, as far as they vary.
+// derive adds the variables that derive from contexts, if they vary.
 func (c *collector) derive() {
 	for context, t := range c.contexts {
 		add := func(kind columnKind, counts []int32, most int32) {
@@ -247,8 +247,8 @@ func (c *collector) derive() {
 	}
 }
 
-// setUnknown makes the value of r unknown for the requests that did not execute its context if the context's tracepoint
-// was not enabled for them.
+// setUnknown makes the value of r unknown for the requests that did not execute its context and did not have the
+// tracepoint of the context enabled.
 func (s *study) setUnknown(r *rawColumn, t *contextTally) {
 	if t.tracepoint == 0 {
 		return
@@ -260,7 +260,7 @@ func (s *study) setUnknown(r *rawColumn, t *contextTally) {
 	}
 }
 
-// isConstant reports whether a baseline attribute has the same value on every span of its context on a critical path,
+// isConstant reports whether a baseline attribute has the same value on all spans of its context on critical paths,
 // like the name of the service. Such an attribute is equivalent to the presence of the context.
 func (s *study) isConstant(r *rawColumn) bool {
 	if r.id.kind != attribute || r.tracepoint != 0 { // attributes of tracepoints are always of interest
@@ -292,9 +292,9 @@ func hasVariables(o *observation.Observation, context trace.Context) bool {
 // durationUnits are the units, in ns, of durations in attributes.
 var durationUnits = [...]float64{1, 1e3, 1e6, 1e9}
 
-// isDuration reports whether the values of an attribute are the durations of its spans or of the requests in some unit.
-// Such an attribute explains nothing. Values may be rounded, and up to 3 % shorter, because they are measured before
-// the span ends.
+// isDuration reports whether the values of an attribute are, in some unit, the durations of its spans or of the
+// requests. Such an attribute explains nothing. Values may be rounded, and may be up to 3 % shorter, because they are
+// measured before the span ends.
 func (s *study) isDuration(r *rawColumn) bool {
 	if r.id.kind != attribute {
 		return false
@@ -308,7 +308,7 @@ func (s *study) isDuration(r *rawColumn) bool {
 	return false
 }
 
-// measures reports whether the values of r, in the given unit, are the times returned by nanos.
+// measures reports whether the values of r, in the given unit, are the times that nanos returns.
 func (s *study) measures(r *rawColumn, unit float64, nanos func(o *observation.Observation) float64) bool {
 	rounded := unit
 	for _, c := range r.cells {
@@ -327,7 +327,7 @@ func (s *study) measures(r *rawColumn, unit float64, nanos func(o *observation.O
 		}
 		low, high = min(low, c.number*unit), max(high, c.number*unit)
 	}
-	return high > low+max(1, 2*rounded) // one or two rounded values are no evidence
+	return high > low+max(1, 2*rounded) // one or two distinct rounded values are no evidence
 }
 
 // totalAt returns the total duration of the spans of o in context, or 0 if o did not execute it.
@@ -338,7 +338,7 @@ func totalAt(o *observation.Observation, context trace.Context) float64 {
 	return 0
 }
 
-// columnsOf returns the numeric column of r, the categorical one, or both.
+// columnsOf returns the numeric column of r, the categorical column, both or neither.
 func (s *study) columnsOf(r *rawColumn) []column {
 	base := column{id: r.id, depth: r.depth, tracepoint: r.tracepoint}
 	least := s.minCount()
@@ -374,7 +374,7 @@ func (s *study) columnsOf(r *rawColumn) []column {
 // minCount returns the minimum number of requests in a category.
 func (s *study) minCount() int { return max(3, len(s.requests)/64) }
 
-// numericColumn returns c with the numbers of r.
+// numericColumn returns c with the numbers in r.
 func numericColumn(c column, r *rawColumn) column {
 	c.values = make([]float64, len(r.cells))
 	for i, x := range r.cells {
@@ -387,7 +387,7 @@ func numericColumn(c column, r *rawColumn) column {
 	return c
 }
 
-// ranksOf returns the rank of every value, centred. Equal values get the mean of their ranks, and NaNs get 0.
+// ranksOf returns the rank of each value, centred. Equal values get the mean of their ranks, and NaN gets 0.
 func ranksOf(values []float64) []float64 {
 	order := make([]int, 0, len(values))
 	for i, v := range values {
@@ -411,8 +411,8 @@ func ranksOf(values []float64) []float64 {
 	return ranks
 }
 
-// categorical returns the column of the categories of r, or nil unless at least two categories have enough requests. If
-// pooled is true, all values are one category.
+// categorical returns a column with the categories of r, or nil if fewer than two categories have enough requests. If
+// pooled is true, all values form one category.
 func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
 	c.valuesPooled = pooled
 	numbers, categories := s.number(r.cells, pooled)
@@ -436,7 +436,7 @@ func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
 			rare += x.count
 		}
 	}
-	other := int32(0) // if they are few together, they join the most frequent category, which they change least
+	other := int32(0) // if there are few of them, they join the most frequent category, which they change least
 	if rare >= least {
 		other = int32(len(c.labels))
 		c.labels = append(c.labels, labelOther)
@@ -455,13 +455,13 @@ func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
 	return []column{c}
 }
 
-// category is a value with the number of its requests.
+// category is a value with the number of requests that have it.
 type category struct {
 	cell  cell
 	count int
 }
 
-// number returns the categories of cells, in no particular order, and the number of the category of each cell, or -1 if
+// number returns the categories of cells, in no particular order, and for each cell the index of its category, or -1 if
 // it is unknown.
 func (s *study) number(cells []cell, pooled bool) ([]int32, []category) {
 	numbers := make([]int32, len(cells))
@@ -499,7 +499,7 @@ func (c *cell) key() cellKey {
 	return cellKey{math.Float64bits(c.number + 0), uint64(c.text), flags} // +0 replaces negative zero
 }
 
-// categoryOf returns the category of c. If pooled is true, all values are one category.
+// categoryOf returns the value that identifies the category of c. If pooled is true, all values form one category.
 func categoryOf(c cell, pooled bool) cell {
 	if !c.some || pooled || c.number != c.number {
 		return cell{some: c.some}
@@ -550,8 +550,8 @@ func (c *column) signature() analysis.Hash {
 	return analysis.HashOf(words...)
 }
 
-// controls returns columns that together account for the effect of c, as far as it is smooth. Unless curved is true,
-// the effect of a numeric column is linear in its ranks, which takes fewer degrees of freedom.
+// controls returns columns that together account for the effect of c, if it is smooth. Unless curved is true, the
+// effect of a numeric column is assumed to be linear in its ranks, which takes fewer degrees of freedom.
 func (c *column) controls(curved bool) [][]float64 {
 	if c.codes != nil {
 		out := make([][]float64, len(c.labels))
@@ -600,8 +600,8 @@ func (c *column) controls(curved bool) [][]float64 {
 	return append(out, plain, log)
 }
 
-// partsOf returns the fraction of each category among the requests with a known category. Requests with an unknown
-// category belong to every category by that fraction, so they don't affect differences between categories.
+// partsOf returns the fraction of each category among the requests with a known category. A request with an unknown
+// category belongs to every category with that fraction, so that it doesn't affect differences between categories.
 func partsOf(codes []int32, categories int) []float64 {
 	parts := make([]float64, categories)
 	known := 0.0

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// EdgeSeries is the mean time of one edge of one request type by window. Windows are aligned: number i is the same
+// EdgeSeries holds the mean times of one edge of one request type by window. Windows are aligned: window i is the same
 // period of time, such as 10 s, in every series.
 type EdgeSeries struct {
 	RequestType analysis.Hash
@@ -27,13 +27,13 @@ type EdgeSeries struct {
 
 // CommonOptions configure [Common]. The zero value selects the defaults.
 type CommonOptions struct {
-	Alpha       float64 // probability of reporting a pair of edges if no pair is related; default 0.02
+	Alpha       float64 // probability of reporting any pair of edges if no pair is related; default 0.02
 	Correlation float64 // minimum correlation of a pair; default 0.3
 	Windows     int     // minimum number of windows; default 30
 }
 
-// Cluster is a set of edges of at least two request types that rise and fall together, as they do if they share a lock
-// or a dependency.
+// Cluster is a set of edges of at least two request types whose times rise and fall together, for example because they
+// share a lock or a dependency.
 type Cluster struct {
 	Series      []int   // indices of the series, ascending
 	Correlation float64 // mean over the pairs found
@@ -42,13 +42,14 @@ type Cluster struct {
 
 // Limits on the series for [CommonOf], and the length of their windows.
 const (
-	SeriesTypes   = 40  // number of request types, the most frequent ones
-	SeriesEdges   = 5   // number of edges of a request type, those with the most time
+	SeriesTypes   = 40  // number of request types: the most frequent ones
+	SeriesEdges   = 5   // number of edges per request type: the edges with the most time
 	SeriesWindows = 360 // number of windows
 	SeriesWindow  = 10 * time.Second
 )
 
-// CommonEdges are edges of different request types that rise and fall together: they may share a lock or a dependency.
+// CommonEdges are edges of different request types whose times rise and fall together: they may share a lock or a
+// dependency.
 type CommonEdges struct {
 	Edges       []TypedEdge
 	Correlation float64 // mean over the pairs found
@@ -61,8 +62,8 @@ type TypedEdge struct {
 	Context     trace.Context
 }
 
-// CommonOf returns the edges of different request types that rise and fall together, by descending correlation. The
-// edges of the series are ContextEdges, see [trace.ContextEdge].
+// CommonOf returns the edges of different request types whose times rise and fall together, in descending order of
+// correlation. The edges of the series must be ContextEdges, see [trace.ContextEdge].
 func CommonOf(series []EdgeSeries) []CommonEdges {
 	var all []CommonEdges
 	for _, c := range Common(series, CommonOptions{}) {
@@ -82,27 +83,27 @@ const (
 	shiftLevel = 0.02 // significance level of the test by shifts
 	stepLevel  = 0.01 // significance level of the test by steps
 	// minIndependent is the minimum effective number of independent windows of a pair. We don't test pairs with fewer,
-	// because their correlations are not normal on Fisher's scale.
+	// because their correlations are not normally distributed on Fisher's scale.
 	minIndependent = 8
 )
 
-// Common returns the clusters of edges of different request types that rise and fall together, the most correlated
-// first. All series must have the same number of windows.
+// Common returns the clusters of edges of different request types whose times rise and fall together, the most
+// correlated first. All series must have the same number of windows.
 //
 //  1. Take the logarithm of each series. Replace windows without a request by the median, and clamp outliers, so that
 //     bursts count but no window dominates.
-//  2. Remove the linear effect of the load, of the request type and of all types, because all edges get slower under
-//     load.
-//  3. Correlate pairs of series of different request types. Slow variation in both makes any two series correlate, so
-//     the p-value refers to the correlations under circular shifts of one series. Their mean square over all shifts is
+//  2. Remove the linear effect of the load of the request type, and of the total load, because all edges get slower
+//     under load.
+//  3. Correlate pairs of series of different request types. Any two series correlate if both vary slowly, so the
+//     p-value is relative to the correlations under circular shifts of one series. Their mean square over all shifts is
 //     Σ ρ₁ρ₂/n over the lags of the two autocorrelations (Parseval), which takes one pass per pair. The p-value is
-//     computed from it on Fisher's scale, and corrected for the number of pairs (Holm).
-//  4. Keep a significant pair if its correlation is among the largest 2 % over all shifts, and if its changes from
-//     window to window correlate, too (1 %): two random walks often correlate, but their steps do not.
+//     computed from this mean square on Fisher's scale, and corrected for the number of pairs (Holm).
+//  4. Keep a significant pair if its correlation is among the largest 2 % over all shifts, and if the changes from
+//     window to window correlate, too (at the 1 % level): two random walks often correlate, but their steps do not.
 //  5. Series that are connected by such pairs form a cluster.
 //
-// Common takes time O(windows) per pair, and O(windows²) per significant pair. It returns nil for fewer than two series
-// or fewer than o.Windows windows.
+// Common takes time O(windows) per pair, and O(windows²) per significant pair. It returns nil if there are fewer than
+// two series, or fewer than o.Windows windows.
 func Common(series []EdgeSeries, o CommonOptions) []Cluster {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Correlation = cmp.Or(o.Correlation, 0.3)
@@ -167,7 +168,7 @@ func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
 }
 
 // logsOf returns the clamped logarithms of s minus their median, or nil if too many windows are empty or all times are
-// 0.
+// 0. It is 0 for empty windows.
 func logsOf(s *EdgeSeries) []float64 {
 	logs := make([]float64, len(s.Means))
 	var known, scratch []float64
@@ -209,7 +210,7 @@ func autocorrelation(fft *fourier.FFT, v []float64) []float64 {
 	return lags
 }
 
-// commonPair is a pair of series that correlate.
+// commonPair is a pair of correlated series, given by their indices.
 type commonPair struct {
 	a, b        int
 	correlation float64
@@ -265,7 +266,7 @@ func shiftPValue(r, variance float64) float64 {
 	return math.Erfc(math.Atanh(min(r, 1-1e-12))*math.Sqrt((independent-3)/2)) / 2
 }
 
-// standsOut reports whether correlation is among the largest over all circular shifts of a against b (see shiftLevel).
+// standsOut reports whether correlation is among the largest over all circular shifts of a against b; see shiftLevel.
 func standsOut(a, b []float64, correlation float64) bool {
 	n := len(a)
 	allowed := int(shiftLevel * float64(n))
@@ -287,7 +288,8 @@ func stepTogether(a, b []float64) bool {
 	return shiftPValue(stat.Correlation(x, y, nil), 1/float64(len(x)-1)) <= stepLevel
 }
 
-// clusters returns the sets of series that pairs connect, the most correlated first. n is the number of series.
+// clusters returns the sets of series that are connected by pairs, the most correlated first. n is the number of
+// series.
 func clusters(n int, pairs []commonPair) []Cluster {
 	leader := make([]int, n)
 	for i := range leader {

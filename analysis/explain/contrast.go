@@ -12,22 +12,22 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ContrastBy is the attribute that divides the compared requests, such as host.name or service.version.
+// ContrastBy is the attribute that divides the requests to be compared, such as host.name or service.version.
 type ContrastBy struct {
 	Key     trace.Symbol
-	Context trace.Context // context of the attribute; 0 selects the one nearest to the root of each request
+	Context trace.Context // context of the attribute; 0 selects the context nearest to the root of each request
 }
 
-// Contrasted compares the requests with one value with the others.
+// Contrasted compares the requests with one value with all other requests.
 type Contrasted struct {
 	Value    string
 	Requests int // number of requests with the value
 	Rest     int // number of requests with other values
 	Duration Difference
-	Edges    []Difference // of the significantly slower edges, by descending Value
+	Edges    []Difference // of the significantly slower edges, in descending order of Value
 }
 
-// Difference is the difference between the mean times of one set of requests and the rest.
+// Difference is the difference between the mean time of one set of requests and the mean time of the rest.
 type Difference struct {
 	Edge   trace.Edge // 0 for the duration
 	Mean   float64    // ns per request; requests without the edge count as 0
@@ -38,10 +38,10 @@ type Difference struct {
 	PValue float64 // corrected for the number of values and edges tested
 }
 
-// Contrast compares requests that differ in one attribute. If there's no history, healthy hosts or versions serve as
-// the reference. Contrast compares every value with enough requests with all other requests: their durations, and their
-// times in each of the most expensive edges of p. It returns the values whose duration or edges are significantly
-// slower, by descending excess (number of requests times difference of durations).
+// Contrast compares requests that differ in one attribute. If there is no history, healthy hosts or versions serve as
+// the reference. Contrast compares the requests with each value that has enough requests with all other requests: their
+// durations, and their times in each of the most expensive edges of p. It returns the values whose duration or edges
+// are significantly slower, in descending order of excess: the number of requests times the difference of durations.
 //
 // The requests must be a uniform sample, in any order. The tests are the same as in [Associate], on the logarithm of
 // times. They use the whole sample without confirmation, because the caller selects the attribute. Contrast returns nil
@@ -52,7 +52,7 @@ func Contrast(
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
 	s := newStudy(o, table, requests)
-	// A request without a value did something else, so we can't compare with it.
+	// Requests without a value did something else, so we can't compare with them.
 	s.requests = slices.DeleteFunc(s.requests, func(x *observation.Observation) bool { return !by.cell(x).some })
 	if len(s.requests) < minRequests {
 		return nil
@@ -76,7 +76,7 @@ func Contrast(
 	return out
 }
 
-// contrastEdges is the number of edges that are compared. More edges would reduce the significance of each.
+// contrastEdges is the number of edges to compare. More edges would reduce the significance of each.
 const contrastEdges = 8
 
 // expensive returns p with its edges scored by their mean time.
@@ -89,7 +89,7 @@ func expensive(p *detect.Problem) *detect.Problem {
 	return &q
 }
 
-// cell returns the value of o.
+// cell returns the value of the attribute in o.
 func (by ContrastBy) cell(o *observation.Observation) cell {
 	if by.Context != 0 {
 		return cellOf(o, columnID{context: by.Context, key: by.Key, kind: attribute})
@@ -133,8 +133,8 @@ func outermost(o *observation.Observation, key trace.Symbol) cell {
 	return found
 }
 
-// eachCategory returns a column for each value, except pooled and missing ones. Its category 1 holds the requests with
-// the value, category 0 the others.
+// eachCategory returns an indicator column for each value other than labelOther and labelNone: category 1 holds the
+// requests with that value, category 0 all others.
 func eachCategory(values *column) []column {
 	var out []column
 	for code, label := range values.labels {
@@ -152,7 +152,8 @@ func eachCategory(values *column) []column {
 	return out
 }
 
-// contrast compares requests with one value with the rest, and reports whether their duration or an edge is slower.
+// contrast compares the requests in category 1 of one with the rest. It reports whether their duration or any of their
+// edges is significantly slower.
 func (s *study) contrast(one *column) (Contrasted, bool) {
 	x := Contrasted{Value: one.labels[1]}
 	for _, code := range one.codes {
@@ -177,7 +178,8 @@ func (s *study) contrast(one *column) (Contrasted, bool) {
 	return x, slow
 }
 
-// difference compares the times of the requests in category 1 with those in category 0. It does not set the p-value.
+// difference compares the times of the requests in category 1 with the times of the requests in category 0. It does not
+// set the p-value.
 func difference(t *target, codes []int32) Difference {
 	var n, sum, squares [2]float64
 	for i, c := range codes {

@@ -28,7 +28,7 @@ func (s *study) explanation(t *target, c *column, pValue float64) detect.Explana
 	return x
 }
 
-// known returns the known categories and the times of their requests.
+// known returns the known categories, and the times of the requests that have them.
 func known(codes []int32, nanos []float64) (knownCodes []int32, times []float64) {
 	if !slices.Contains(codes, -1) {
 		return codes, nanos
@@ -41,8 +41,8 @@ func known(codes []int32, nanos []float64) (knownCodes []int32, times []float64)
 	return knownCodes, times
 }
 
-// slowestCategory returns the category with the largest excess: its number of requests times the difference of its mean
-// from the mean of all.
+// slowestCategory returns the category with the largest excess: the number of its requests times the difference between
+// their mean and the overall mean. k is the number of categories.
 func slowestCategory(codes []int32, k int, nanos []float64) int {
 	mean := stat.Mean(nanos, nil)
 	excess := make([]float64, k)
@@ -52,8 +52,8 @@ func slowestCategory(codes []int32, k int, nanos []float64) int {
 	return floats.MaxIdx(excess)
 }
 
-// between returns the fraction of the variance that lies between categories, corrected for chance (ε²), with its 95 %
-// interval by the jackknife, in closed form.
+// between returns the fraction of the variance that lies between the k categories, corrected for chance (ε²), and its
+// 95 % interval, computed by the jackknife in closed form.
 func between(codes []int32, k int, values []float64) (effect, low, high float64) {
 	n := float64(len(values))
 	mean := stat.Mean(values, nil)
@@ -92,8 +92,8 @@ func between(codes []int32, k int, values []float64) (effect, low, high float64)
 	return effect, low, high
 }
 
-// squaredCorrelation returns the squared correlation of nanos with the values or the ranks of a numeric column,
-// whichever is larger, with its 95 % interval.
+// squaredCorrelation returns the squared correlation of nanos with the values or with the ranks of a numeric column,
+// whichever is larger, and its 95 % interval.
 func squaredCorrelation(c *column, nanos []float64) (effect, low, high float64) {
 	byValue := slices.Clone(c.values)
 	var sum, count float64
@@ -139,8 +139,8 @@ func ratio(a, b float64) float64 {
 	return min(1, a/b)
 }
 
-// effectInterval returns the 95 % interval of a fraction of variance from its leave-one-out values, which it modifies.
-// It uses Fisher's scale, because the error depends least on the effect there.
+// effectInterval returns the 95 % interval of a fraction of variance, given its leave-one-out values, which it
+// modifies. It uses Fisher's scale, where the error depends least on the effect.
 func effectInterval(effect float64, left []float64) (low, high float64) {
 	fisher := func(part float64) float64 { return math.Atanh(math.Sqrt(min(part, 1-1e-12))) }
 	for i := range left {
@@ -152,10 +152,10 @@ func effectInterval(effect float64, left []float64) (low, high float64) {
 	return square(math.Tanh(max(0, z-half))), square(math.Tanh(z + half))
 }
 
-// remains returns the fraction of the variance, at most 1, that remains at equal values of a numeric column. It
-// compares every request with the line through its two neighbours by value (Gasser, Sroka, Jennen-Steinmetz 1986,
-// "Residual variance and residual pattern in nonlinear regression"), and requests without a value with their mean. Bins
-// would be inaccurate: the last bin of a heavy-tailed variable is wide.
+// remains returns the fraction of the variance, at most 1, that remains among requests with equal values of a numeric
+// column. It compares every request with the line through its two neighbours by value (Gasser, Sroka, Jennen-Steinmetz
+// 1986, "Residual variance and residual pattern in nonlinear regression"), and requests without a value with the mean
+// of these requests. Bins would be inaccurate, because the last bin of a heavy-tailed variable is wide.
 func (c *column) remains(nanos []float64) float64 {
 	var order []int
 	var absent []float64

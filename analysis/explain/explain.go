@@ -1,8 +1,8 @@
 // Package explain finds explanations of a problem: variables associated with the durations of its requests
-// ([Associate]), differences of requests of one host or version from the others ([Contrast]), differences in frequency
-// between two sets of requests ([Frequencies]), edges of different request types that rise and fall together
-// ([Common]), the time that faster edges would save ([Recoveries]), and variables to split a group by ([Splits]). It is
-// pure, like package analysis.
+// ([Associate]), differences between the requests of one host or version and the others ([Contrast]), differences in
+// frequency between two sets of requests ([Frequencies]), edges of different request types whose times rise and fall
+// together ([Common]), the time that faster edges would save ([Recoveries]), and variables to split a group by
+// ([Splits]). It is pure, like package analysis.
 package explain
 
 import (
@@ -20,14 +20,15 @@ import (
 
 // Options configure the search for explanations. The zero value selects the defaults.
 type Options struct {
-	Alpha float64 // probability of reporting a variable if no variable matters; default 0.02
+	Alpha float64 // probability of reporting any variable if no variable matters; default 0.02
 	Edges int     // number of leading edges to explain, in addition to the duration; default 3
 	Seed  uint64  // seed of the permutations
-	// Concurrency returns the number of requests in service when o arrived, or NaN if it is unknown. If Concurrency is
-	// nil, it is always unknown. See [Load].
+	// Concurrency returns the number of requests in service when o arrived, or NaN if it is unknown. A nil Concurrency
+	// means that it is always unknown. See [Load].
 	Concurrency func(o *observation.Observation) float64
-	// On reports whether a tracepoint was enabled for o. If it was, a missing context of the tracepoint was not
-	// executed; otherwise it is unknown. If On is nil, no tracepoint was enabled.
+	// On reports whether a tracepoint was enabled for o. If it was enabled and the context of the tracepoint is
+	// missing, that context was not executed; if it was not enabled, we don't know. A nil On means that no tracepoint
+	// was enabled.
 	On func(o *observation.Observation, tracepoint trace.Symbol) bool
 }
 
@@ -35,12 +36,12 @@ type Options struct {
 const (
 	minRequests = 12 // minimum number of requests for any test
 	// manyRequests is the minimum number of requests for extrapolating p-values from a few permutations, and for
-	// confirming findings in both halves of the requests. If there are fewer, all variables are permuted together (see
+	// confirming findings in both halves of the requests. With fewer requests, all variables are permuted together (see
 	// [study.permutationP]) and findings are not confirmed, because the halves are too small.
 	manyRequests = 64
 	permutations = 1000 // number of permutations for extrapolation
 	maxFound     = 4    // variables reported for one target
-	maxRejected  = 4    // unconfirmed variables that end the search for one target
+	maxRejected  = 4    // number of rejected variables that ends the search for one target
 	screened     = 0.1  // maximum uncorrected p-value of candidates
 	confirming   = 0.1  // maximum p-value in each half
 	minEffect    = 0.02
@@ -49,11 +50,11 @@ const (
 // Association describes the relation of the variables of requests to their times.
 type Association struct {
 	Explanations []detect.Explanation // of the duration, then of edges, by descending effect
-	// Joint is the first canonical correlation, 0–1, between the numeric candidates and the targets (the duration and
-	// the leading edges), or NaN without candidates.
+	// Joint is the first canonical correlation (0–1) between the numeric candidates and the targets (the duration and
+	// the leading edges), or NaN if there are no candidates.
 	Joint float64
 	// Unrelated holds the attributes that explain less than a tenth of the variance of every target with 95 %
-	// confidence. They need not be recorded for this problem. It is ascending by (Context, Key).
+	// confidence. They need not be recorded for this problem. They are in ascending order of (Context, Key).
 	Unrelated []UnrelatedVariable
 }
 
@@ -64,8 +65,8 @@ type UnrelatedVariable struct {
 	Name    string
 }
 
-// leastCarried is the smallest share of a problem at which we explain the times of an edge. What explains other edges
-// would lead readers astray.
+// leastCarried is the minimum share of a problem that an edge must have for its times to be explained. Explanations of
+// other edges would mislead readers.
 const leastCarried = 0.05
 
 // Associate finds the variables of the requests that are associated with their durations, and with their times in the
@@ -74,21 +75,21 @@ const leastCarried = 0.05
 //
 // These are the steps for each target:
 //
-//  1. Test every variable alone: a numeric one by its correlation, a categorical one by η², both with an F test.
-//  2. Report the variable with the smallest p-value if that is at most alpha, corrected for the number of pairs of
-//     variable and target (Holm), and if it is confirmed in each half of the requests.
-//  3. Test the remaining variables for the variation that the reported ones leave, by partial correlation, and likewise
-//     for categories. A variable that only correlates with the cause explains nothing more.
+//  1. Test every variable alone with an F test: a numeric variable by its correlation, a categorical variable by η².
+//  2. Report the variable with the smallest p-value if that is at most alpha, corrected for the number of pairs of a
+//     variable and a target (Holm), and if it is confirmed in each half of the requests.
+//  3. Test the remaining variables on the variation that the reported ones leave, by partial correlation or its
+//     equivalent for categories. A variable that only correlates with the cause explains nothing more.
 //  4. Repeat steps 2 and 3 until no variable is reported.
 //
-// One of several equivalent variables (an attribute copied to many spans, a context and its child) represents all:
-// attributes before derived variables, then the nearest to the root. Categories with few requests are pooled, so an
-// identifier explains nothing.
+// If several variables are equivalent (an attribute copied to many spans, a context and its child), one represents them
+// all: attributes take precedence over derived variables, then the variable nearest to the root. Categories with few
+// requests are pooled, so an identifier explains nothing.
 //
 // Tests use the logarithm of times plus a hundredth of the mean duration, so that irrelevant differences do not matter.
 // Latencies are skewed products of many factors, and neither a single extreme request nor the noise of slow ones should
 // dominate. Ranks would ignore how slow the slowest requests are: a value that makes 2 % of the requests ten times
-// slower accounts for at most 6 % of the variance of ranks. But numeric variables are represented by their ranks,
+// slower accounts for at most 6 % of the variance of ranks. Numeric variables, however, are represented by their ranks,
 // because their units are arbitrary and latency need only be monotonic in them. Effects, in contrast, are fractions of
 // the variance of the times themselves. If the problem is judged at equal size, they refer to the times at equal size,
 // and the size is not reported.
@@ -118,7 +119,7 @@ func Associate(p *detect.Problem, requests []*observation.Observation, table *tr
 	return a
 }
 
-// sortedRequests returns the requests by key, without duplicates.
+// sortedRequests returns the requests in order of their keys, without duplicates.
 func sortedRequests(requests []*observation.Observation) []*observation.Observation {
 	out := slices.Clone(requests)
 	sorting.Slice(out, func(a, b *observation.Observation) int {
@@ -128,8 +129,8 @@ func sortedRequests(requests []*observation.Observation) []*observation.Observat
 		func(a, b *observation.Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
 }
 
-// sortExplanations sorts the explanations of the duration before explanations of edges, then by the share of the
-// problem explained.
+// sortExplanations sorts the explanations of the duration before the explanations of edges, and both in descending
+// order of the share of the problem explained.
 func sortExplanations(all []detect.Explanation, p *detect.Problem) {
 	weight := func(x *detect.Explanation) float64 {
 		for i := range p.Edges {
@@ -152,7 +153,7 @@ type study struct {
 	options  Options
 	table    *trace.Table
 	requests []*observation.Observation // by key
-	held     []bool                     // by request: whether it is in the second half
+	held     []bool                     // by request: whether it is in the half held out
 	columns  []column
 	targets  []target
 	tried    int
@@ -171,8 +172,8 @@ type target struct {
 	logs  []float64 // logarithms, for testing
 	first []float64 // by column: its p-value alone; NaN if it cannot be tested
 	bound []float64 // by column: upper limit of the share of variance that it explains alone
-	// lowest holds, for random orders of the requests, the smallest p-value of any column alone. It is nil if not
-	// computed yet. See study.permutationP.
+	// lowest holds, for random orders of the requests, the smallest p-value of any column alone. It is nil if not yet
+	// computed. See study.permutationP.
 	lowest []float64
 }
 
@@ -201,7 +202,7 @@ func (s *study) addTargets(p *detect.Problem) {
 	}
 }
 
-// addTarget adds a target if its times vary. floor is added to the times before taking logarithms.
+// addTarget adds a target if its times vary. floor is added to the times before their logarithms are taken.
 func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
 	logs := make([]float64, len(nanos))
 	for i, v := range nanos {
@@ -212,7 +213,8 @@ func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
 	}
 }
 
-// edgeNanos returns the time of o in edge, in ns. level tells what kind of edge it is.
+// edgeNanos returns the time of o in edge, in ns. level determines whether edge is an edge of a group or of a request
+// type.
 func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) int64 {
 	var sum int64
 	for i := range o.Edges {
@@ -225,7 +227,7 @@ func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) i
 	return sum
 }
 
-// testAll tests every column alone for every target.
+// testAll tests every column alone on every target.
 func (s *study) testAll() {
 	n := len(s.requests)
 	for i := range s.targets {
@@ -261,7 +263,7 @@ func (s *study) explain(t *target) []detect.Explanation {
 	return out
 }
 
-// cause is a variable that accounts for a target.
+// cause is a variable that accounts for part of a target.
 type cause struct {
 	column int
 	level  float64 // corrected p-value
@@ -300,7 +302,7 @@ func (s *study) causes(t *target) []cause {
 // many reports whether there are enough requests to confirm findings.
 func (s *study) many() bool { return len(s.requests) >= manyRequests }
 
-// candidates returns the numbers of the columns that can be causes of t.
+// candidates returns the indices of the columns that can be causes of t.
 func (s *study) candidates(t *target) []int {
 	var candidates []int
 	for k, p := range t.first {
@@ -311,8 +313,9 @@ func (s *study) candidates(t *target) []int {
 	return candidates
 }
 
-// best returns the index of the candidate that explains most, that is, with the smallest p-value, or -1 if no candidate
-// can be tested. It returns the first of equal ones, because columns are in order of preference.
+// best returns the index of the candidate that explains most, which is the candidate with the smallest p-value, or -1
+// if no candidate can be tested. If several are equal, it returns the first, because columns are in order of
+// preference.
 func (s *study) best(f *fit, candidates []int) int {
 	best, lowest, part := -1, math.Inf(1), 0.0
 	for i, k := range candidates {
@@ -327,12 +330,12 @@ func (s *study) best(f *fit, candidates []int) int {
 	return s.asNumber(f, candidates, best, part)
 }
 
-// preferNumber is the minimum part of the variance explained by the categories of a number that the number itself must
-// explain to be preferred.
+// preferNumber is the minimum fraction that a number must explain of the variance explained by its categories to be
+// preferred over them.
 const preferNumber = 0.7
 
-// asNumber returns the index of the numeric column of the same variable if candidates[best] is categorical, and if the
-// numeric column is significant and explains nearly as much; otherwise best.
+// asNumber returns the index of the numeric column of the same variable if candidates[best] is categorical and the
+// numeric column is significant and explains nearly as much. Otherwise it returns best.
 func (s *study) asNumber(f *fit, candidates []int, best int, part float64) int {
 	for i, k := range candidates {
 		if c := &s.columns[k]; i != best && c.codes == nil && c.id == s.columns[candidates[best]].id {
@@ -344,8 +347,8 @@ func (s *study) asNumber(f *fit, candidates []int, best int, part float64) int {
 	return best
 }
 
-// pValue returns the p-value of the gain of c, one of the columns, beyond f, corrected for the given number of tests,
-// so it may exceed 1. It only permutes requests if the F test is significant.
+// pValue returns the p-value of the gain of c, one of the columns, beyond f. It is corrected for the given number of
+// tests, so it may exceed 1. It permutes requests only if the F test is significant.
 func (s *study) pValue(f *fit, t *target, c *column, tests float64) float64 {
 	g := f.gain(c)
 	p := g.pValue()
@@ -378,7 +381,7 @@ func (s *study) permutationP(f *fit, t *target, p float64) float64 {
 	}
 	extreme := 1
 	for k := range orders {
-		// the order changes the last bits
+		// rounding depends on the order
 		if slices.ContainsFunc(lowest, func(of []float64) bool { return of[k] <= p*(1+1e-6) }) {
 			extreme++
 		}
@@ -433,7 +436,7 @@ func (s *study) joint() float64 {
 	return c[0]
 }
 
-// unrelatedBound is the maximum share of variance of an unrelated variable.
+// unrelatedBound is the maximum share of variance that an unrelated variable explains.
 const unrelatedBound = 0.1
 
 // unrelated returns the attributes that explain less than unrelatedBound of the variance of every target, with 95 %

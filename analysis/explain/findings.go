@@ -8,14 +8,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Findings are the explanations of one problem, from one [Sample].
+// Findings are the explanations of one problem, derived from one [Sample].
 type Findings struct {
 	Requests     int // number of sampled requests
 	Explanations []detect.Explanation
 	Joint        float64             // see [Association]; NaN if unknown
 	Unrelated    []UnrelatedVariable // see [Association]
 	Contrasts    []KeyedContrast     // by key, as in [ContrastKeys], then by descending excess
-	Recoveries   []Recovery          // of the leading edges, the leading one first
+	Recoveries   []Recovery          // of the leading edges, in their order
 }
 
 // NoFindings returns the Findings of a problem without a sample.
@@ -26,7 +26,7 @@ func ContrastKeys() []string {
 	return []string{"host.name", "k8s.pod.name", "service.instance.id", "service.version"}
 }
 
-// KeyedContrast is a value of an attribute whose requests are slower than requests with other values.
+// KeyedContrast is a value of an attribute, with its key, whose requests are slower than requests with other values.
 type KeyedContrast struct {
 	Key string
 	Contrasted

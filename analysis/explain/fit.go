@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// fit is a linear model of values. It is extended variable by variable.
+// fit is a linear model of values. It is extended one variable at a time.
 type fit struct {
 	vectors [][]float64 // orthonormal; they span the model; the first one is constant
 	rest    []float64   // the residuals of the values
@@ -19,14 +19,14 @@ type fit struct {
 	total   float64     // Σ (value − mean)²
 }
 
-// gain is the improvement of a fit by a variable.
+// gain is the improvement of a fit by adding a variable.
 type gain struct {
 	part    float64 // fraction (0–1) of the residual sum of squares explained; NaN if the variable depends on the model
 	columns int     // degrees of freedom used
 	left    int     // degrees of freedom remaining
 }
 
-// pValue returns the p-value of the gain by an F test, or NaN if it cannot be tested.
+// pValue returns the p-value of the gain by an F test, or NaN if the gain cannot be tested.
 func (g gain) pValue() float64 {
 	if g.part != g.part || g.columns == 0 || g.left < 1 {
 		return math.NaN()
@@ -42,7 +42,7 @@ func (g gain) adjusted() float64 {
 // negligible is the fraction of a sum of squares that may be rounding errors.
 const negligible = 1e-8
 
-// newFit returns the fit of values by their mean.
+// newFit returns a fit of values whose model consists of their mean.
 func newFit(values []float64) *fit {
 	n := len(values)
 	f := &fit{rest: append([]float64(nil), values...)}
@@ -73,7 +73,7 @@ func (f *fit) control(columns [][]float64) {
 	f.square = floats.Dot(f.rest, f.rest)
 }
 
-// beyond returns orthonormal vectors that span the columns beyond the model.
+// beyond returns orthonormal vectors that span the part of the columns that is orthogonal to the model.
 func (f *fit) beyond(columns [][]float64) [][]float64 {
 	vectors := slices.Clip(f.vectors)
 	for _, c := range columns {
@@ -90,7 +90,7 @@ func (f *fit) beyond(columns [][]float64) [][]float64 {
 	return vectors[len(f.vectors):]
 }
 
-// gain returns the gain by c.
+// gain returns the gain from adding c.
 func (f *fit) gain(c *column) gain {
 	if f.square <= negligible*f.total {
 		return gain{part: math.NaN()}
@@ -107,8 +107,8 @@ func (f *fit) gainOf(part float64, columns int) gain {
 	return gain{part: part, columns: columns, left: len(f.rest) - len(f.vectors) - columns}
 }
 
-// effectOf returns the number of degrees of freedom of c beyond the model, and a function that returns the sum of
-// squares of values that c explains. The values must be orthogonal to the model.
+// effectOf returns the number of degrees of freedom of c beyond the model, and a function that returns the part of the
+// sum of squares of values that c explains. The values must be orthogonal to the model.
 func (f *fit) effectOf(c *column) (explained func(values []float64) float64, columns int) {
 	if c.codes != nil {
 		w := f.whiten(c)
@@ -128,8 +128,8 @@ func (f *fit) effectOf(c *column) (explained func(values []float64) float64, col
 	}, 1
 }
 
-// permuted returns a statistic for [stats.PermutationTest]: the fraction that c explains of the residuals in another
-// order (Freedman and Lane 1983, "A nonstochastic interpretation of reported significance levels").
+// permuted returns a statistic for [stats.PermutationTest]: the fraction of the permuted residuals that c explains
+// (Freedman and Lane 1983, "A nonstochastic interpretation of reported significance levels").
 func (f *fit) permuted(c *column) func(order []int) float64 {
 	explained, columns := f.effectOf(c)
 	shuffled := make([]float64, len(f.rest))
@@ -145,10 +145,10 @@ func (f *fit) permuted(c *column) func(order []int) float64 {
 	}
 }
 
-// extrapolated returns the p-value of gain g of c by permutation. It resolves p-values below the inverse number of
-// permutations by the Pearson III distribution with their mean, variance and skewness (Josse, Pagès, Husson 2008, for
-// the RV coefficient). The F test finds effects in noise if its assumptions do not hold, as for bimodal times or a
-// category of four requests.
+// extrapolated returns the p-value of g, the gain of c, by permutation. It estimates p-values smaller than the inverse
+// number of permutations with the Pearson III distribution that has the mean, variance and skewness of the permuted
+// gains (Josse, Pagès, Husson 2008, for the RV coefficient). Permutation is needed because the F test finds effects in
+// noise if its assumptions do not hold, as for bimodal times or a category of four requests.
 func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) float64 {
 	parts := make([]float64, 0, permutations)
 	part := f.permuted(c)
@@ -172,7 +172,7 @@ func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) flo
 // bᵀG⁻¹b with b = Dᵀy and G = Dᵀ(1−QQᵀ)D = diag(n) − SSᵀ, S = DᵀQ. So we don't need to form D. lower is the Cholesky
 // factor of G without the rows that depend on earlier ones.
 //
-// A request with an unknown category has the mean of D (see partsOf).
+// The row of D for a request with an unknown category is the mean of the other rows (see partsOf).
 type whitened struct {
 	codes   []int32
 	parts   []float64
@@ -269,8 +269,8 @@ func (w *whitened) explained(values []float64) float64 {
 	return total
 }
 
-// upperBound returns the upper limit of the 95 % interval of a squared correlation over n requests (Fisher's z). It is
-// NaN for NaN.
+// upperBound returns the upper limit of the 95 % interval of a squared correlation over n requests (Fisher's z). It
+// returns NaN if part is NaN.
 func upperBound(part float64, n int) float64 {
 	z := math.Tanh(math.Atanh(math.Sqrt(part)) + stats.Normal95/math.Sqrt(float64(n-3)))
 	return z * z

@@ -17,20 +17,20 @@ type Frequency struct {
 	Key      string
 	Value    string
 	A, B     int        // number of requests of each set with the value
-	OfA, OfB int        // number of requests of each set where this is known
-	Duration Difference // compares the requests of both sets with the value with the others; PValue is NaN
+	OfA, OfB int        // number of requests of each set whose value is known
+	Duration Difference // requests with the value, in both sets, compared with the others; PValue is NaN
 	PValue   float64    // of the frequencies by Fisher's exact test, corrected for the number of values compared (Holm)
 }
 
-// Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others. It compares
-// the fractions of requests with each value that has enough requests. It returns all values compared, significant or
-// not, by ascending p-value, then by descending difference. It returns nil if a set has fewer than 5 requests, or if
-// both together have fewer than 12.
+// Frequencies compares the attributes of two disjoint sets of requests, such as slow requests and the others. For each
+// value that has enough requests, it compares the fractions of requests with that value. It returns all values
+// compared, significant or not, in ascending order of the p-value, then in descending order of the difference. It
+// returns nil if a set has fewer than 5 requests, or if both together have fewer than 12.
 //
-// A value may appear at several places, as an attribute of the user does in each service. Frequencies then returns only
-// the place with the smallest p-value. It ignores ports of callers, which are drawn again for each connection.
+// A value may appear in several contexts, as an attribute of the user does in each service. Frequencies then returns
+// only the context with the smallest p-value. It ignores ports of callers, which are chosen anew for each connection.
 //
-// Attributes that do not vary or that repeat the duration or another attribute are ignored. So are numbers with many
+// Attributes that do not vary, or that repeat the duration or another attribute, are ignored. So are numbers with many
 // values, which [Associate] tests. Options.Alpha, Edges and Concurrency have no effect.
 func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options) []Frequency {
 	s := newStudy(o, table, slices.Concat(a, b))
@@ -60,13 +60,13 @@ func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options)
 // leastOfSide is the minimum number of requests in each set.
 const leastOfSide = 5
 
-// callerPorts are attributes with the port of a caller.
+// callerPorts holds the attributes with the port of a caller.
 var callerPorts = map[string]bool{
 	"client.port": true, "network.peer.port": true, "net.peer.port": true,
 	"net.sock.peer.port": true, "source.port": true,
 }
 
-// oncePerValue keeps the first of the frequencies of each value of an attribute, whatever their places.
+// oncePerValue keeps only the first Frequency of each value of an attribute, whatever its context.
 func oncePerValue(all []Frequency) []Frequency {
 	type value struct{ key, value string }
 	seen := make(map[value]bool, len(all))
@@ -81,7 +81,7 @@ func oncePerValue(all []Frequency) []Frequency {
 // share returns n/of, or 0 for 0/0.
 func share(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 
-// frequencies compares the values of c, an attribute. ofA holds the requests of the first set. The p-values are not
+// frequencies compares the values of c, an attribute. ofA contains the requests of the first set. The p-values are not
 // corrected.
 func (s *study) frequencies(c *column, ofA map[*observation.Observation]bool) []Frequency {
 	var all []Frequency

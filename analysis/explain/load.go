@@ -17,8 +17,8 @@ import (
 // Load is the number of requests in service over time. It is immutable and safe for concurrent use.
 type Load struct{ starts, ends []trace.Nanos } // each ascending
 
-// NewLoad returns the load of requests, given by their starts and durations. They should be all requests of a kind, not
-// a sample.
+// NewLoad returns the load caused by requests, given by their starts and durations. They should be all requests of a
+// kind, not a sample.
 func NewLoad(requests iter.Seq2[trace.Nanos, time.Duration]) *Load {
 	l := &Load{}
 	for start, duration := range requests {
@@ -41,15 +41,15 @@ func (l *Load) At(t trace.Nanos) int {
 // Limits on a [RecentLoad].
 const (
 	recentEpochs  = 6    // number of epochs kept: requests are observed after they end, out of order
-	coveredEpochs = 2    // number of previous epochs that determine the load of an epoch
-	epochRequests = 4096 // maximum number of requests per epoch; a uniform sample represents more
+	coveredEpochs = 2    // number of previous epochs that must be known to determine the load of an epoch
+	epochRequests = 4096 // maximum number of requests kept per epoch; a uniform sample represents more requests
 )
 
 // RecentLoad is the recent load of one request type. Requests are observed epoch by epoch. Its size is bounded. It
 // depends only on the set of requests of each epoch, not on their order. It is not safe for concurrent use.
 type RecentLoad struct {
 	open   []arrival // requests of the current epoch
-	shift  uint8     // open has the requests whose key starts with shift zero bits
+	shift  uint8     // open contains the requests whose key starts with shift zero bits
 	recent []epochLoad
 	epochs int // number of ended epochs, at most coveredEpochs+1
 }
@@ -66,7 +66,7 @@ type epochLoad struct {
 	shift uint8 // see RecentLoad.shift; each request represents 1<<shift
 }
 
-// Observe adds o, but doesn't retain it.
+// Observe adds o. It does not retain o.
 func (l *RecentLoad) Observe(o *observation.Observation) {
 	key := o.Key()
 	if !isKept(key, l.shift) {
@@ -99,7 +99,7 @@ func (l *RecentLoad) Close() {
 	l.epochs = min(l.epochs+1, coveredEpochs+1)
 }
 
-// covers reports whether the load of the last epoch is known, because enough previous epochs were observed.
+// covers reports whether the load during the last epoch is known, because enough previous epochs were observed.
 func (l *RecentLoad) covers() bool { return l.epochs > coveredEpochs }
 
 // at returns the number of requests in service at t.

@@ -19,7 +19,7 @@ func (f *fit) lowest(columns []column, orders int, seed uint64) []float64 {
 	}
 	rest := append([]float64(nil), f.rest...)
 	r := rand.New(rand.NewPCG(seed, uint64(len(rest))))
-	parts := make([]float64, most+1) // the largest by degrees of freedom
+	parts := make([]float64, most+1) // the largest fraction, by degrees of freedom
 	lowest := make([]float64, orders)
 	for i := range lowest {
 		r.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
@@ -34,7 +34,7 @@ func (f *fit) lowest(columns []column, orders int, seed uint64) []float64 {
 	return lowest
 }
 
-// largest sets parts[n] to the largest fraction of values that a set of n vectors explains beyond f.
+// largest sets parts[n] to the largest fraction of values that any set of n vectors explains beyond f.
 func (f *fit) largest(parts, values []float64, vectors [][][]float64) {
 	square := f.square
 	for _, u := range f.vectors {

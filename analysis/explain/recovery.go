@@ -17,14 +17,14 @@ type Recovery struct {
 	Edge     trace.Edge
 	Level    time.Duration  // reference level, per request
 	Requests int            // number of simulated requests
-	Mean     stats.Interval // savings of the mean duration, ns
+	Mean     stats.Interval // savings in the mean duration, ns
 	MeanPart float64        // fraction of the mean duration, 0–1
-	P99      time.Duration  // savings of the 99th percentile
+	P99      time.Duration  // savings in the 99th percentile
 	P99Part  float64        // fraction of the 99th percentile, 0–1
 }
 
-// Recoveries simulates requests with one edge after another at its reference level, and summarizes the savings. If an
-// edge is already below its level in a request, the request stays the same. Recoveries is not safe for concurrent use.
+// Recoveries simulates requests with each of several edges, one at a time, at its reference level, and summarizes the
+// savings. A request does not change if the edge is already below its level. Recoveries is not safe for concurrent use.
 type Recoveries struct {
 	at     group.Level
 	levels []observation.EdgeNanos
@@ -38,7 +38,7 @@ func NewRecoveries(at group.Level, levels []observation.EdgeNanos) *Recoveries {
 	return &Recoveries{at: at, levels: slices.Clone(levels), after: make([][]float64, len(levels))}
 }
 
-// Add simulates o with s, the simulation captured from it. It does not retain its arguments.
+// Add simulates o using s, the simulation captured from o. It does not retain its arguments.
 func (r *Recoveries) Add(o *observation.Observation, s *critpath.Simulation) {
 	r.before = append(r.before, float64(o.Duration))
 	for i, l := range r.levels {
@@ -48,8 +48,8 @@ func (r *Recoveries) Add(o *observation.Observation, s *critpath.Simulation) {
 	}
 }
 
-// All returns the recovery of each edge, in the order of the levels. If there are no requests, numbers are NaN and
-// times 0.
+// All returns the recovery of each edge, in the order of the levels. If there are no requests, floating-point fields
+// are NaN and durations 0.
 func (r *Recoveries) All() []Recovery {
 	out := make([]Recovery, len(r.levels))
 	for i, l := range r.levels {
@@ -74,9 +74,9 @@ func (r *Recoveries) recovery(l observation.EdgeNanos, after []float64) Recovery
 	return x
 }
 
-// ReferenceLevels returns the reference levels of the edges of p, except the remainder: their healthy mean or, if that
-// is unknown, the median over the requests. Requests without the edge count as 0. Edges at or below their level are
-// omitted.
+// ReferenceLevels returns the reference levels of the edges of p, except the remainder. The level of an edge is its
+// healthy mean or, if that is unknown, its median over the requests. Requests without the edge count as 0. Edges at or
+// below their level are omitted.
 func ReferenceLevels(p *detect.Problem, requests []*observation.Observation) []observation.EdgeNanos {
 	var levels []observation.EdgeNanos
 	for i := range p.Edges {

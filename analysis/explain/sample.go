@@ -17,8 +17,8 @@ import (
 const maxSimulated = 64
 
 // Sample is a uniform sample of the requests of a problem with the data that explanations need: the tracepoints enabled
-// for each request, the number of other requests in service at its arrival, and the simulations of the requests with
-// the smallest keys. It depends only on the set of the requests, not on their order. It is not safe for concurrent use.
+// for each request, the number of other requests in service when it arrived, and the simulations of the requests with
+// the smallest keys. It depends only on the set of requests, not on their order. It is not safe for concurrent use.
 type Sample struct {
 	requests stats.Sample[*Sampled]
 	seen     uint64
@@ -31,7 +31,7 @@ type Sampled struct {
 	*observation.Observation
 	enabled    []trace.Symbol       // ascending
 	simulation *critpath.Simulation // may be nil
-	others     int64                // number of other requests in service at its arrival, as far as known
+	others     int64                // number of other requests in service when it arrived; valid if load is counted
 	load       loadState
 }
 
@@ -51,8 +51,8 @@ func NewSample(requests, spans int) *Sample {
 	return &Sample{requests: stats.NewSample[*Sampled](requests), spans: spans}
 }
 
-// Observe adds o. enabled holds the tracepoints enabled for it, ascending. simulation may be nil. Observe retains
-// enabled, and copies o and simulation.
+// Observe adds o. enabled holds the tracepoints enabled for it, in ascending order. simulation may be nil. Observe
+// retains enabled, and copies o and simulation.
 func (s *Sample) Observe(o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
 	s.seen++
 	key := o.Key()
@@ -69,7 +69,8 @@ func (s *Sample) Observe(o *observation.Observation, enabled []trace.Symbol, sim
 // Seen returns the number of requests added.
 func (s *Sample) Seen() uint64 { return s.seen }
 
-// Requests returns the sampled requests, ascending by key, which is a random order. The caller must not change them.
+// Requests returns the sampled requests in ascending order of the key, which is a random order. The caller must not
+// change them.
 func (s *Sample) Requests() []*observation.Observation {
 	all := make([]*observation.Observation, 0, s.requests.Len())
 	for _, x := range s.requests.All() {
@@ -120,7 +121,7 @@ func (s *Sample) Simulate(x *Sampled, simulation *critpath.Simulation) {
 	}
 }
 
-// Measure sets the number of other requests in service at the arrival of each sampled one, given the load of all
+// Measure sets the number of other requests in service at the arrival of each sampled request, given the load of all
 // requests.
 func (s *Sample) Measure(l *Load) {
 	for _, x := range s.requests.All() {
@@ -146,7 +147,7 @@ func (s *Sample) Count(l *RecentLoad) {
 	}
 }
 
-// concurrency returns the function Options.Concurrency.
+// concurrency returns a function for Options.Concurrency.
 func (s *Sample) concurrency() func(o *observation.Observation) float64 {
 	others := make(map[*observation.Observation]float64, s.requests.Len())
 	for _, x := range s.requests.All() {
@@ -158,7 +159,7 @@ func (s *Sample) concurrency() func(o *observation.Observation) float64 {
 	return func(o *observation.Observation) float64 { return others[o] }
 }
 
-// enabled returns the function Options.On.
+// enabled returns a function for Options.On.
 func (s *Sample) enabled() func(o *observation.Observation, tracepoint trace.Symbol) bool {
 	enabled := make(map[*observation.Observation][]trace.Symbol, s.requests.Len())
 	for _, x := range s.requests.All() {
@@ -175,7 +176,7 @@ func (s *Sample) Frequencies(a, b []*observation.Observation, table *trace.Table
 	return Frequencies(a, b, table, Options{On: s.enabled()})
 }
 
-// recoveries simulates requests of the sample with each edge at its level.
+// recoveries simulates the requests of the sample with each edge at its level.
 func (s *Sample) recoveries(p *detect.Problem, levels []observation.EdgeNanos) []Recovery {
 	r := NewRecoveries(p.Level, levels)
 	for _, x := range s.requests.All() {

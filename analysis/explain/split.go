@@ -29,7 +29,7 @@ const minBin = 8
 // Splits refines groups. If one variable explains the variance of a group, requests with different values are not
 // expected to perform alike, and form groups of their own. A group is split by at most one variable.
 //
-// Only attributes of baseline spans, and presence and counts of baseline contexts, split a group, so enabling a
+// Only attributes of baseline spans, and the presence and counts of baseline contexts, can split a group, so enabling a
 // tracepoint never changes the group of a request. Splits is not safe for concurrent use.
 type Splits struct {
 	rules map[analysis.Hash]*Split
@@ -49,11 +49,11 @@ type Split struct {
 	limits       []float64       // for numbers: the bin of a number is the number of limits below it
 }
 
-// SplitBin is one bin of a split. Bins of numbers ascend by value. Bins of categories ascend by mean duration in the
-// sample that they were learned from.
+// SplitBin is one bin of a split. Bins of numbers ascend by value. Bins of categories ascend by their mean duration in
+// the sample that the split was learned from.
 type SplitBin struct {
 	Values []string // categories, ascending, or nil for numbers; other categories belong to bin 0
-	Low    float64  // the bin has the numbers in (Low, High]
+	Low    float64  // the bin contains the numbers in (Low, High]
 	High   float64
 }
 
@@ -78,8 +78,8 @@ func (s *Splits) Bins(whole analysis.Hash) map[uint64]group.VariableBin {
 	return bins
 }
 
-// Bin returns a hash of the variable and the bin of o, to be mixed into the identity of the group. It returns 0 for bin
-// 0 and if the group is not split, so bin 0 keeps the identity of the group, and so its history. group is the identity
+// Bin returns a hash of the variable and the bin of o, to be mixed into the identity of the group. It returns 0 if the
+// group is not split, and for bin 0, which thus keeps the identity and the history of the group. group is the identity
 // without bins. Bin takes time O(log n) in the number of contexts and variables of o.
 func (s *Splits) Bin(o *observation.Observation, group analysis.Hash) uint64 {
 	r := s.rules[group]
@@ -89,7 +89,7 @@ func (s *Splits) Bin(o *observation.Observation, group analysis.Hash) uint64 {
 	return r.hash(r.bin(o))
 }
 
-// hash returns the hash of bin for the identity of its group, or 0 for bin 0.
+// hash returns the hash of bin that is mixed into the identity of its group, or 0 for bin 0.
 func (r *Split) hash(bin uint64) uint64 {
 	if bin == 0 {
 		return 0
@@ -98,8 +98,8 @@ func (r *Split) hash(bin uint64) uint64 {
 }
 
 // Learn splits group by the variable that best explains the durations of requests, a uniform sample of the group. The
-// variable must be significant and explain enough. Learn reports whether it split the group. It ignores samples of
-// fewer than 64 requests.
+// variable must be significant and explain enough. Learn reports whether it split the group. It does nothing if there
+// are fewer than 64 requests.
 func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation, table *trace.Table) bool {
 	if len(requests) < manyRequests {
 		return false
@@ -134,8 +134,8 @@ func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *
 	return nil
 }
 
-// divide divides the values of c into bins. Values are in order, categories by their mean. It repeatedly adds the
-// boundary that explains most, as long as the boundary explains enough of the bin that it divides.
+// divide divides the values of c into bins. Numbers are ordered by value, categories by their mean time. It repeatedly
+// adds the boundary that explains most, as long as the boundary explains enough of the bin that it divides.
 func (s *Splits) divide(st *study, t *target, c *column) *Split {
 	units := unitsOf(c, t.nanos)
 	bounds := []int{0, len(units)}
@@ -167,15 +167,16 @@ func (s *Splits) divide(st *study, t *target, c *column) *Split {
 	return r
 }
 
-// unit represents the requests with one value. They belong to the same bin.
+// unit represents the requests with one value. They always belong to the same bin.
 type unit struct {
 	code      int32   // category
-	value     float64 // number; −Inf without a number
+	value     float64 // number; −Inf if there is no number
 	count     float64
 	sum, sum2 float64 // of the times minus their overall mean
 }
 
-// unitsOf returns the units of c: numbers ascending, without a number first; categories by ascending mean time.
+// unitsOf returns the units of c: numbers in ascending order, after the requests without a number, or categories in
+// ascending order of their mean time.
 func unitsOf(c *column, nanos []float64) []unit {
 	mean := 0.0
 	for _, x := range nanos {
@@ -215,7 +216,7 @@ func unitsOf(c *column, nanos []float64) []unit {
 	return units
 }
 
-// squares returns the sum of squares of the times about their mean.
+// squares returns the sum of squared deviations of the times in units from their mean.
 func squares(units []unit) float64 {
 	var n, sum, sum2 float64
 	for _, u := range units {
@@ -238,7 +239,8 @@ func (s *Splits) bestBound(units []unit, bounds []int) int {
 	return best
 }
 
-// boundOf returns the index of the best boundary, as the unit after it, and the sum of squares that it explains.
+// boundOf returns the index of the unit after the best boundary, and the part of the sum of squares that the boundary
+// explains, or 0, 0 if no boundary leaves enough requests on both sides.
 func boundOf(units []unit) (at int, gain float64) {
 	var n, sum float64
 	for _, u := range units {
@@ -257,7 +259,7 @@ func boundOf(units []unit) (at int, gain float64) {
 	return at, gain
 }
 
-// numberBins adds the bins that the limits separate.
+// numberBins adds the bins that r.limits separates.
 func (r *Split) numberBins() {
 	low := math.Inf(-1)
 	for _, limit := range r.limits {
@@ -267,7 +269,7 @@ func (r *Split) numberBins() {
 	r.Bins = append(r.Bins, SplitBin{Low: low, High: math.Inf(1)})
 }
 
-// addCategories adds a bin with the categories of units.
+// addCategories adds a bin that contains the categories of units.
 func (r *Split) addCategories(st *study, c *column, units []unit) {
 	number := uint64(len(r.Bins))
 	bin := SplitBin{}

@@ -19,7 +19,7 @@ const (
 )
 
 // LearnSplits learns splits from requests in two passes: first it finds the groups with a CoV above cov, then it
-// samples those with the most requests, in all bins. It returns the first error of requests.
+// samples the most frequent of these groups, in all bins. It returns the first error that requests yields.
 func LearnSplits(
 	requests iter.Seq2[*observation.Observation, error], grouper *group.Grouper, cov float64,
 ) (*Splits, error) {
