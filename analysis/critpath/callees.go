@@ -6,11 +6,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// callees finds the span that answers each CLIENT span: a child that is a SERVER or belongs to another service, because
-// not all instrumentations set kinds. A CONSUMER never answers. If there are several, as for a repeated call, it is the
-// earliest, and then the one with the smallest ID.
+// callees finds the span that answers each CLIENT span: a child that is a SERVER span or, because not all
+// instrumentations set kinds, belongs to another service. A CONSUMER span never answers. If there are several
+// candidates, as for a retried call, it is the earliest one; if several start at the same time, it is the one with the
+// smallest ID.
 //
-// Spans of services to see through, such as sidecars, never answer: the spans below are candidates in their place.
+// Spans of services to see through, such as sidecars, never answer. The spans below them are candidates in their place.
 //
 // The callee of a baseline span depends only on baseline spans, so that tracepoints don't change the steps of a path.
 type callees struct {
@@ -25,8 +26,9 @@ type callees struct {
 	elsewhere map[int32]int32
 }
 
-// find prepares for the spans of another trace. It finds callees below tracepoint spans, because baseline spans there
-// are children of their callers, not of the tracepoint span. [layout.addChildren] finds the others.
+// find prepares for the spans of another trace. It finds callees below tracepoint CLIENT spans. These need special
+// treatment, because in the forest, baseline spans below a tracepoint span are children of its nearest baseline
+// ancestor. [layout.addChildren] finds the other callees.
 func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller, parent []int32) {
 	c.spans, c.ids, c.forest = spans, ids, forest
 	clear(c.elsewhere)
@@ -67,8 +69,8 @@ func (c *callees) answers(caller int32, s *trace.Span) bool {
 		(up.Tracepoint != 0 || s.Tracepoint == 0)
 }
 
-// answer returns the span that answers the CLIENT span caller: its child i or a span behind it. It returns -1 if
-// neither does.
+// answer returns the span that answers the CLIENT span caller: its child i, or a span behind that child. It returns -1
+// if neither answers.
 func (c *callees) answer(caller, i int32) int32 {
 	if len(c.seeThrough) > 0 {
 		return c.behind(caller, i, maxProxies)
@@ -79,11 +81,11 @@ func (c *callees) answer(caller, i int32) int32 {
 	return -1
 }
 
-// maxProxies is the maximum number of spans of proxies between a call and its answer. It bounds the time for chains of
+// maxProxies is the maximum number of proxy spans between a call and its answer. It bounds the time spent on chains of
 // such spans.
 const maxProxies = 16
 
-// behind is like answer, with services to see through. proxies is the maximum length of a chain of their spans.
+// behind is like answer, but handles services to see through. proxies is the maximum length of a chain of their spans.
 func (c *callees) behind(caller, i int32, proxies int) int32 {
 	s := &c.spans[i]
 	if !slices.Contains(c.seeThrough, s.Service) {
@@ -114,8 +116,8 @@ func (c *callees) before(i, k int32) bool {
 }
 
 // target returns the operation that span i calls: the operation of callee or, if callee is negative, the peer that the
-// attributes of span i name, which may be 0. The callee comes first, because addresses often belong to proxies or
-// single replicas.
+// attributes of span i name, or 0 if they name no peer. The callee takes precedence, because addresses often belong to
+// proxies or single replicas.
 func target(spans []trace.Span, i, callee int32) trace.Op {
 	if callee >= 0 {
 		return spans[callee].Op

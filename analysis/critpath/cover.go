@@ -2,8 +2,8 @@ package critpath
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// Cover adds all spans of the trace to c. The spans of usable roots count as judged, the others as left out, with the
-// reason. It also counts the trace, the calls between services, and the hops without spans.
+// Cover adds all spans of the trace to c. The spans of usable roots count as judged, and all others as left out, with
+// the reason. It also counts the trace, the calls between services, and the hops without spans.
 func (p *Path) Cover(c *trace.Coverage) {
 	c.Traces++
 	if !p.Complete() {
@@ -31,7 +31,7 @@ func (p *Path) Cover(c *trace.Coverage) {
 	p.coverRest(c)
 }
 
-// coverCall counts node i if another service answers it.
+// coverCall counts the call of node i if another service answers it.
 func (p *Path) coverCall(c *trace.Coverage, i int32) {
 	if callee := p.Nodes[i].Callee; callee >= 0 {
 		if h := (trace.Hop{Caller: p.Span(i).Service, Callee: p.Trace.Spans[callee].Service}); h.Caller != h.Callee {
@@ -40,7 +40,8 @@ func (p *Path) coverCall(c *trace.Coverage, i int32) {
 	}
 }
 
-// coverRest adds the spans that are below no root: copies, and tracepoint spans without a baseline span above.
+// coverRest adds the spans that are not below any root: copies, and tracepoint spans without a baseline span above
+// them.
 func (p *Path) coverRest(c *trace.Coverage) {
 	for i, copied := range p.copies {
 		switch copied {

@@ -5,7 +5,7 @@ import (
 )
 
 // Extractor extracts the critical paths of traces. It reuses its buffers from trace to trace: once they have grown,
-// Extract allocates nothing. An Extractor must not be used concurrently.
+// Extract allocates nothing. An Extractor is not safe for concurrent use.
 type Extractor struct {
 	options Options
 	path    Path
@@ -23,8 +23,8 @@ type Extractor struct {
 	refine  refinement
 }
 
-// maxKept is the size, in spans, of the largest trace whose buffers, about 300 bytes per span, are kept for the next
-// trace. Larger traces are rare, so we give their memory back.
+// maxKept is the maximum size, in spans, of a trace whose buffers are kept for the next trace. The buffers take about
+// 300 bytes per span. Larger traces are rare, so we release their memory.
 const maxKept = 1 << 18
 
 // NewExtractor returns an extractor with options o.
@@ -41,21 +41,22 @@ func NewExtractor(o Options) *Extractor {
 	}
 }
 
-// Extract returns the critical paths of t. The result is valid until the next call, and as long as t does not change.
-// It does not depend on the order of the spans, attributes and joins of t, except for the order of [Path.Nodes].
-// Extract takes time O(n log n) in their number.
+// Extract returns the critical paths of t. The result is valid until the next call or until t changes. It does not
+// depend on the order of the spans, attributes and joins of t, except for the order of [Path.Nodes]. Extract takes time
+// O(n log n) in their number.
 //
-//  1. IDs: if several spans have the same ID, select one, or a CLIENT and a SERVER, or attempts of a call.
+//  1. IDs: if several spans have the same ID, select one of them, a CLIENT and a SERVER span, or the attempts of a
+//     call.
 //  2. Parents: find the parent of each span, and its caller. The caller of a baseline span is its nearest baseline
 //     ancestor.
 //  3. Skew: estimate how far clocks differ.
-//  4. Forest: link spans to trees of callers, and CLIENT spans to the spans that answer them; detach messaging.
+//  4. Forest: link spans into trees of callers, and CLIENT spans to the spans that answer them; detach messaging.
 //  5. Layout: lay the trees out as nodes, shifted and clamped, siblings in order of preference.
-//  6. Cycles: spans that no tree contains are on or below cycles. Break the cycles and repeat steps 3 to 5.
+//  6. Cycles: spans that are in no tree are on cycles or below them. Break the cycles and repeat steps 3 to 5.
 //  7. Settle: place spans that are outside their parent below a further ancestor, or detach them, and repeat steps 4
 //     and 5.
 //  8. Gaps: find the calls of missing hops, above the roots whose parent is missing.
-//  9. Joins: find the nodes that others wait for.
+//  9. Joins: find the nodes that other nodes wait for without calling them.
 //  10. Walk: find the critical path of each root over baseline spans, and refine it by tracepoint spans.
 func (x *Extractor) Extract(t *trace.Trace) *Path {
 	if cap(x.parents.caller) > maxKept && len(t.Spans) <= maxKept {
@@ -110,7 +111,7 @@ func (x *Extractor) walkRoots() {
 	}
 }
 
-// result returns the path, filled with the results of all steps.
+// result returns the path, filled in with the results of all steps.
 func (x *Extractor) result(t *trace.Trace) *Path {
 	p := &x.path
 	p.Trace, p.Nodes, p.Roots, p.children = t, x.layout.nodes, x.layout.roots, x.layout.children
@@ -149,8 +150,8 @@ func (x *Extractor) flags() (f Flags) {
 	return f
 }
 
-// callerNotCollected reports whether the trace consists of one component that was called from outside, and nothing else
-// is missing: its top span is a SERVER or CONSUMER span, or the parent is flagged as remote.
+// callerNotCollected reports whether the trace consists of a single component that was called from outside, and nothing
+// else is missing: its top span is a SERVER or CONSUMER span, or a flag marks the parent as remote.
 func (x *Extractor) callerNotCollected() bool {
 	p, f := &x.parents, &x.forest
 	if p.orphans != 1 || f.components != 1 || p.caller[f.top] != missing {
@@ -161,7 +162,7 @@ func (x *Extractor) callerNotCollected() bool {
 	return top.Kind == trace.Server || top.Kind == trace.Consumer || (top.Flags|orphan.Flags)&trace.RemoteParent != 0
 }
 
-// addUp replaces each element by the sum of the elements up to and including it.
+// addUp replaces each element with the sum of the elements up to and including it.
 func addUp(counts []int32) {
 	sum := int32(0)
 	for i := range counts {

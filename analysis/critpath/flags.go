@@ -14,11 +14,11 @@ const (
 	FlagCycle        // a cycle of parents was broken
 	FlagDuplicates   // identical copies of spans were dropped
 	FlagConflicts    // spans had the same ID and different content; the first was kept
-	// A CLIENT and a SERVER span, or attempts of a call, shared an ID and were told apart.
+	// A CLIENT and a SERVER span, or the attempts of a call, shared an ID and were separated.
 	FlagSharedID
 	FlagSkewCorrected // clock skew was corrected
 	FlagClamped       // a child was clamped to its parent's interval
-	// A span started after its parent ended, while a further ancestor ran, and counts below that ancestor.
+	// A span started after its parent had ended, but during a more distant ancestor, and counts below that ancestor.
 	FlagMoved
 	FlagOutside   // a tracepoint span lay outside its parent and was dropped with its subtree
 	FlagNegative  // a span ends before it starts
@@ -28,7 +28,7 @@ const (
 	FlagTooLong // the duration of a root is trace.MaxDuration or more
 )
 
-// flagNames are in the order of the constants.
+// flagNames holds the names of the flags in the order of the constants.
 var flagNames = [...]string{
 	"incomplete", "remote_parent", "no_root", "several_roots", "cycle", "duplicates", "conflicts", "shared_id",
 	"skew_corrected", "clamped", "moved", "outside", "negative", "async_tail", "detached", "too_long",

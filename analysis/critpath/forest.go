@@ -8,17 +8,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// forest links spans to trees of callers. A CONSUMER span starts a tree of its own if its caller is a PRODUCER or
+// forest links spans into trees of callers. A CONSUMER span starts a new tree if its caller is a PRODUCER span or
 // belongs to another service, because the sender does not wait for it. So do the spans that [settling] detached.
 type forest struct {
-	trees      []tree  // by origin, then by start, then the longest, then the smallest ID of their top spans
+	trees      []tree  // by origin; then by their top spans: the earliest start, the latest end, the smallest ID
 	firstChild []int32 // by span: its first child, or -1
 	nextChild  []int32 // by span: the next child of its caller, or -1
 
 	detached   bool // whether a span was detached from its caller
 	parentless bool // whether a baseline span was sent without a parent
 
-	components int   // trees with a baseline top span, before spans are detached
+	components int   // number of trees with a baseline top span, not counting detached spans
 	top        int32 // the top span of one of them
 }
 
@@ -31,8 +31,8 @@ type tree struct {
 	origin     Origin
 }
 
-// link builds the trees of spans from their callers. A span on a cycle of callers is in no tree, nor are the spans
-// below. loose marks the detached spans; it may be empty.
+// link builds the trees of spans from their callers. A span on a cycle of callers is in no tree, and neither are the
+// spans below it. loose marks the detached spans; it may be empty.
 func (f *forest) link(spans []trace.Span, caller []int32, loose []bool, ids *spanIDs) {
 	f.reset(len(spans))
 	for i := int32(len(spans)) - 1; i >= 0; i-- { // descending, so that children are in the order of spans

@@ -8,7 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// CalleeMissing is the Callee of a CLIENT node that called a hop without spans, if spans from below the hop arrived.
+// CalleeMissing is the Callee of a CLIENT node that called a hop without spans, if spans from below the hop have
+// arrived.
 const CalleeMissing int32 = -3
 
 // gaps finds the CLIENT spans that called the roots whose parent is missing.
@@ -17,16 +18,17 @@ type gaps struct {
 	tops  []int32 // scratch: nodes of the roots whose parent is missing
 }
 
-// maxGapCalls is the maximum number of calls that may be the call of a missing hop, the earliest first, and of roots
-// that may be below each other. It bounds the time per root.
+// maxGapCalls is the maximum number of calls, the earliest ones, that may be the call of a missing hop, and the maximum
+// number of roots that may be below each other. It bounds the time per root.
 const maxGapCalls = 256
 
-// find sets Root.Gap of the roots of l, and the Callee of their calls.
+// find sets Root.Gap of the roots of l, and Node.Callee of the calls found.
 //
-// The call is the shortest unanswered one whose interval contains the root, and the latest of equally short ones. It is
-// unknown if another root whose parent is missing is in between, because the missing span is then below that root. If
-// no call contains the root, because clocks differ, it is the only unanswered call that takes at least as long as the
-// root. Calls of roots below a missing span don't count there, because two such roots would each name the other.
+// The call of a root is the shortest unanswered call whose interval contains the root, and the latest one if several
+// are equally short. It is unknown if another root whose parent is missing lies between the two, because the missing
+// span is then below that other root. If no call contains the root, because clocks differ, it is the only unanswered
+// call that takes at least as long as the root. Calls below another missing span don't count in that case, because two
+// such roots could each name the other.
 func (g *gaps) find(l *layout) {
 	roots := l.roots
 	for i := range roots {
@@ -72,7 +74,7 @@ func (g *gaps) collect(l *layout) {
 	}
 }
 
-// call returns the node of the call behind root number root, or -1 if it is unknown.
+// call returns the node of the call that led to root number root, or -1 if it is unknown.
 func (g *gaps) call(l *layout, root int32) int32 {
 	top := &l.nodes[l.roots[root].Node]
 	best, only, others := int32(-1), int32(-1), 0
@@ -109,8 +111,8 @@ func (g *gaps) below(l *layout, top, call *Node) bool {
 // contains reports whether n runs from the start to the end of m.
 func (n *Node) contains(m *Node) bool { return n.Start <= m.Start && m.End <= n.End }
 
-// tighter reports whether a is shorter than b. If both are equally long, it reports whether a starts later or, finally,
-// has the smaller ID.
+// tighter reports whether a is shorter than b. If both are equally long, it reports whether a starts later; if they
+// also start together, whether a has the smaller ID.
 func tighter(a, b *Node) bool {
 	return cmp.Or(cmp.Compare(a.End-a.Start, b.End-b.Start), cmp.Compare(b.Start, a.Start), cmp.Compare(a.ID, b.ID)) < 0
 }
@@ -118,13 +120,13 @@ func tighter(a, b *Node) bool {
 // Gap is a hop between two services that emits no spans.
 type Gap struct {
 	Caller trace.Op // operation of the CLIENT span that called the hop
-	Hop    trace.Op // the hop as the attributes of that span name it; 0 if unknown
+	Hop    trace.Op // the hop as named by the attributes of that span; 0 if unknown
 	Own    trace.Op // operation of the root below the hop
 	// Time is the part of the call's time that the root does not cover, at least 0.
 	Time time.Duration
 }
 
-// Gap returns the missing hop above root number root. It returns false if no call of the hop is known.
+// Gap returns the missing hop above root number root. It returns false if the call to the hop is unknown.
 func (p *Path) Gap(root int) (g Gap, ok bool) {
 	r := &p.Roots[root]
 	if r.Gap < 0 {
@@ -134,10 +136,10 @@ func (p *Path) Gap(root int) (g Gap, ok bool) {
 	return Gap{s.Op, s.Peer, p.Span(r.Node).Op, max(0, call.End.Sub(call.Start)-p.Duration(r))}, true
 }
 
-// Entry returns the index of the root through which the call of node i entered another service, if the callee emitted
-// no spans, or -1. It is also -1 if there are several such roots: then it is not a hop that is missing, but a service
-// that makes these calls. A CLIENT or PRODUCER root is below a lost span of its own service and doesn't show which
-// operation was called.
+// Entry returns the index of the root at which the call of node i entered another service through a hop without spans,
+// or -1 if there is no such root. It is also -1 if there are several such roots, because then the call reached a
+// service without spans that makes these calls. A CLIENT or PRODUCER root doesn't count: it is below a lost span of its
+// own service and doesn't show which operation was called.
 func (p *Path) Entry(i int32) int {
 	entry := -1
 	if p.Nodes[i].Callee != CalleeMissing {
@@ -155,7 +157,8 @@ func (p *Path) Entry(i int32) int {
 	return entry
 }
 
-// Unanswered reports whether node i is a baseline CLIENT span that no span answers, and no hop is known to be missing.
+// Unanswered reports whether node i is a baseline CLIENT span that no span answers and that is not known to have called
+// a missing hop.
 func (p *Path) Unanswered(i int32) bool {
 	s := p.Span(i)
 	return s.Kind == trace.Client && s.Tracepoint == 0 && p.Nodes[i].Callee == -1

@@ -23,8 +23,8 @@ type join struct {
 	from, to int32 // from waits for to
 }
 
-// resolve fills j.all with the joins of t between baseline spans. It ignores joins by messages, and joins of a caller
-// and its child.
+// resolve fills j.all with the joins of t between baseline spans. It ignores joins by messages, and joins between a
+// caller and its child.
 func (j *joins) resolve(t *trace.Trace, l *layout, ids *spanIDs) {
 	j.all, j.found = j.all[:0], j.found[:0]
 	if len(t.Joins) == 0 {
@@ -59,7 +59,7 @@ func (j *joins) sort(nodes int) {
 	}
 	addUp(j.at)
 	j.all = scratch.Sized(j.all, len(j.found))
-	for i := range j.found { // at[n] moves from the end of the part of node n to its start
+	for i := range j.found { // at[n] moves from the end of node n's part to its start
 		f := &j.found[i]
 		j.at[f.from]--
 		j.all[j.at[f.from]] = *f

@@ -9,7 +9,7 @@ import (
 
 // layout turns trees of spans into nodes. It lays out each tree breadth-first, so that the children of a node are
 // adjacent. It shifts spans by the clock skew, clamps them to their callers, and sorts siblings in the order that a
-// walk considers them in.
+// walk considers them.
 type layout struct {
 	ignoreAsync, latestStart bool // Options
 
@@ -39,7 +39,7 @@ type layout struct {
 //	[tracepoints, outside)    tracepoint spans
 //	[outside, next family)    spans outside the node, which are dropped
 //
-// Each part is in order of preference. Baseline spans are children of their nearest baseline ancestor.
+// Each part is in order of preference. A baseline span is a child of its nearest baseline ancestor.
 type children struct{ first, candidates, tracepoints, outside int32 }
 
 // class is the part of [children] that a child belongs to.
@@ -52,15 +52,15 @@ const (
 	outside
 )
 
-// preference orders the children of a node: by class, then in the order that a walk considers them in.
+// preference orders the children of a node: by class, then in the order that a walk considers them.
 type preference struct {
 	class      class
 	end, start trace.Nanos
 	id         trace.SpanID
 }
 
-// before reports whether a comes before b: the lower class first, then the later end, then the earlier start (the later
-// one if latest is true), then the smaller ID.
+// before reports whether a comes before b. The lower class comes first, then the later end, then the earlier start (or
+// the later start if latest is true), then the smaller ID.
 func (a *preference) before(b *preference, latest bool) bool {
 	switch {
 	case a.class != b.class:
@@ -132,7 +132,7 @@ func (l *layout) reset() {
 	l.counts, l.unsettled = Counts{}, false
 }
 
-// undecided is the Callee of a CLIENT node until its children are laid out. They decide its step and its contexts.
+// undecided is the Callee of a CLIENT node until its children, which determine its step and its contexts, are laid out.
 const undecided = -2
 
 // farther returns the shift that is farther from 0, or b if both are equally far.
@@ -143,14 +143,15 @@ func farther(a, b int64) int64 {
 	return b
 }
 
-// add appends a node and returns its index. The caller must set all fields. There is room for one node per span.
+// add appends a node and returns its index. The caller must set all fields. l.nodes has room for one node per span.
 func (l *layout) add() (int32, *Node) {
 	i := len(l.nodes)
 	l.nodes = l.nodes[:i+1]
 	return int32(i), &l.nodes[i]
 }
 
-// addTop adds the node of the top span of t and returns its end. baseline tells whether that is a baseline span.
+// addTop adds the node of the top span of t and returns its end. baseline tells whether the top span is a baseline
+// span.
 func (l *layout) addTop(t *tree, baseline bool) trace.Nanos {
 	s := &l.spans[t.top]
 	i, n := l.add()
@@ -181,8 +182,8 @@ func (l *layout) countLength(s *trace.Span) {
 	}
 }
 
-// addChildren adds the children of node i, which is depth levels below the top, and decides the step of the node. It
-// returns the latest end of the baseline children before clamping, or 0 if there are no such children.
+// addChildren adds the children of node i, which is depth levels below the top, and decides the step of node i. It
+// returns the latest end of the baseline children before clamping, or 0 if there are no baseline children.
 func (l *layout) addChildren(i int32, depth int) trace.Nanos {
 	parent := &l.nodes[i]
 	c := l.forest.firstChild[parent.Span]
@@ -264,8 +265,8 @@ func (l *layout) place(i int32, parent *Node, s *trace.Span, c *child) trace.Nan
 	return end
 }
 
-// offset returns the total shift of span s, number span, as a child of node i: its own shift and the shift of its
-// ancestors, limited so that shifted times stay in [0, [trace.MaxNanos]].
+// offset returns the total shift, in ns, of s, which is span number span, as a child of node i: its own shift plus the
+// shift of its ancestors, limited so that shifted times stay in [0, [trace.MaxNanos]].
 func (l *layout) offset(i int32, s *trace.Span, span int32) int64 {
 	least, most := shiftLimits(s)
 	above, own := l.offsets[i], l.shifts[span]
@@ -278,9 +279,9 @@ func (l *layout) offset(i int32, s *trace.Span, span int32) int64 {
 	return min(max(above+own, least), most)
 }
 
-// keepClock moves the tree starting at node first to the median clock of its baseline spans. If a phone calls servers,
-// this is the clock of the servers. An even number of spans has two middle clocks, and keepClock takes the one that
-// differs more from the root's. Tracepoints don't count, because enabling them must not move anything.
+// keepClock moves the tree that starts at node first to the median clock of its baseline spans. If a phone calls
+// servers, this is the clock of the servers. If there are two middle clocks, keepClock takes the clock that differs
+// more from the root's clock. Tracepoint spans don't count, because enabling them must not move anything.
 func (l *layout) keepClock(first int32) {
 	nodes := l.nodes[first:]
 	l.sorted = l.sorted[:0]
@@ -308,7 +309,7 @@ func (l *layout) keepClock(first int32) {
 	}
 }
 
-// sortChildren sorts siblings. Most families are small: insertion in place is faster for them than slices.SortFunc,
+// sortChildren sorts siblings. Most families are small, and insertion sort is faster for them than slices.SortFunc,
 // which copies both children for each comparison.
 func sortChildren(c []child, latest bool) {
 	const small = 12
@@ -355,8 +356,8 @@ func (l *layout) mayBeAnswered(s *trace.Span, i int32) bool {
 	return s.Kind == trace.Client && (l.forest.firstChild[i] >= 0 || len(l.callees.elsewhere) > 0)
 }
 
-// decideStep sets the callee of n, which is node i: callee or a span elsewhere. It also sets the fields that depend on
-// the callee.
+// decideStep sets the callee of n, which is node i, to callee or to a callee elsewhere that is preferred. It also sets
+// the fields that depend on the callee.
 func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
 	if len(l.callees.elsewhere) > 0 {
 		if below, ok := l.callees.elsewhere[n.Span]; ok && (callee < 0 || l.callees.before(below, callee)) {
@@ -372,7 +373,7 @@ func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
 	n.setContexts(i, extend(full, n.Step, depth), context)
 }
 
-// extend returns the context of step, depth levels below the top, in context c. At MaxDepth and below, it is c itself.
+// extend returns c extended by step, or c itself if depth, the depth of step, is MaxDepth or more.
 func extend(c trace.Context, step trace.Op, depth int) trace.Context {
 	if depth < MaxDepth {
 		return c.Child(step)

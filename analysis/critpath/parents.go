@@ -58,7 +58,7 @@ func (p *parents) find(spans []trace.Span, ids *spanIDs) {
 // tracepoints reports whether there are tracepoint spans.
 func (p *parents) tracepoints() bool { return len(p.parent) > 0 }
 
-// findCallers replaces the parents of baseline spans in p.caller by their nearest baseline ancestors.
+// findCallers replaces the parents of baseline spans in p.caller with their nearest baseline ancestors.
 func (p *parents) findCallers() {
 	p.anchors = scratch.Filled(p.anchors, len(p.spans), unknown)
 	for i, parent := range p.parent {
@@ -74,8 +74,8 @@ const (
 	climbing
 )
 
-// anchor returns the nearest baseline span at or above span i, or the reason why there isn't any. All calls together
-// climb over each tracepoint span once.
+// anchor returns the nearest baseline span at or above span i, or the reason why there is no such span. All calls
+// together visit each tracepoint span once.
 func (p *parents) anchor(i int32) int32 {
 	p.climbed = p.climbed[:0]
 	for i >= 0 && p.spans[i].Tracepoint != 0 {
@@ -96,12 +96,12 @@ func (p *parents) anchor(i int32) int32 {
 	return i
 }
 
-// breakCycles removes the caller of the smallest span, by start and ID, of every cycle. nodes holds the spans that a
-// tree contains; all others are on a cycle or below one.
+// breakCycles removes the caller of the smallest span, by start and ID, of every cycle. nodes holds the spans that are
+// in a tree; all others are on a cycle or below one.
 //
 //  1. Mark the spans of nodes as done.
 //  2. From each unmarked span climb to its callers, and mark them with the number of the climb.
-//  3. If the climb ends at its own mark, it went round a cycle: find the smallest span on the cycle.
+//  3. If a climb reaches its own mark, it has gone round a cycle: find the smallest span on the cycle.
 func (p *parents) breakCycles(nodes []Node) {
 	const done = -1
 	p.climbs = scratch.Filled(p.climbs, len(p.caller), 0)

@@ -18,11 +18,11 @@ type Options struct {
 	OverlapTolerance float64
 	// LatestStart selects the child with the latest start, instead of the earliest, among children that end together.
 	LatestStart bool
-	// StrictTouching requires a child to end before the cursor, unless it is the last one of its parent: if two
+	// StrictTouching requires a child to end before the cursor, unless it is the last child of its parent: if two
 	// children touch, only the later one is on the path.
 	StrictTouching bool
-	// SeeThrough lists services whose spans answer no call, such as sidecars. The spans below them answer in their
-	// place.
+	// SeeThrough lists services, such as sidecars, whose spans never count as answers to calls. The spans below them
+	// answer in their place.
 	SeeThrough []trace.Symbol
 }
 
@@ -33,7 +33,7 @@ func DefaultOptions() Options { return Options{} }
 // Real call trees are far shallower. Without a limit, the contexts of a long chain of spans would take quadratic space.
 const MaxDepth = 512
 
-// Node is a prepared span: its parent is resolved, its times are corrected for clock skew and clamped.
+// Node is a prepared span: its parent is resolved, and its times are corrected for clock skew and clamped.
 type Node struct {
 	ID     trace.SpanID // as sent; for the server half of a shared ID, an ID derived from it
 	Span   int32        // index in Path.Trace.Spans
@@ -42,22 +42,22 @@ type Node struct {
 	// tracepoint span without a baseline ancestor.
 	Anchor int32
 	// Root is the index in Path.Roots of the root at or above the node. It is -1 if the node was dropped because it is
-	// outside its parent, or a tracepoint span below no root.
+	// outside its parent, or if it is a tracepoint span that is not below any root.
 	Root       int32
 	Start, End trace.Nanos // Start <= End
 	// Context is the calling context over baseline ancestors, so it does not depend on enabled tracepoints. A
 	// tracepoint span has the Context of its anchor.
 	Context trace.Context
-	// Full extends Context, for a tracepoint span, by the tracepoint spans from its anchor down to the span. It does
-	// not depend on tracepoints above the anchor. For a baseline span it equals Context.
+	// Full is, for a tracepoint span, Context extended by the tracepoint spans from its anchor down to the span. It
+	// does not depend on tracepoints above the anchor. For a baseline span it equals Context.
 	Full trace.Context
 	// Step is the operation of the span with its target (see [Path.Target]). The Step of a baseline span depends only
 	// on its own attributes and on baseline spans.
 	Step trace.Op
 	// Callee is, for a CLIENT span, the index in Path.Trace.Spans of the span that answers it: a child that is a SERVER
-	// or belongs to another service. If there are several, it is the earliest, and then the one with the smallest ID.
-	// It is [CalleeMissing] if the callee emitted no spans but spans below it arrived, and -1 otherwise and for all
-	// other spans.
+	// span or belongs to another service. If there are several, it is the earliest, and the one with the smallest ID if
+	// several start together. It is [CalleeMissing] if the callee emitted no spans but spans below it arrived.
+	// Otherwise, and for all other spans, it is -1.
 	Callee int32
 	caller int32 // see [Path.Caller]
 }
@@ -65,8 +65,8 @@ type Node struct {
 // preference returns the preference of a baseline node that can be critical.
 func (n *Node) preference() preference { return preference{candidate, n.End, n.Start, n.ID} }
 
-// Section is a half-open interval [Start, End) of a critical path. It is own time of one span, between two of its
-// critical children. It is never empty.
+// Section is a half-open interval [Start, End) of a critical path: own time of one span between two of its critical
+// children. It is never empty.
 type Section struct {
 	Node          int32 // the span
 	Before, After int32 // nodes of the critical children before and after; -1 at the start and the end of the span
@@ -101,23 +101,23 @@ type Root struct {
 	// other roots. See [Path.Wait].
 	From   int32
 	Origin Origin
-	// Gap is, for a root whose parent is missing, the node of the CLIENT span that called the missing hop, or -1 if
-	// that is unknown. See [Path.Gap].
+	// Gap is, for a root whose parent is missing, the node of the CLIENT span that called the missing hop, or -1 if it
+	// is unknown. See [Path.Gap].
 	Gap int32
 	// Path.Nodes[First:Last] are the root and all nodes below it, including dropped ones.
 	First, Last int32
-	// Sections is the critical path over baseline spans, in order of time. They have no gaps and add up to the root's
-	// duration.
+	// Sections is the critical path over baseline spans, in order of time. The sections have no gaps and add up to the
+	// root's duration.
 	Sections []Section
-	// Critical holds the baseline nodes on the critical path, including nodes that only wait. The root comes first. The
-	// others come after the node that waited for them, the latest first.
+	// Critical holds the baseline nodes on the critical path, including nodes that only wait. The root comes first. Any
+	// other node comes after the node that waited for it; later nodes come first.
 	Critical []int32
 	// Refined holds the parts that tracepoint spans divide Sections into. The first part of a section has its Before,
 	// and the last part has its After. Refined is empty if the root has no tracepoint spans.
 	Refined []Section
 	// Overlaps is empty unless Options.OverlapTolerance is set.
 	Overlaps []Overlap
-	// AsyncTail is the time that baseline spans below the root went on after the end of the root.
+	// AsyncTail is the time that baseline spans below the root continued after the end of the root.
 	AsyncTail time.Duration
 }
 
@@ -140,9 +140,9 @@ type Path struct {
 	Flags  Flags
 	Counts Counts
 	// Nodes holds the prepared spans. The nodes of a root are adjacent, and a node comes after its nearest baseline
-	// ancestor. The order depends on the order of the spans in the trace; nothing else does.
+	// ancestor. Only the order of the nodes depends on the order of the spans in the trace.
 	Nodes []Node
-	Roots []Root // by origin, then by start, then the longest, then the smallest ID; the first is the primary root
+	Roots []Root // by origin, then the earliest start, the longest, the smallest ID; the first is the primary root
 
 	tracepoints bool
 	children    []children // by node
@@ -150,8 +150,8 @@ type Path struct {
 	attrs       spanAttrs
 }
 
-// Complete reports whether the trace is complete: every parent arrived, or is known not to be collected. The parts of
-// an incomplete trace are judged nevertheless.
+// Complete reports whether the trace is complete: every parent has arrived, or is known not to be collected. Incomplete
+// traces are judged by the parts that arrived.
 func (p *Path) Complete() bool { return p.Flags&FlagIncomplete == 0 }
 
 // Duration returns the duration of root r.
@@ -164,16 +164,16 @@ func (p *Path) Duration(r *Root) time.Duration {
 // has not started yet.
 type Wait struct {
 	Caller trace.Op // operation of the span that sent the message or started the work
-	// Queue is the queue or other destination as named by the attributes of the caller or, if these name nothing, of
-	// the root. It is 0 if neither names one.
+	// Queue is the queue or other destination named by the attributes of the caller or, if they name no destination, by
+	// the attributes of the root. It is 0 if neither names a destination.
 	Queue trace.Op
 	Own   trace.Op      // operation of the root
 	Time  time.Duration // from the end of the caller to the start of the root, by their own clocks; at least 0
 }
 
-// Wait returns the wait of root number root. It returns false if the root was not detached from a span of the trace. It
-// doesn't cover messages from other traces (see [trace.Join]), because these may be closed, on another shard, or not
-// sampled.
+// Wait returns the wait before root number root. It returns false if the root was not detached from a span of the
+// trace. It doesn't cover messages from other traces (see [trace.Join]), because those traces may be closed, on another
+// shard, or not sampled.
 func (p *Path) Wait(root int) (w Wait, ok bool) {
 	r := &p.Roots[root]
 	if r.From < 0 {
@@ -187,8 +187,8 @@ func (p *Path) Wait(root int) (w Wait, ok bool) {
 	return Wait{from.Op, queue, s.Op, max(0, s.Start.Sub(max(from.Start, from.End)))}, true
 }
 
-// Unusable returns the reason why root number root yields no observation: its duration is not in (0,
-// trace.MaxDuration). It returns "" if the root yields one.
+// Unusable returns the reason why root number root yields no observation: its duration is outside (0,
+// trace.MaxDuration). It returns "" if the root is usable.
 func (p *Path) Unusable(root int) trace.Reason {
 	switch d := p.Duration(&p.Roots[root]); {
 	case d >= trace.MaxDuration:
@@ -202,8 +202,8 @@ func (p *Path) Unusable(root int) trace.Reason {
 // Span returns the span of node i.
 func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
 
-// Target returns the operation that node i calls: the one that answers it or, if there is no answer, the one that its
-// attributes name. It is 0 if they name no operation.
+// Target returns the operation that node i calls: the operation that answers it or, if there is no answer, the
+// operation that its attributes name. It is 0 if they name no operation.
 func (p *Path) Target(i int32) trace.Op {
 	n := &p.Nodes[i]
 	return target(p.Trace.Spans, n.Span, n.Callee)
@@ -218,8 +218,8 @@ func (p *Path) Children(i int32) (first, last int32) {
 	return p.children[i].first, p.children[i].outside
 }
 
-// Candidates returns the range of the nodes that node i may have waited for, in the order that a walk considers them
-// in: nodes that end last come first.
+// Candidates returns the range of the nodes that node i may have waited for, in the order that a walk considers them:
+// the node that ends last comes first.
 func (p *Path) Candidates(i int32) (first, last int32) {
 	return p.children[i].candidates, p.children[i].tracepoints
 }

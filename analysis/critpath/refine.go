@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// refinement subdivides the sections of critical paths at tracepoint spans. It is reused for one trace after another.
+// refinement subdivides the sections of critical paths at tracepoint spans. It is reused for trace after trace.
 type refinement struct {
 	strictTouching bool // Options
 
@@ -23,8 +23,8 @@ type refinement struct {
 // chain locates a node among the tracepoint spans between it and its anchor.
 type chain struct {
 	depth int32 // number of callers up to the anchor; 0 for the anchor
-	jump  int32 // a caller or the anchor; following jumps reaches every ancestor in logarithmic time
-	live  int32 // the nearest node at or above that was not dropped, or -1
+	jump  int32 // a caller, or the anchor; following jumps reaches any ancestor in logarithmic time
+	live  int32 // the nearest node at or above it that was not dropped, or -1
 }
 
 // progress counts the tracepoint children of a node that the refinement of a root has passed.
@@ -62,7 +62,7 @@ func (f *refinement) chain(i int32) chain {
 	return c
 }
 
-// run sets the refined sections of r, which is root number root. They are nil if they contain no tracepoint span.
+// run sets the refined sections of r, which is root number root. They are nil if no tracepoint span refines a section.
 func (f *refinement) run(root int32, r *Root) {
 	first := len(f.sections)
 	f.root = root
@@ -80,9 +80,9 @@ func (f *refinement) run(root int32, r *Root) {
 }
 
 // refine appends the parts of section s, the latest first, and reports whether tracepoint spans are among them. It
-// walks tracepoint spans as [walk.walk] walks baseline spans, with two differences. The part of a span outside s does
-// not count. If s ends at the start of a critical child, the walk starts in the tracepoint span that called that child.
-// refine needs no stack, because the walk returns from a span to its caller.
+// walks tracepoint spans as [walk.walk] walks baseline spans, with two differences: the part of a span outside s does
+// not count, and if s ends at the start of a critical child, the walk starts in the tracepoint span that called that
+// child. refine needs no stack, because the walk returns from a span to its caller.
 func (f *refinement) refine(within int32, s *Section) (refined bool) {
 	cursor, after := s.End, s.After
 	i := f.openAt(s)
@@ -111,9 +111,9 @@ func (f *refinement) refine(within int32, s *Section) (refined bool) {
 	}
 }
 
-// openAt returns the innermost tracepoint span that called s.After, directly or not, and was running when s.After
-// started. If there is no such span, it returns s.Node. Spans lie within their callers, so the running ones are above
-// the others.
+// openAt returns the innermost tracepoint span that called s.After, directly or indirectly, and was running when
+// s.After started. If there is no such span, it returns s.Node. Spans lie within their callers, so the running ones are
+// above the others.
 func (f *refinement) openAt(s *Section) int32 {
 	if s.After < 0 || f.nodes[s.After].caller != s.Node || f.nodes[s.After].Parent == s.Node {
 		return s.Node
@@ -133,9 +133,9 @@ func (f *refinement) openAt(s *Section) int32 {
 	return i
 }
 
-// pick returns the tracepoint child of node i that ends last, but not after cursor, starts before cursor, and ends
-// after low, or -1. last means that no child of node i after the cursor was picked. The cursor of a root only moves
-// back in time, so a child passed once is passed for good.
+// pick returns the tracepoint child of node i that ends last among those that end after low but not after cursor, and
+// start before cursor. It returns -1 if there is no such child. last means that no later child of node i was picked.
+// The cursor of a root only moves back in time, so a child that was passed need not be considered again.
 func (f *refinement) pick(i int32, cursor, low trace.Nanos, last bool) int32 {
 	p := &f.passed[i]
 	if p.root != f.root+1 {

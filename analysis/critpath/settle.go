@@ -5,7 +5,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// settling finds a place for the baseline spans that are outside their caller. The package comment has the rules.
+// settling finds a new caller for the baseline spans that are outside their caller, or detaches them. The package
+// comment states the rules.
 type settling struct {
 	loose   []bool   // by span: whether it is detached from its caller; may be empty
 	answers []answer // answers to CLIENT spans by spans that are no longer below them
@@ -15,21 +16,21 @@ type settling struct {
 	places []place // scratch, by node
 }
 
-// place is the interval of a node once it and all spans above it have found their place.
+// place is the interval of a node after the node and all spans above it have been settled.
 type place struct {
 	start, end trace.Nanos // clamped to the caller
 	last       trace.Nanos // the end before clamping
 	up         int32       // node of the caller, or -1 for a root
 }
 
-// maxClimb is the maximum number of ancestors that climb tries. It bounds the time for hostile chains of spans. In real
-// traces, far fewer spans of one process are open at once.
+// maxClimb is the maximum number of ancestors that climb tries. It bounds the time spent on hostile chains of spans. In
+// real traces, far fewer spans of one process are open at once.
 const maxClimb = 64
 
 func (f *settling) reset() { f.loose, f.answers, f.moved = f.loose[:0], f.answers[:0], 0 }
 
-// run changes the callers and parents of the spans that have another place, and marks the spans to detach. Nodes come
-// after their callers, so the place of a caller is final when its children look for a place.
+// run changes the callers and parents of the spans that get a new caller, and marks the spans to detach. Nodes come
+// after their callers, so the place of a caller is final before its children are settled.
 func (f *settling) run(l *layout, p *parents) {
 	f.layout = l
 	f.places = scratch.Sized(f.places, len(l.nodes))
@@ -64,7 +65,7 @@ func (f *settling) fits(x *place, up int32) bool {
 }
 
 // lose must be called when n loses its caller. If n, or a span behind it, answers that caller, lose records the answer
-// so that it isn't lost, too.
+// so that it isn't lost as well.
 func (f *settling) lose(n *Node) {
 	client := f.layout.nodes[n.caller].Span
 	if f.layout.spans[client].Kind != trace.Client {
@@ -75,8 +76,8 @@ func (f *settling) lose(n *Node) {
 	}
 }
 
-// climb returns the new caller of s, whose place x is outside its caller: the nearest ancestor with room for it in the
-// process of its caller. It returns -1 if s is a request of its own.
+// climb returns the new caller of s, whose place x is outside its caller: the nearest ancestor, in the process of that
+// caller, that x fits into. It returns -1 if s is a request of its own.
 func (f *settling) climb(s *trace.Span, x *place) int32 {
 	l := f.layout
 	if s.Kind == trace.Consumer {

@@ -12,8 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Simulation holds the data of a path that [Simulation.WhatIf] needs to compute the duration of the request with faster
-// edges. It is much smaller than the path and shares no memory with it. The zero Simulation is empty.
+// Simulation holds the data of a path that [Simulation.WhatIf] needs to compute how long the request would take with a
+// faster edge. It is much smaller than the path and shares no memory with it. The zero Simulation is empty.
 type Simulation struct {
 	spans []simulated // a span comes before its children; the first is the root
 	ids   []int32     // scratch of Capture
@@ -34,7 +34,7 @@ func (s *Simulation) Len() int { return len(s.spans) }
 // Clone returns a copy of s that shares no memory with it.
 func (s *Simulation) Clone() *Simulation { return &Simulation{spans: slices.Clone(s.spans)} }
 
-// Capture replaces the contents of s by the data of root number root of p. It reuses the memory of s. It takes time
+// Capture replaces the contents of s with the data of root number root of p. It reuses the memory of s. It takes time
 // O(n) in the number of nodes of the root.
 func (s *Simulation) Capture(p *Path, root int) {
 	r := &p.Roots[root]
@@ -61,8 +61,8 @@ func (s *Simulation) Capture(p *Path, root int) {
 	}
 }
 
-// isSimulated reports whether n, node i of r, can be critical: it is baseline, was not dropped, and is not empty unless
-// it is the root.
+// isSimulated reports whether n, which is node i of r, can be critical: it is a baseline node, was not dropped, and is
+// not empty unless it is the root.
 func isSimulated(r *Root, i int32, n *Node) bool {
 	return n.Anchor == i && n.Root >= 0 && (n.Start < n.End || i == r.Node)
 }
@@ -83,14 +83,14 @@ func (s *Simulation) setJoined(p *Path, r *Root) {
 // WhatIf returns the duration that the request would have had if edge, which took `from` ns of the critical path, had
 // taken `to` ns. If coarse is true, edge is a [trace.ContextEdge], as in a request type.
 //
-// WhatIf repeats the walk forwards. The own work of a span is the gaps between its children. A child starts after the
-// end of all children that had ended before it started, plus the gap that was between them; a span ends likewise. The
-// gaps of an edge change in proportion to its time, off the critical path too. So everything later moves, and another
-// branch may become critical.
+// WhatIf repeats the walk forwards. The own work of a span consists of the gaps between its children. A child starts
+// after all children have ended that had ended before it started, plus the gap that was between them and the child; the
+// end of the span follows in the same way. The gaps of an edge change in proportion to its time, even off the critical
+// path. So everything later moves, and another branch may become critical.
 //
-// If from equals to, or is not positive, WhatIf returns the duration unchanged. A faster edge saves at most the
-// reduction of its time on the path, and less if another branch ends soon after. WhatIf underestimates the savings if a
-// child did not depend on all the children that had ended before it. It does not change the own time of spans that
+// If `from` equals `to`, or is not positive, WhatIf returns the duration unchanged. A faster edge saves at most the
+// reduction of its time on the path, and less if another branch ends soon after it. WhatIf underestimates the savings
+// if a child did not depend on all the children that had ended before it. It does not change the own time of spans that
 // joined others.
 //
 // The path must have been extracted with [DefaultOptions]. WhatIf takes time O(n log n) in the number of spans.
@@ -121,15 +121,15 @@ type simulationRun struct {
 	nanos  []int64              // by span: its new duration
 
 	byStart []int32 // scratch: children of a span by start
-	ends    []int64 // scratch, by child: its new end, after the start of its parent
+	ends    []int64 // scratch, by child: its new end, in ns after the start of its parent
 }
 
 // span returns the new duration of span i. The durations of its children must be known.
 //
-//  1. Take the children by start.
-//  2. Wait for the children that had ended by the start of the next one. All of them were taken before it.
-//  3. The next child starts after the latest new end of those, plus the new gap.
-//  4. The end of the span follows its children likewise.
+//  1. Take the children in order of their starts.
+//  2. Wait for the children that had ended by the start of the next child. All of them were taken before it.
+//  3. The next child starts at the latest new end of these children, plus the new gap.
+//  4. The end of the span follows in the same way.
 func (r *simulationRun) span(i int32) int64 {
 	n := &r.spans[i]
 	children := r.spans[n.first:n.last]
@@ -163,8 +163,8 @@ func (r *simulationRun) span(i int32) int64 {
 	return newEnd + r.gap(n, op(ended), 0, int64(n.end-end))
 }
 
-// edgeOf returns the edge of the own time of a span in context between the steps before and after or, if coarse is
-// true, the one edge of all its own time.
+// edgeOf returns the edge of the own time that a span in context spends between the steps before and after or, if
+// coarse is true, the single edge of all its own time.
 func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Edge {
 	if coarse {
 		return trace.ContextEdge(context)
@@ -172,10 +172,10 @@ func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Ed
 	return trace.EdgeOf(context, before, after)
 }
 
-// scale is a fraction to multiply gaps by.
+// scale is the fraction to/from that multiplies gaps.
 type scale struct{ to, from int64 }
 
-// of returns nanos·to/from, rounded up, so that the gaps of an edge never save more than the edge. It returns at most
+// of returns nanos·to/from, rounded up so that the gaps of an edge never save more than the edge. It returns at most
 // trace.MaxDuration.
 func (s scale) of(nanos int64) int64 {
 	hi, lo := bits.Mul64(uint64(nanos), uint64(s.to))
@@ -187,8 +187,8 @@ func (s scale) of(nanos int64) int64 {
 	return int64(min(q, uint64(trace.MaxDuration)))
 }
 
-// gap returns the new length of a gap of n that took nanos. before and after are the steps of the children around it,
-// or 0 at the start and the end of n.
+// gap returns the new length of a gap of n that took nanos. before and after are the steps of the children around the
+// gap, or 0 at the start and the end of n.
 func (r *simulationRun) gap(n *simulated, before, after trace.Op, nanos int64) int64 {
 	if len(r.scales) == 0 || nanos == 0 || n.joined {
 		return nanos

@@ -23,8 +23,8 @@ type pair struct {
 	reversed  bool   // whether the server is on low
 }
 
-// clockOf identifies the clock of s: its host or, if that is unknown, its service. Phones and browsers, for example,
-// don't identify themselves.
+// clockOf identifies the clock of s: its host or, if the host is unknown, its service. Phones and browsers, for
+// example, report no host.
 func clockOf(s *trace.Span) uint64 {
 	const unknownHost = 0x3c6ef372fe94f82b
 	if s.Host != 0 {
@@ -33,10 +33,10 @@ func clockOf(s *trace.Span) uint64 {
 	return trace.Mix(uint64(s.Service), unknownHost)
 }
 
-// estimate fills k.shifts. All pairs of the same two clocks, whichever calls the other, are shifted by the median of
-// their individual estimates. If a server is still outside its client, it is shifted by its own estimate: spans without
-// a host may belong to several instances, and clocks step. If a server reaches out of its client, its shift is changed
-// until it is inside.
+// estimate fills k.shifts. All pairs with the same two clocks, in whichever direction they call, are shifted by the
+// median of their individual estimates. If a server is still outside its client, it is shifted by its own estimate,
+// because spans without a host may belong to several instances, and clocks may step. If a server is only partly inside
+// its client, its shift is adjusted so that it lies inside.
 func (k *skew) estimate(spans []trace.Span, caller []int32) {
 	k.shifts = k.shifts[:0]
 	if !k.findPairs(spans, caller) {
@@ -88,9 +88,10 @@ func (k *skew) findPairs(spans []trace.Span, caller []int32) (shifted bool) {
 	return shifted
 }
 
-// shiftInto returns the shift in ns that moves the SERVER span s into its CLIENT span c. A server span inside its
-// client is not moved. If it is longer than its client and starts before or after it, it is moved to the start of the
-// client, because a client may give up before its server ends. In all other cases it is centred in its client.
+// shiftInto returns the shift, in ns, that moves the SERVER span s into its CLIENT span c. A server span inside its
+// client is not moved. A server span that is longer than its client is not moved if it starts during the client, and
+// otherwise moved to the start of the client, because a client may give up before its server ends. In all other cases
+// it is centred in its client.
 func shiftInto(c, s *trace.Span) int64 {
 	cEnd, sEnd := max(c.Start, c.End), max(s.Start, s.End)
 	slack := int64(cEnd-c.Start) - int64(sEnd-s.Start)
@@ -103,8 +104,8 @@ func shiftInto(c, s *trace.Span) int64 {
 	return int64(c.Start-s.Start) + slack/2
 }
 
-// median returns the median of shifts whose middle two are a and b: the one closer to 0, or 0 if they are opposite, so
-// that no direction is preferred.
+// median returns the median of an ordered list of shifts with the middle two values a and b: the value closer to 0, or
+// 0 if they are opposite, so that no direction is preferred.
 func median(a, b int64) int64 {
 	switch {
 	case a == -b:
@@ -115,7 +116,7 @@ func median(a, b int64) int64 {
 	return b
 }
 
-// shift shifts the server of p by common, in the opposite direction if p is reversed. If common does not move the
+// shift shifts the server of p by common, or in the opposite direction if p is reversed. If common does not move the
 // server into its client, shift uses the pair's own estimate instead. It reports whether the server is shifted.
 func (k *skew) shift(spans []trace.Span, caller []int32, p *pair, common int64) bool {
 	own := p.shift
@@ -135,13 +136,13 @@ func (k *skew) shift(spans []trace.Span, caller []int32, p *pair, common int64) 
 	return common != 0
 }
 
-// shiftLimits returns the smallest and the largest shift that leave the times of s in [0, [trace.MaxNanos]].
+// shiftLimits returns the smallest and the largest shift, in ns, that keep the times of s in [0, [trace.MaxNanos]].
 func shiftLimits(s *trace.Span) (least, most int64) {
 	return min(0, -int64(min(s.Start, s.End))), int64(trace.MaxNanos - max(s.Start, s.End))
 }
 
 // apart reports whether a child that runs from start to end is outside its parent, which runs from low to high. A child
-// without duration may touch its parent.
+// with no duration may touch its parent.
 func apart(start, end, low, high trace.Nanos) bool {
 	return end < low || start > high || start < end && (end == low || start == high)
 }

@@ -10,22 +10,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanIDs resolves the span IDs of a trace. If several spans have the same ID, it selects one, or splits the ID if a
-// CLIENT and a SERVER span or the attempts of a call share it. It finds spans by ID.
+// spanIDs resolves the span IDs of a trace, and finds spans by ID. If several spans have the same ID, it selects one of
+// them, or splits the ID if it is shared by a CLIENT and a SERVER span or by the attempts of a call.
 type spanIDs struct {
 	duplicates, conflicts int // spans dropped
 
 	trace   *trace.Trace
-	index   spanIndex // spans that were kept; of a shared ID the first attempt or the client half
+	index   spanIndex // spans that were kept; for a shared ID, the first attempt or the client half
 	dropped []copied  // by span: whether it was dropped as a copy; empty unless spans have the same ID
-	// server holds, by span, the server half of the client half of a shared ID, or -1. Empty unless an ID is shared.
+	// server holds, by span, the server half that belongs to a client half of a shared ID, or -1. It is empty unless an
+	// ID is shared.
 	server []int32
-	// next holds, by span, the next attempt of a call with the same ID, or -1. Empty unless an ID is shared.
+	// next holds, by span, the next attempt of a call with the same ID, or -1. It is empty unless an ID is shared.
 	next []int32
-	// alias holds, by span, the new ID of a server half or a further attempt, or 0. Empty unless an ID is shared.
+	// alias holds, by span, the new ID of a server half or of a further attempt, or 0. It is empty unless an ID is
+	// shared.
 	alias []trace.SpanID
 
-	copies []int32    // scratch: spans whose ID an earlier span has
+	copies []int32    // scratch: spans with the ID of an earlier span
 	group  []spanCopy // scratch
 	extras []uint64   // scratch, by span: hash of its attributes and joins; filled if spans have the same ID
 }
@@ -36,7 +38,7 @@ type copied uint8
 const (
 	kept      copied = iota
 	duplicate        // identical to another span
-	conflict         // the same ID as another span, but other content
+	conflict         // the same ID as another span, but different content
 )
 
 // spanCopy is one of several spans with the same ID.
@@ -48,10 +50,10 @@ type spanCopy struct {
 	kind       trace.Kind
 }
 
-// resolve indexes the spans of t. If several spans have the same ID, it keeps the first by start, then the longest,
-// then the one with the smallest hash. If there are both CLIENT and SERVER spans, it keeps one of each. It also keeps
-// each CLIENT span that starts after those kept have ended. Such a call was repeated by an instrumentation that lets
-// the attempts share an ID, because the context is injected once.
+// resolve indexes the spans of t. If several spans have the same ID, it keeps only one: the span that starts first,
+// then the longest, then the one with the smallest hash. If there are both CLIENT and SERVER spans among them, it keeps
+// one of each. It also keeps each CLIENT span that starts after the kept ones have ended. Such a call was retried by an
+// instrumentation that gives all attempts the same ID, because it injects the context only once.
 func (d *spanIDs) resolve(t *trace.Trace) {
 	d.trace, d.duplicates, d.conflicts = t, 0, 0
 	d.dropped, d.server, d.next, d.alias = d.dropped[:0], d.server[:0], d.next[:0], d.alias[:0]
@@ -75,10 +77,10 @@ func (d *spanIDs) resolve(t *trace.Trace) {
 // kept returns the number of spans without dropped copies.
 func (d *spanIDs) kept() int { return len(d.trace.Spans) - d.duplicates - d.conflicts }
 
-// shared reports whether a CLIENT and a SERVER span, or attempts of a call, shared an ID.
+// shared reports whether a CLIENT and a SERVER span, or the attempts of a call, shared an ID.
 func (d *spanIDs) shared() bool { return len(d.alias) > 0 }
 
-// id returns the ID of a span. The server half of a shared ID, and a further attempt, have a new ID.
+// id returns the ID of a span. The server half of a shared ID has a new ID, and so does a further attempt.
 func (d *spanIDs) id(span int32) trace.SpanID {
 	if d.shared() && d.alias[span] != 0 {
 		return d.alias[span]
@@ -116,8 +118,8 @@ func (d *spanIDs) parent(span int32, s *trace.Span) int32 {
 	return p
 }
 
-// attempt returns the attempt that s belongs to, of the call whose first attempt is span first: the last attempt that
-// started before s, or the first.
+// attempt returns the attempt that s belongs to: the last attempt that started before s, or else the first attempt,
+// which is span first.
 func (d *spanIDs) attempt(first int32, s *trace.Span) int32 {
 	for next := d.next[first]; next >= 0 && d.trace.Spans[next].Start <= s.Start; next = d.next[next] {
 		first = next
@@ -125,7 +127,8 @@ func (d *spanIDs) attempt(first int32, s *trace.Span) int32 {
 	return first
 }
 
-// groupCopies fills d.group with the spans that share their ID with another: by ID, then in order of preference.
+// groupCopies fills d.group with the spans that share their ID with another span, by ID and then in order of
+// preference.
 func (d *spanIDs) groupCopies() {
 	d.group = d.group[:0]
 	for _, i := range d.copies {
@@ -168,7 +171,7 @@ func (d *spanIDs) hashExtras() {
 	}
 }
 
-// resolveGroup selects the spans to keep from g. They have the same ID and are in order of preference.
+// resolveGroup selects the spans to keep from g, whose spans have the same ID and are in order of preference.
 func (d *spanIDs) resolveGroup(g []spanCopy) {
 	client := slices.IndexFunc(g, func(c spanCopy) bool { return c.kind == trace.Client })
 	server := slices.IndexFunc(g, func(c spanCopy) bool { return c.kind == trace.Server })
@@ -211,10 +214,10 @@ func (d *spanIDs) identical(a, b *spanCopy) bool {
 	return a.hash == b.hash && d.extras[a.span] == d.extras[b.span] && d.trace.Spans[a.span] == d.trace.Spans[b.span]
 }
 
-// otherID derives new IDs from a shared one.
+// otherID is the salt for deriving new IDs from a shared ID.
 const otherID = 0x5e72766572
 
-// share allocates server, next and alias when the first shared ID is found.
+// share allocates server, next and alias if they are not yet allocated. It is called for every shared ID.
 func (d *spanIDs) share() {
 	if n := len(d.trace.Spans); !d.shared() {
 		d.server, d.next = scratch.Filled(d.server, n, -1), scratch.Filled(d.next, n, -1)
@@ -222,7 +225,8 @@ func (d *spanIDs) share() {
 	}
 }
 
-// newID returns an ID that no span was sent with, derived from last: the shared ID or the latest new one.
+// newID returns an ID that no span was sent with. It is derived from last: the shared ID, or the latest new ID derived
+// from it.
 func (d *spanIDs) newID(last trace.SpanID) trace.SpanID {
 	id := trace.SpanID(trace.Mix(uint64(last), otherID))
 	for d.index.find(id) >= 0 {

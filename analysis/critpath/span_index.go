@@ -11,9 +11,9 @@ import (
 // spanIndex maps span IDs to positions in a trace. The zero spanIndex is empty.
 //
 // It is a hash table with open addressing. An entry is valid if it carries the current generation, so the table need
-// not be cleared between traces. If too many IDs collide, fill rebuilds the table with another hash factor. IDs that
-// collide under all factors are kept in a sorted list, so a lookup takes logarithmic time at most, even with hostile
-// IDs.
+// not be cleared between traces. If too many IDs collide, fill rebuilds the table with another hash factor. If they
+// collide under all factors, all IDs are kept in a sorted list, so a lookup takes at most logarithmic time, even with
+// hostile IDs.
 type spanIndex struct {
 	slots      []slot // length is a power of two, at least twice the number of spans
 	shift      int    // 64 − log2(len(slots))
@@ -32,13 +32,14 @@ type slot struct {
 // in 10^10 exceeds it.
 const maxProbes = 128
 
-// factors are odd and unrelated. IDs that collide under several of them have few free bits, so there can be only few.
+// factors are odd and unrelated. IDs that collide under several of them have few free bits, so there can be only few of
+// them.
 var factors = [...]uint64{
 	0x9e3779b97f4a7c15, 0xd1342543de82ef95, 0xaf251af3b0f025b5, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53,
 }
 
-// fill replaces the contents of the index by spans. If several spans have the same ID, it indexes the first and appends
-// the others to copies.
+// fill replaces the contents of the index with spans. If several spans have the same ID, it indexes the first one and
+// appends the others to copies.
 func (x *spanIndex) fill(spans []trace.Span, copies []int32) []int32 {
 	first := len(copies)
 	x.sorted = x.sorted[:0]
@@ -63,7 +64,7 @@ func (x *spanIndex) reset(n int) {
 	x.shift = 64 - bits.Len(uint(size-1))
 }
 
-// fillSlots is fill for the hash table. It reports false if too many IDs collide.
+// fillSlots is fill for the hash table. It returns false if too many IDs collide.
 func (x *spanIndex) fillSlots(spans []trace.Span, copies []int32) ([]int32, bool) {
 	for i := range spans {
 		id := spans[i].ID
@@ -97,7 +98,7 @@ func (x *spanIndex) fillSorted(spans []trace.Span, copies []int32) []int32 {
 	return copies
 }
 
-// find returns the position of the span with the given ID, or -1 if the index doesn't have it.
+// find returns the position of the span with the given ID, or -1 if it is not in the index.
 func (x *spanIndex) find(id trace.SpanID) int32 {
 	if s := x.entry(id); s != nil {
 		return s.span
@@ -108,7 +109,7 @@ func (x *spanIndex) find(id trace.SpanID) int32 {
 // replace makes span the position of id, which must be in the index.
 func (x *spanIndex) replace(id trace.SpanID, span int32) { x.entry(id).span = span }
 
-// entry returns the entry of id, or nil if the index doesn't have it.
+// entry returns the entry of id, or nil if id is not in the index.
 func (x *spanIndex) entry(id trace.SpanID) *slot {
 	if len(x.sorted) > 0 {
 		i, ok := slices.BinarySearchFunc(x.sorted, id, func(s slot, id trace.SpanID) int {
@@ -125,8 +126,8 @@ func (x *spanIndex) entry(id trace.SpanID) *slot {
 	return nil
 }
 
-// probe returns the slot of id and true, or the free slot where id belongs and false. It returns nil if neither is
-// within maxProbes.
+// probe returns the slot of id and true, or the free slot for id and false. It returns nil if there is neither within
+// maxProbes.
 func (x *spanIndex) probe(id trace.SpanID) (s *slot, ok bool) {
 	mask := len(x.slots) - 1
 	h := int(uint64(id) * x.factor >> (x.shift & 63)) // the top bits spread sequential and random IDs alike

@@ -34,8 +34,8 @@ type frame struct {
 	node      int32
 	next, end int32       // children to consider: nodes[next:end]
 	join      int32       // first join to consider
-	after     int32       // the critical child found last, or -1
-	low       trace.Nanos // start of the span's part of the path: its own start, or later if it was joined
+	after     int32       // the last critical child found, or -1
+	low       trace.Nanos // start of the span's part of the path: its own start, or a later time if it was joined
 	slack     trace.Nanos // tolerated overlap of children
 }
 
@@ -69,7 +69,7 @@ func (w *walk) run(root int32, r *Root) {
 //  3. If there is no such child, the time between the start of the span and the cursor is its own. Move the cursor to
 //     the start and pop the span.
 //
-// The cursor only moves back in time, so a child rejected once is rejected for good.
+// The cursor only moves back in time, so a rejected child need not be considered again.
 func (w *walk) walk(first int32) {
 	cursor := w.nodes[first].End
 	w.stack = w.stack[:0]
@@ -97,7 +97,7 @@ func (w *walk) walk(first int32) {
 	}
 }
 
-// push puts node i on the stack. low is the start of its part of the path.
+// push pushes node i on the stack. low is the start of its part of the path.
 func (w *walk) push(i int32, low trace.Nanos) {
 	r := &w.children[i]
 	f := frame{node: i, next: r.candidates, end: r.tracepoints, after: -1, low: low}
@@ -113,8 +113,8 @@ func (w *walk) push(i int32, low trace.Nanos) {
 	w.critical = append(w.critical, i)
 }
 
-// pick returns the child of f, not considered before, that ends last but at most f.slack after cursor, and starts
-// before cursor. It returns -1 if there is no such child.
+// pick returns the child of f that ends last among the children that were not yet considered, end at most f.slack after
+// cursor, and start before cursor. It returns -1 if there is no such child.
 func (w *walk) pick(f *frame, cursor trace.Nanos) int32 {
 	latest := cursor + f.slack
 	if w.strictTouching && f.after >= 0 {
@@ -134,8 +134,8 @@ func (w *walk) pick(f *frame, cursor trace.Nanos) int32 {
 }
 
 // pickJoining is pick for traces with joins. It merges the children of the span with the spans that it joined. Only the
-// part of a joined span after the start of the joining span counts. A span did not wait for a joined span that ended
-// later.
+// part of a joined span after the start of the joining span counts. A joined span that ended after the cursor doesn't
+// count, because the joining span did not wait for it.
 func (w *walk) pickJoining(f *frame, latest, cursor trace.Nanos) int32 {
 	last := w.joins.at[f.node+1]
 	for {
@@ -165,8 +165,8 @@ func (w *walk) prefersJoin(j *join, c int32) bool {
 	return j.before(&child, w.latestStart)
 }
 
-// visit records whether the walk of a node's own root, and the walk of another root, visited the node. Each may happen
-// once. Otherwise joins could form cycles, and many roots could repeat the work of one.
+// visit records whether a node was visited by the walk of its own root, and by the walk of another root. Each may
+// happen once. Without this limit, joins could form cycles, and many roots could repeat the work of one.
 type visit struct{ own, other bool }
 
 func (v *visit) add(own bool) {
