@@ -13,8 +13,8 @@ type EdgeNanos struct {
 	Nanos int64
 }
 
-// AppendContextTimes appends the time that o spent in each baseline context, ascending by [trace.ContextEdge]. times
-// must be empty.
+// AppendContextTimes appends the time that o spent in each baseline context to times, which must be empty, and returns
+// them in ascending order of [trace.ContextEdge].
 func (o *Observation) AppendContextTimes(times []EdgeNanos) []EdgeNanos {
 	for i := range o.Edges {
 		times = append(times, EdgeNanos{trace.ContextEdge(o.Edges[i].Context), o.Edges[i].Nanos})
@@ -31,7 +31,7 @@ func (o *Observation) AppendContextTimes(times []EdgeNanos) []EdgeNanos {
 	return out
 }
 
-// AppendTimes appends the time of each baseline edge of o to times, ascending by edge.
+// AppendTimes appends the time of each baseline edge of o to times, in ascending order of the edge.
 func (o *Observation) AppendTimes(times []EdgeNanos) []EdgeNanos {
 	for i := range o.Edges {
 		times = append(times, EdgeNanos{o.Edges[i].Edge, o.Edges[i].Nanos})

@@ -8,10 +8,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Inside sets out to the part of o that was spent in the baseline steps in operations, whatever called them: their own
-// time, and the switched-on spans inside. Contexts start at these steps, so that requests of different types share
-// them, and all own time of a step is one edge. Inside reports whether o spent time in any of them; if not, out is
-// undefined. out shares no memory with o.
+// Inside sets out to the part of o that was spent in baseline steps contained in operations, whatever called them:
+// their own time, and the switched-on spans inside. Contexts start at these steps, so that requests of different types
+// share them, and all own time of a step is one edge. Inside reports whether o spent time in any of these steps; if
+// not, out is undefined. out shares no memory with o.
 func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) bool {
 	*out = Observation{
 		Trace:    o.Trace,
@@ -25,7 +25,7 @@ func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) boo
 		Edges:    out.Edges[:0],
 		Refined:  out.Refined[:0],
 	}
-	within := make(map[trace.Edge]trace.Edge) // if any edge is refined: baseline edges in the operations
+	within := make(map[trace.Edge]trace.Edge) // edges of out by baseline edge of o; filled only if edges are refined
 	for i := range o.Edges {
 		e := &o.Edges[i]
 		if at := o.inside(e.Context, operations); at != 0 {
@@ -64,8 +64,8 @@ func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) boo
 	return true
 }
 
-// inside returns context as it appears from the nearest baseline step at or above it, or 0 if o doesn't have that
-// context or the step is not in operations.
+// inside returns the part of context from the nearest baseline step at or above it on, as a context. It returns 0 if o
+// doesn't have that context, or if that step is not in operations.
 func (o *Observation) inside(context trace.Context, operations map[trace.Op]bool) trace.Context {
 	c := o.Context(context)
 	switch {
@@ -84,7 +84,7 @@ func (o *Observation) inside(context trace.Context, operations map[trace.Op]bool
 	return above.Child(c.Step())
 }
 
-// join sorts the contexts and times of o, and adds up equal ones.
+// join sorts the contexts and edges of o, and adds up equal ones.
 func (o *Observation) join() {
 	slices.SortFunc(o.Contexts, func(a, b ContextCount) int { return cmp.Compare(a.Context, b.Context) })
 	contexts := o.Contexts[:0]

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Observation holds the contribution of one request, which is a usable root of a trace, to the statistics. It defines
-// the contexts and edges that it names, so that a receiver needs only the dictionary of operations.
+// Observation holds the contribution of one request, a usable root of a trace, to the statistics. It defines the
+// contexts and edges that it names, so that a receiver needs only the dictionary of operations.
 type Observation struct {
 	Trace    trace.ID
 	Root     trace.SpanID
@@ -19,17 +19,17 @@ type Observation struct {
 	Entry    trace.Op      // step of the root
 	Failed   bool          // the root's status is an error
 
-	Plan int64        // version of the plan that applied to the request; 0: no plan, -1: unknown
+	Plan int64        // version of the plan that applied to the request; 0 means no plan, -1 unknown
 	Arm  trace.Symbol // arm of that plan
-	// Behind holds the services that had not yet applied that plan when the request reached them, ascending. Their
-	// tracepoints were off. It is empty without an arm. Packed and saved observations lack it.
+	// Behind holds the services that had not yet applied that plan when the request reached them, so that their
+	// tracepoints were off. It is ascending, and empty if there is no arm.
 	Behind []trace.Symbol
 
 	// Children holds the distinct steps of the root's baseline children, critical or not, ascending.
 	Children []trace.Op
 	// Contexts holds every calling context that the request executed, critical or not, ascending by Context.
-	// Switched-on spans appear under their full context. The Parent of each context appears, too, except above the root
-	// and above a joined span of another root: the observation of that root holds it.
+	// Switched-on spans appear under their full context. The Parent of each context appears, too, unless it is above
+	// the root, or above a joined span of another root, in which case it is in the observation of that root.
 	Contexts []ContextCount
 	// Edges holds the baseline edges with their times, ascending by Edge. The times are positive and add up to
 	// Duration.
@@ -42,12 +42,12 @@ type Observation struct {
 	Variables []Variable
 	// Skeleton is the 128-bit hash of the set of distinct baseline contexts on the critical path.
 	Skeleton analysis.Hash
-	Path     PathSums // Skeleton is their hash; zero if unknown, as in saved samples
-	// Shape is the result of [Observation.ComputeShape], computed while contexts and edges are in the processor's
-	// caches, or 0 if not computed.
+	Path     PathSums // sums whose hash is Skeleton; zero if unknown, as in saved samples
+	// Shape is the result of [Observation.ComputeShape], or 0 if not computed. It is computed early, while contexts and
+	// edges are in the processor's caches.
 	Shape uint64
-	// Records holds the numbers of the journal records with the spans of the trace, or nil without a journal. Observe
-	// doesn't change it. Clones and saved observations lack it.
+	// Records holds the numbers of the journal records that contain the spans of the trace, or nil if there is no
+	// journal. Observe doesn't change it. Clones and saved observations lack it.
 	Records []uint64
 }
 
@@ -69,24 +69,24 @@ type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op     // operation of the spans
 	Target          trace.Op     // operation that they call (see [critpath.Path.Target]); 0 if unknown
-	Peer            trace.Op     // the callee as the attributes name it, the largest of several; 0 if unknown
+	Peer            trace.Op     // the callee named by attributes, the largest if there are several; 0 if unknown
 	Tracepoint      trace.Symbol // 0 for the baseline
 	Count           int32        // spans
 	Errors          int32        // spans with status error
 	// Unanswered counts the baseline CLIENT spans that no span answers. Package group sets it to 0 if their callee
 	// emits no spans.
 	Unanswered int32
-	// Exclusive is the time on the critical path in ns. Baseline spans count their time on the path over baseline spans
-	// only, so that the times of all baseline contexts add up to the duration of the request. Switched-on spans count
-	// their time on the refined path.
+	// Exclusive is the time on the critical path in ns. For baseline spans, it is the time on the path over baseline
+	// spans only, so that the times of all baseline contexts add up to the duration of the request. For switched-on
+	// spans, it is the time on the refined path.
 	Exclusive int64
-	// Self is the time in ns that children do not cover, on the critical path or not, summed over the spans. Only
-	// baseline children count for a baseline span.
+	// Self is the time in ns that children do not cover, whether or not it is on the critical path, summed over the
+	// spans. For a baseline span, only baseline children count.
 	Self  int64
 	Total int64 // ns from start to end, summed over the spans
 }
 
-// Step returns the step that ends the context: its operation, with its target.
+// Step returns the last step of the context: its operation, with its target.
 func (c *ContextCount) Step() trace.Op { return c.Op.To(c.Target) }
 
 // EdgeTime is the time that a request spent in one edge of its critical path.
@@ -103,8 +103,8 @@ func (e *EdgeTime) compare(o *EdgeTime) int {
 	return cmp.Or(cmp.Compare(e.Within, o.Within), cmp.Compare(e.Edge, o.Edge))
 }
 
-// Variable is the value of an attribute at a place. The earliest span with this calling context on the critical path
-// provides it.
+// Variable is the value of an attribute in a calling context. It comes from the earliest span with this context on the
+// critical path.
 type Variable struct {
 	Context trace.Context
 	Key     trace.Symbol
@@ -139,7 +139,7 @@ func (o *Observation) Edge(edge trace.Edge) *EdgeTime {
 	return &o.Edges[i]
 }
 
-// Variable returns the variable of o with the given context and key, or nil if o doesn't have it.
+// Variable returns the variable of o with the given context and key, or nil if there is no such variable.
 func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variable {
 	i, found := slices.BinarySearchFunc(o.Variables, context, func(v Variable, x trace.Context) int {
 		return cmp.Or(cmp.Compare(v.Context, x), cmp.Compare(v.Key, key))
@@ -150,7 +150,7 @@ func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variabl
 	return &o.Variables[i]
 }
 
-// Key returns a hash of the trace and root of o. It identifies the request in samples.
+// Key returns a hash of the trace and the root of o. It identifies the request in samples.
 func (o *Observation) Key() uint64 { return trace.Mix(o.Trace.Hash(), uint64(o.Root)) }
 
 // EachVariable calls f for each variable of o whose key is in keys and whose context is baseline. keys must be

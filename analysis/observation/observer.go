@@ -12,7 +12,7 @@ import (
 )
 
 // Observer reduces paths to observations. It reuses its buffers: once they have grown, it allocates nothing. It is not
-// safe for concurrent use. The zero Observer is ready for use.
+// safe for concurrent use. The zero Observer is ready to use.
 type Observer struct {
 	path *critpath.Path
 	root *critpath.Root
@@ -29,7 +29,7 @@ type Observer struct {
 	found   []located
 }
 
-// key is a hash to sort by and the index of the hashed element.
+// key is a hash to sort by, and the index of the hashed element.
 type key struct {
 	hash uint64
 	i    int32
@@ -43,9 +43,9 @@ var (
 	keyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
 )
 
-// Observe sets into to the observation of root number root of p, and reuses its slices. The root must be usable (see
-// [critpath.Path.Unusable]). The observation shares no memory with p. Observe takes O(n log n) for n nodes of the root
-// and its path.
+// Observe sets into to the observation of root number root of p, reusing the slices of into. The root must be usable
+// (see [critpath.Path.Unusable]). The observation shares no memory with p. Observe takes O(n log n) time for n nodes of
+// the root and its path.
 func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
 	o.path, o.root, o.into = p, &p.Roots[root], into
 	n := &p.Nodes[o.root.Node]
@@ -81,8 +81,8 @@ func (o *Observer) plan() {
 	}
 }
 
-// behind collects the services with a span that names a different plan than the root. Agents apply a plan one after
-// another, and some take seconds.
+// behind collects the services that have a span with a different plan than the root. Agents apply a plan one after
+// another, and some take several seconds.
 func (o *Observer) behind() {
 	o.into.Behind = o.into.Behind[:0]
 	if o.into.Plan <= 0 || o.into.Arm == 0 {
@@ -115,7 +115,7 @@ func (o *Observer) children() {
 	o.into.Children = slices.Compact(steps)
 }
 
-// contexts counts the nodes of the root, and nodes of other roots on its path, by calling context.
+// contexts counts the nodes of the root, and the nodes of other roots on its path, by calling context.
 func (o *Observer) contexts() {
 	p := o.path
 	o.entry = scratch.Sized(o.entry, len(p.Nodes))
@@ -141,7 +141,7 @@ func (o *Observer) contexts() {
 			o.addContext(k.i)
 		}
 		if i > 0 && k == o.keys[i-1] {
-			continue // several of its sections have added it
+			continue // several sections of the node have added it
 		}
 		o.count(k.i, &o.into.Contexts[len(o.into.Contexts)-1])
 	}
@@ -154,7 +154,7 @@ func (o *Observer) addJoined(i int32) {
 	}
 }
 
-// addContext appends the context of node to into.Contexts, with all counts and times 0.
+// addContext appends the context of node to into.Contexts, with all counts and times set to 0.
 func (o *Observer) addContext(node int32) {
 	i := len(o.into.Contexts)
 	o.into.Contexts = slices.Grow(o.into.Contexts, 1)[:i+1]
@@ -172,7 +172,7 @@ func (o *Observer) count(i int32, c *ContextCount) {
 	n := &o.path.Nodes[i]
 	s := &o.path.Trace.Spans[n.Span]
 	o.entry[i] = int32(len(o.into.Contexts) - 1)
-	c.Tracepoint = min(c.Tracepoint, s.Tracepoint) // 0 if the same place is baseline in one span
+	c.Tracepoint = min(c.Tracepoint, s.Tracepoint) // 0 if the context is baseline in any span
 	c.Count++
 	c.Peer = max(c.Peer, s.Peer)
 	if o.path.Unanswered(i) {
@@ -185,7 +185,7 @@ func (o *Observer) count(i int32, c *ContextCount) {
 	c.Self = saturated(c.Self, int64(n.End-n.Start)-o.covered(i, n))
 }
 
-// saturated returns a+b for a, b ≥ 0, but at most the largest int64: sums over many unfinished spans must not wrap
+// saturated returns a+b for a, b ≥ 0, but at most the largest int64, so that sums over many unfinished spans don't wrap
 // around.
 func saturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
@@ -194,7 +194,7 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// cover measures the union of intervals. They must be added by descending end.
+// cover measures the union of intervals, which must be added in descending order of their ends.
 type cover struct {
 	from  trace.Nanos // earliest start of the intervals added so far
 	nanos int64
@@ -207,7 +207,8 @@ func (c *cover) add(start, end trace.Nanos) {
 	}
 }
 
-// covered returns the time of node i that its children cover. If i is a baseline node, only baseline children count.
+// covered returns the part of the time of node i, in ns, that its children cover. If i is a baseline node, only
+// baseline children count.
 func (o *Observer) covered(i int32, n *critpath.Node) int64 {
 	nodes := o.path.Nodes
 	k, last := o.path.Children(i)
@@ -238,7 +239,7 @@ func (o *Observer) covered(i int32, n *critpath.Node) int64 {
 	return c.nanos
 }
 
-// linkBelow lists, for each switched-on node of the root, its baseline children by descending end.
+// linkBelow lists, for each switched-on node of the root, its baseline children in descending order of their ends.
 func (o *Observer) linkBelow() {
 	p := o.path
 	if !p.HasTracepointSpans() {
@@ -249,7 +250,7 @@ func (o *Observer) linkBelow() {
 	for i := o.root.First; i < o.root.Last; i++ {
 		o.below[i] = -1
 	}
-	for i := o.root.Last - 1; i > o.root.First; i-- { // families are sorted by descending end, and so are the lists
+	for i := o.root.Last - 1; i > o.root.First; i-- { // siblings are sorted by descending end, and so are the lists
 		if n := &p.Nodes[i]; n.Root >= 0 && n.Parent != p.Caller(i) {
 			o.next[i] = o.below[n.Parent]
 			o.below[n.Parent] = i
@@ -275,7 +276,7 @@ func (o *Observer) skeleton() {
 	o.into.Skeleton = o.into.Path.Skeleton()
 }
 
-// edges appends the edges of sections, ascending, to into.
+// edges appends the edges of sections to into, in ascending order.
 func (o *Observer) edges(sections []critpath.Section, into []EdgeTime) []EdgeTime {
 	o.keys = o.keys[:0]
 	for i := range sections {
@@ -321,7 +322,7 @@ func (o *Observer) exclusive() {
 	}
 }
 
-// refine adds the refined edges and, to the contexts of switched-on spans, the time on the refined path.
+// refine adds the refined edges, and adds the time on the refined path to the contexts of switched-on spans.
 func (o *Observer) refine() {
 	o.into.Refined = o.into.Refined[:0]
 	if len(o.root.Refined) == 0 {
@@ -358,7 +359,7 @@ func (o *Observer) findRefined() {
 	o.refined = slices.Compact(o.refined)
 }
 
-// compactEdges sorts edges by (Within, Edge) and merges equal ones, in place.
+// compactEdges sorts edges by (Within, Edge) and merges equal edges, in place.
 func compactEdges(edges []EdgeTime) []EdgeTime {
 	slices.SortFunc(edges, func(a, b EdgeTime) int { return a.compare(&b) })
 	out := edges[:0]
@@ -408,17 +409,17 @@ func (o *Observer) variables() {
 	}
 }
 
-// located is a variable with the start and the ID of its span.
+// located is a variable with the start and the ID of the span that it comes from.
 type located struct {
 	Variable
 	start trace.Nanos
 	id    trace.SpanID
 }
 
-// compare orders variables of one context by key, then by preference: the earliest span first, and several values of
-// one span in a fixed order.
+// compare orders variables of the same context by key, then by preference: the earliest span comes first, and several
+// values of one span are in a fixed order.
 func (v *located) compare(w *located) int {
-	if v.Key != w.Key { // mostly
+	if v.Key != w.Key { // the usual case
 		return cmp.Compare(v.Key, w.Key)
 	}
 	return cmp.Or(cmp.Compare(v.start, w.start), cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text),
@@ -441,8 +442,8 @@ func (o *Observer) find(node int32) {
 // fewKeys is the largest number of keys that we sort by insertion, which is faster for short lists.
 const fewKeys = 16
 
-// sortKeys sorts o.keys by hash, then by index. Hashes are uniform, so one pass of a bucket sort over their first bits
-// puts each key close to its place.
+// sortKeys sorts o.keys by hash, then by index. Hashes are uniform, so one pass of a bucket sort over their leading
+// bits moves each key close to its final position.
 func (o *Observer) sortKeys() {
 	n := len(o.keys)
 	if n <= fewKeys {
@@ -477,7 +478,7 @@ func (o *Observer) sortKeys() {
 	}
 }
 
-// sortFew sorts keys by hash, then by index. It sorts few keys by insertion, which is faster.
+// sortFew sorts keys by hash, then by index. It is fast if there are few keys.
 func sortFew(keys []key) {
 	if len(keys) > fewKeys {
 		slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.i, b.i)) })

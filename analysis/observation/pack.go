@@ -10,14 +10,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Packer packs observations into some hundred bytes each, so that many can be kept and read several times. Its
-// dictionary stores the values that observations share (contexts, edges, places of variables) once, so only the Packer
-// that packed an observation, or its decoded copy, can unpack it. A Packer is not safe for concurrent use, except that
-// several calls of Unpack may run at once.
+// Packer packs observations into a few hundred bytes each, so that many can be kept and read several times. Its
+// dictionary stores the values that observations share (contexts, edges, contexts and keys of variables) only once, so
+// an observation can be unpacked only by the Packer that packed it, or by a decoded copy of it. A Packer is not safe
+// for concurrent use, except that several calls of Unpack may run at the same time.
 //
-// The dictionary is bounded. Once it is full, new values are counted and written out in every observation.
+// The dictionary is bounded. Once it is full, new values are counted, and written out in full in every observation.
 type Packer struct {
-	Limit  int    // maximum number of values of each kind in the dictionary; 0: DefaultPacked, negative: no dictionary
+	Limit  int    // maximum values of each kind in the dictionary; 0 means DefaultPacked, negative no dictionary
 	Inline uint64 // values that were written out because the dictionary was full
 
 	plain bool // without peers, unanswered calls and sums of paths
@@ -43,7 +43,7 @@ type packedPlace struct {
 	numeric bool
 }
 
-// DefaultPacked is the default limit of a [Packer]. A value takes some 100 bytes.
+// DefaultPacked is the default limit of a [Packer]. A value takes about 100 bytes.
 const DefaultPacked = 1 << 20
 
 // dictionary numbers values from 1 in the order of their first use.
@@ -69,7 +69,7 @@ func (d *dictionary[T]) number(v T, limit int) uint64 {
 	return i
 }
 
-// appendNumber appends the number of v to b. If v has no number, it appends 0 and the bytes that appendValue appends.
+// appendNumber appends the number of v to b. If v has no number, it appends 0 and calls appendValue to append v itself.
 func appendNumber[T comparable](p *Packer, d *dictionary[T], b []byte, v T, appendValue func([]byte, T) []byte) []byte {
 	i := d.number(v, cmp.Or(p.Limit, DefaultPacked))
 	b = codec.AppendUvarints(b, i)
@@ -211,7 +211,7 @@ func (p *Packer) appendVariables(b []byte, variables []Variable) []byte {
 	return b
 }
 
-// Smallest packed sizes in bytes: the number of a value in the dictionary, and what differs between observations.
+// Smallest packed sizes in bytes: the number of a value in the dictionary, and the parts that differ by observation.
 const (
 	serviceSize     = 8
 	minOpSize       = 1

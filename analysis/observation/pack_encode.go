@@ -4,7 +4,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// The first byte of an encoded [Packer] tells its layout.
+// Layouts of an encoded [Packer], given by its first byte.
 const (
 	plainLayout  = 1 // Packer.plain
 	packerLayout = 2
@@ -61,7 +61,7 @@ func DecodePacker(b []byte) (*Packer, []byte, error) {
 	return p, r.Rest(), nil
 }
 
-// readDictionary fills d. Its values must be distinct and take at least size bytes each.
+// readDictionary fills d. The values read must be distinct and take at least size bytes each.
 func readDictionary[T comparable](r *codec.Reader, d *dictionary[T], size int, readValue func(*codec.Reader) T) {
 	for n := range r.Count(size) {
 		v := readValue(r)
@@ -72,8 +72,8 @@ func readDictionary[T comparable](r *codec.Reader, d *dictionary[T], size int, r
 	}
 }
 
-// AppendObservation appends o to b without a dictionary. The encoding is several times larger than the packed one, but
-// needs no [Packer]. It lacks peers, unanswered calls and the sums of the path.
+// AppendObservation appends o to b without using a dictionary. The encoding is several times larger than the packed
+// form, but needs no [Packer]. It lacks peers, unanswered calls and the sums of the path.
 func AppendObservation(b []byte, o *Observation) []byte {
 	return (&Packer{Limit: -1, plain: true}).Append(b, o)
 }

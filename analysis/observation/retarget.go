@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PathSums are sums over the distinct baseline contexts on a critical path. The skeleton of the path is their hash.
-// Because they are sums, a context can be replaced in them.
+// PathSums are sums over the distinct baseline contexts on a critical path. The hash of the sums is the skeleton of the
+// path. Sums make it possible to replace a single context.
 type PathSums struct{ Hi, Lo, N uint64 }
 
 func (s *PathSums) add(c trace.Context) {
@@ -27,13 +27,13 @@ func (s *PathSums) remove(c trace.Context) {
 // Skeleton returns the skeleton of the path: the hash of its set of contexts.
 func (s *PathSums) Skeleton() analysis.Hash { return analysis.HashOf(s.Hi, s.Lo, s.N) }
 
-// Answered reports whether spans answered all calls in the context.
+// Answered reports whether all calls in the context were answered by spans.
 func (c *ContextCount) Answered() bool {
 	return c.Target != 0 && c.Target != c.Peer && c.Unanswered == 0
 }
 
-// Retarget makes target the target of the unanswered calls in o.Contexts[i]. They still count as unanswered. It changes
-// nothing and returns false for the entry of the request and for calls with spans below them.
+// Retarget sets the target of the unanswered calls in o.Contexts[i]. They still count as unanswered. It changes nothing
+// and returns false if the context is the entry of the request, or if spans are below the calls.
 func (o *Observation) Retarget(i int, target trace.Op) bool {
 	c := o.Contexts[i]
 	isChild := func(below ContextCount) bool { return below.Parent == c.Context }
@@ -75,7 +75,7 @@ func (o *Observation) onPath(c trace.Context) bool {
 	return slices.ContainsFunc(o.Edges, func(e EdgeTime) bool { return e.Context == c })
 }
 
-// addCount adds c to o.Contexts. If c's context is already there, it adds the counts and times.
+// addCount adds c to o.Contexts. If the context is already there, it adds up the counts and times.
 func (o *Observation) addCount(c ContextCount) {
 	i, found := slices.BinarySearchFunc(o.Contexts, c.Context, func(a ContextCount, x trace.Context) int {
 		return cmp.Compare(a.Context, x)
@@ -87,7 +87,7 @@ func (o *Observation) addCount(c ContextCount) {
 	o.Contexts[i].add(&c)
 }
 
-// renameChild replaces old by step among the children of the root. No other child needs old any longer, because the
+// renameChild replaces old with step among the children of the root. No other child has the step old, because the
 // contexts below the root differ in their steps.
 func (o *Observation) renameChild(old, step trace.Op) {
 	if i, found := slices.BinarySearch(o.Children, old); found {
@@ -105,7 +105,7 @@ type replacement struct {
 
 // edges replaces the call in the edges of o.
 func (r *replacement) edges(o *Observation) {
-	within := make(map[trace.Edge]trace.Edge) // the edges that change
+	within := make(map[trace.Edge]trace.Edge) // new edges, by old edge
 	for i := range o.Edges {
 		e := &o.Edges[i]
 		was := e.Edge
@@ -126,7 +126,7 @@ func (r *replacement) edges(o *Observation) {
 	o.Refined = compactEdges(o.Refined)
 }
 
-// edge replaces the call in e. neighbour means that the call may be next to the edge.
+// edge replaces the call in e. neighbour means that e may be next to the call.
 func (r *replacement) edge(e *EdgeTime, neighbour bool) {
 	if e.Context == r.old {
 		e.Context = r.context

@@ -14,16 +14,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// MaxSpanOps is the default limit on the operations in a SpanTimes. Each takes 300 to 1,000 bytes, at most 3.5 KiB.
+// MaxSpanOps is the default limit on the number of operations in a SpanTimes. An operation takes 300 to 1,000 bytes,
+// and at most 3.5 KiB.
 const MaxSpanOps = 8192
 
-// SpanTimes holds the durations of the spans of each step, on the critical path or not. It keeps the operations with
-// the lowest identities, so that the selection depends neither on the order of the spans nor on the period. The zero
-// value is empty.
+// SpanTimes holds the durations of the spans of each step, whether or not they are on the critical path. If there are
+// too many steps, it keeps the steps with the lowest identities, so that the selection depends neither on the order of
+// the spans nor on the period. The zero value is empty.
 type SpanTimes struct {
 	limit   int // maximum number of operations; 0 means MaxSpanOps
 	ops     map[trace.Op]*stats.Ranks
-	full    []trace.Op // the keys of ops once they are at the limit, as a heap, the greatest first; otherwise nil
+	full    []trace.Op // the keys of ops as a heap, the greatest first, once the limit is reached; otherwise nil
 	dropped uint64     // spans of dropped operations
 }
 
@@ -36,11 +37,11 @@ func (t *SpanTimes) Observe(p *critpath.Path) {
 	}
 }
 
-// spanTime returns the duration d of a span, which may be malformed, limited to the range of statistics.
+// spanTime returns the duration d of a span, limited to the range of the statistics, because the span may be malformed.
 func spanTime(d time.Duration) int64 { return min(max(0, int64(d)), stats.MaxNanos-1) }
 
-// slot returns the durations of op, to add to. If there are too many operations, it drops the greatest one. If that is
-// op itself, slot adds spans to the dropped spans and returns nil.
+// slot returns the Ranks of op, to add durations to. If there are too many operations, it drops the greatest one. If
+// that is op itself, slot counts spans as dropped and returns nil.
 func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	if r := t.ops[op]; r != nil {
 		return r
@@ -84,7 +85,7 @@ func (t *SpanTimes) replaceLast(op trace.Op) {
 // Merge adds the spans of o. It doesn't change o.
 func (t *SpanTimes) Merge(o *SpanTimes) { t.mergeIf(o, func(trace.Op) bool { return true }) }
 
-// mergeIf is Merge for the operations for which add returns true.
+// mergeIf is Merge for the operations that add accepts.
 func (t *SpanTimes) mergeIf(o *SpanTimes, add func(trace.Op) bool) {
 	for op, spans := range o.ops {
 		if !add(op) {
@@ -100,26 +101,26 @@ func (t *SpanTimes) mergeIf(o *SpanTimes, add func(trace.Op) bool) {
 }
 
 const (
-	// spanPeriod is the length of the periods that collect usual spans. A period is dropped as a whole.
+	// spanPeriod is the length of the periods that usual spans are collected in. A period is dropped as a whole.
 	spanPeriod = time.Hour
-	// LatestSpans is the maximum age of the latest spans. Incidents open sooner after their onset, so spans after an
-	// onset never become usual.
+	// LatestSpans is the maximum age of the latest spans. An incident opens sooner than that after its onset, so spans
+	// after the onset never become usual.
 	LatestSpans = 10 * time.Minute
-	// spanTick is the length of the ticks that spans are counted by before they become usual. LatestSpans is a multiple
-	// of it.
+	// spanTick is the length of the ticks that spans are collected in before they become usual. LatestSpans is a
+	// multiple of it.
 	spanTick = 2 * time.Minute
 )
 
-// SpanTally holds the durations of the spans of closed traces, by the tick when the trace starts. The zero value is
-// empty.
+// SpanTally holds the durations of the spans of closed traces, by the tick that contains the start of the trace. The
+// zero value is empty.
 type SpanTally struct {
 	Limit int // maximum number of operations in each tick; 0 means MaxSpanOps
 
 	ticks map[int64]*SpanTimes
 }
 
-// Observe adds the spans of p. closed is the time when its trace was closed, or 0 if that is unknown. If the trace
-// claims to start after closed, or more than two hours before, its clock is wrong, and it counts at closed.
+// Observe adds the spans of p. closed is the time when the trace was closed, or 0 if it is unknown. If the trace claims
+// to have started after closed, or more than two hours before it, its clock is wrong, and the trace counts at closed.
 func (t *SpanTally) Observe(p *critpath.Path, closed trace.Nanos) {
 	if len(p.Nodes) == 0 {
 		return
@@ -153,20 +154,20 @@ func (t *SpanTally) Merge(o *SpanTally) {
 	}
 }
 
-// RecentSpans holds the durations of the latest spans and of usual ones: spans from healthy times in the one to two
-// hours before. The zero value is empty.
+// RecentSpans holds the durations of the latest spans and of the usual spans, which are spans from healthy times in the
+// one to two hours before. The zero value is empty.
 type RecentSpans struct {
 	SpanTally
 	current, before SpanTimes
-	began, rotated  trace.Nanos // start of before and of current, or 0
+	began, rotated  trace.Nanos // start of the periods before and current, or 0
 }
 
-// Healthy reports whether op was healthy in [from, to), so that its spans then count as usual.
+// Healthy reports whether op was healthy in [from, to), so that its spans from that time count as usual.
 type Healthy func(op trace.Op, from, to trace.Nanos) bool
 
-// Rotate ends an epoch at time now. Spans that are no longer the latest become usual if they are healthy. It drops the
-// usual spans of the period before the last, except for operations that are not healthy now, because these have no
-// others.
+// Rotate ends an epoch at time now. Spans that are no longer among the latest become usual if they are healthy. At the
+// end of a period, it drops the usual spans of the period before. It keeps them for operations that are not healthy
+// now, because these operations may have no newer ones.
 func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
 	if r.rotated == 0 || len(r.ticks)+len(r.current.ops)+len(r.before.ops) == 0 {
 		r.began, r.rotated = now, now
@@ -199,7 +200,7 @@ func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
 // Since returns the start of the earliest period, or 0 before the first call of Rotate.
 func (r *RecentSpans) Since() trace.Nanos { return r.began }
 
-// Dropped returns the number of spans of dropped operations.
+// Dropped returns the number of spans dropped because there were too many operations.
 func (r *RecentSpans) Dropped() uint64 {
 	n := r.before.dropped + r.current.dropped
 	for _, spans := range r.ticks {
@@ -208,8 +209,8 @@ func (r *RecentSpans) Dropped() uint64 {
 	return n
 }
 
-// Latest returns the durations of the spans of op in the last ten to twelve minutes, but not before `from`, rounded up
-// to two minutes. They share no memory with r.
+// Latest returns the durations of the spans of op in the last ten to twelve minutes, ignoring ticks that start before
+// `from`. The result shares no memory with r.
 func (r *RecentSpans) Latest(op trace.Op, from trace.Nanos) (latest stats.Ranks) {
 	for tick, spans := range r.ticks {
 		if x := spans.ops[op]; x != nil && tick*int64(spanTick) >= int64(from) {
@@ -234,7 +235,7 @@ func (r *RecentSpans) LatestOps() iter.Seq[trace.Op] {
 	}
 }
 
-// Measured returns the time of the spans that Latest returns, in whole ticks. Both bounds are 0 without spans.
+// Measured returns the time that the result of Latest covers, in whole ticks, or 0, 0 if there are no spans.
 func (r *RecentSpans) Measured(op trace.Op, from trace.Nanos) (first, last trace.Nanos) {
 	for tick, spans := range r.ticks {
 		start := trace.Nanos(tick * int64(spanTick))
@@ -249,7 +250,7 @@ func (r *RecentSpans) Measured(op trace.Op, from trace.Nanos) (first, last trace
 	return first, last
 }
 
-// Usual returns the durations of the usual spans of op. They share no memory with r.
+// Usual returns the durations of the usual spans of op. The result shares no memory with r.
 func (r *RecentSpans) Usual(op trace.Op) (usual stats.Ranks) {
 	for _, t := range []*SpanTimes{&r.before, &r.current} {
 		if x := t.ops[op]; x != nil {
