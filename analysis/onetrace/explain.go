@@ -13,11 +13,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Explanation describes how one trace differs from normal ones.
+// Explanation describes how one trace differs from normal traces.
 type Explanation struct {
-	// Duration is the duration of the primary root in ns. Usual is the median of such requests in normal traces, and
-	// requests above Limit are outliers, both in ns. Usual and Limit are NaN if no normal trace has a request of this
-	// type.
+	// Duration is the duration of the primary root. Usual is the median duration of such requests in normal traces, and
+	// Limit is the duration from where on they are outliers. All are in ns. Usual and Limit are NaN if no normal trace
+	// has a request of this type.
 	Duration, Usual, Limit float64
 	Suspects               []CallSuspect // ranked
 }
@@ -32,24 +32,24 @@ func (e *Explanation) Excess() float64 { return e.Duration - e.Usual }
 // make one suspect.
 type CallSuspect struct {
 	Service trace.Symbol
-	Op      trace.Op // a step; the caller's step if only the name of the service is known
+	Op      trace.Op // a step, or the caller's step if only the name of the service is known
 	Reason  Reason
 	Part    Part // of a slow step
-	// Excess is the critical-path time beyond the usual time, in ns. It is the time of the calls with everything below
-	// them for a new step, and 0 for a failed or missing one.
+	// Excess is the critical-path time beyond the usual time, in ns. For a new step, it is the time of the calls
+	// including everything below them. It is 0 for a failed or missing step.
 	Excess float64
-	// Score is the evidence in ns, which ranks the suspects. It is the time above the fence for a slow step, and the
-	// usual duration of the request times the certainty for the other reasons. The first suspect of a service has the
-	// evidence against the whole service.
+	// Score is the evidence in ns, which determines the rank. For a slow step, it is the time above the fence; for the
+	// other reasons, it is the usual duration of the request times the certainty. The first suspect of a service has
+	// the evidence against the whole service.
 	Score float64
 	Calls int // number of calls that differ, at least 1
-	// Node is the node of the path, and Span the span, of the call with the most evidence. If the call is missing, they
+	// Node is the node in the path, and Span the span, of the call with the most evidence. If the call is missing, they
 	// identify its caller.
 	Node int32
 	Span trace.SpanID
-	// Missing lists the steps that the step Caller usually calls: Op and others. It is set for the reason Missing.
-	// Missing and Caller are empty if the callee, Op, doesn't answer. If normal calls continue in different ways, or in
-	// other services, Op is the caller.
+	// Missing lists the steps that the step Caller usually calls but did not: Op and others. It is set for the reason
+	// Missing. Missing and Caller are empty if the callee, Op, did not answer. If normal calls continue in different
+	// ways, or in other services, Op is the caller.
 	Missing []trace.Op
 	Caller  trace.Op
 	// Unanswered means that Node called the callee, which has no span.
@@ -66,7 +66,7 @@ const (
 	Slow    Reason = "slow"    // takes longer than usual
 	Failed  Reason = "failed"  // fails, although such calls usually do not
 	Missing Reason = "missing" // does not make the usual calls, or does not answer
-	New     Reason = "new"     // is in no normal trace
+	New     Reason = "new"     // does not occur in any normal trace
 )
 
 // Part is the part of a slow step that takes longer.
@@ -82,25 +82,25 @@ const (
 
 // Thresholds of evidence.
 const (
-	// leastExcess is the smallest excess of a slow step, as a share of the duration. Without a smaller excess, the
+	// leastExcess is the minimum excess of a slow step, as a share of the duration. Without a smaller excess, the
 	// request would take about as long.
 	leastExcess = 0.01
-	// leastCertainty is the smallest certainty of a failed, missing or new step.
+	// leastCertainty is the minimum certainty of a failed, missing or new step.
 	leastCertainty = 0.1
 )
 
-// Explain returns the difference between the trace of p and the normal traces, which must have been added before. It
+// Explain returns the differences between the trace of p and the normal traces, which must have been added before. It
 // compares each call with the calls at its site. A trace without a usable root has no suspects.
 //
-//  1. Slow. The excess of a call is its own time on the critical path beyond the median of its site, if that time is
+//  1. Slow. The excess of a call is its own time on the critical path beyond the median of its site, if the own time is
 //     above the fence. The own time of a CLIENT span and of a border is time on the wire to the callee.
-//  2. Repeated. A caller that makes more calls to a site than the fence allows is charged the time of the additional
-//     calls.
+//  2. Repeated. A caller that makes more calls to a site than the fence allows is charged for the time of the
+//     additional calls.
 //  3. Failed, missing, new. See [explaining.structure].
 //  4. Times on wires are attributed to services, see [compare.Wires].
-//  5. Suspects are ranked by their evidence, but the first one of a service by the evidence against the whole service.
-//     A process that is short of CPU is a little late in many places, and each delay may be less than the variation of
-//     an unrelated call.
+//  5. Suspects are ranked by their evidence, except that the first suspect of a service is ranked by the evidence
+//     against the whole service. A process that is short of CPU is a little late in many places, and each delay may be
+//     less than the variation of an unrelated call.
 //
 // The result is valid until p is overwritten. Explain takes time linear in the size of the trace, except for calls with
 // unusual shapes: it compares these with all shapes of their sites.
@@ -163,7 +163,7 @@ type raisedWire struct {
 	excess, beyond float64
 }
 
-// charge adds a call at node, with its excess and score, to the suspect of k, and returns the suspect.
+// charge adds a call at node, with its excess and score, to the suspect with key k, and returns the suspect.
 func (x *explaining) charge(k suspectKey, node int32, excess, score float64) *CallSuspect {
 	s := x.suspects[k]
 	if s == nil {
@@ -194,7 +194,7 @@ func (x *explaining) addUp() {
 	}
 }
 
-// slow charges own time above the fence and additional calls, and collects wires.
+// slow charges own times above the fence and additional calls, and collects the wires.
 func (x *explaining) slow() {
 	for i := range x.calls {
 		c := &x.calls[i]
@@ -224,7 +224,7 @@ func (x *explaining) slow() {
 	}
 }
 
-// repeated charges call i for calls that it makes more often than normal calls of the same shape.
+// repeated charges call i for the calls that it makes more often than normal calls of the same shape.
 func (x *explaining) repeated(i int) {
 	s := x.known(x.calls[i].Site)
 	if s == nil {
@@ -255,8 +255,8 @@ func (x *explaining) repeated(i int) {
 	}
 }
 
-// calleeOf returns the callee of call i, a CLIENT span or a border: the callee that answered, or the usual one. The
-// service is 0 if unknown. The op is 0 if only attributes name the service.
+// calleeOf returns the callee of call i, which is a CLIENT span or a border: the callee that answered, or else the
+// usual one. Its service is 0 if unknown. Its Op is 0 if only attributes name the service.
 func (x *explaining) calleeOf(i int) history.Callee {
 	switch c := &x.calls[i]; {
 	case x.unanswered[i].callee.Service != 0:
@@ -268,11 +268,13 @@ func (x *explaining) calleeOf(i int) history.Callee {
 	}
 }
 
-// maxWireServices bounds the services that wires are attributed to, because it takes time quadratic in their number.
+// maxWireServices bounds the number of services that wires are attributed to, because attribution takes time quadratic
+// in that number.
 const maxWireServices = 128
 
-// attributeWires charges the raised wires, and adds them to the evidence. All services without a raised wire count as
-// one service, number 0, which is never late. Callees beyond the bound are charged.
+// attributeWires charges the raised wires, and adds them to the evidence. All services without a raised wire count as a
+// single service, number 0, which is never late. Raised wires to callees beyond maxWireServices are charged to these
+// callees.
 func (x *explaining) attributeWires() {
 	if len(x.raised) == 0 {
 		return
@@ -341,8 +343,8 @@ func (x *explaining) chargeWires(services []compare.Service, index map[int32]int
 	}
 }
 
-// rank returns the suspects in order. It leaves out slow ones below leastExcess and others below leastScore, both in
-// ns.
+// rank returns the suspects in order. It leaves out slow suspects below leastExcess, and other suspects below
+// leastScore, both in ns.
 func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 	all := make([]CallSuspect, 0, len(x.suspects))
 	for _, s := range x.suspects {
@@ -365,8 +367,8 @@ func (x *explaining) rank(leastExcess, leastScore float64) []CallSuspect {
 	})
 }
 
-// compare orders suspects by decreasing evidence. If it is equal, the earlier call comes first: it may be the cause of
-// the later one.
+// compare orders suspects by decreasing evidence. If the evidence is equal, the earlier call comes first, because it
+// may be the cause of the later call.
 func (x *explaining) compare(a, b CallSuspect) int {
 	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(x.path.Nodes[a.Node].Start, x.path.Nodes[b.Node].Start),
 		cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Op, b.Op),

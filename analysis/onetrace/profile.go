@@ -1,7 +1,7 @@
-// Package onetrace explains a single trace by its difference from normal ones. A [Profile] summarizes normal traces,
-// and [Profile.Explain] ranks the calls of a trace that are slow, fail, are missing, or are new, as [CallSuspect]s of
-// an [Explanation]. Package compare, which compares many traces with many others, uses the variation of both sides; a
-// single trace has no variation.
+// Package onetrace explains a single trace by its differences from normal traces. A [Profile] summarizes normal traces,
+// and [Profile.Explain] ranks the calls of a trace that are slow, failed, missing or new, as [CallSuspect]s of an
+// [Explanation]. Unlike package compare, which compares many traces with many others and uses the variation on both
+// sides, it can only use the variation of the normal traces.
 //
 // The package is pure, like package analysis, and uses critical paths only.
 package onetrace
@@ -19,30 +19,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Profile summarizes normal traces, so that [Profile.Explain] can explain single traces by their difference from them.
+// Profile summarizes normal traces, so that [Profile.Explain] can explain single traces by their differences from them.
 // It keeps samples of own times, and counts of failures and shapes, for each site. The memory of a site doesn't grow
-// with the number of traces: a leaf takes up to 8 KiB, a site with many shapes of many calls up to some MiB. A Profile
-// is not safe for concurrent use.
+// with the number of traces: a leaf takes up to 8 KiB, a site with many large shapes up to a few MiB. A Profile is not
+// safe for concurrent use.
 //
-// The result does not depend on the order of the traces, unless a site has more than maxSiteShapes shapes or a bound of
-// [compare.Recording] was reached.
+// The contents do not depend on the order of the traces, unless a site has more than maxSiteShapes shapes or a limit of
+// [compare.Recording] is reached.
 type Profile struct {
 	rec    *compare.Recording // holds the calls of one trace only
 	sites  []siteProfile
 	traces int
 
 	names      *compare.ResolvedNames
-	namedSites int // sites that names includes
+	namedSites int // number of sites that names takes into account
 	pooled     map[history.SiteKey]*distribution
-	byWide     map[history.SiteKey][]int32 // sites by the keys that pool them
+	byWide     map[history.SiteKey][]int32 // sites by each key that pools them
 	answered   map[history.SiteKey][]int32 // sites of answered calls, by caller and operation
 
-	// Scratch of measure, by call of the trace.
-	nodes []int32 // the span
+	// Scratch memory of measure, by call of the trace.
+	nodes []int32 // node of its span
 	below []callsOf
 }
 
-// callsOf holds the calls that a span makes, grouped by site: group k, to sites[k], is calls[ends[k−1]:ends[k]].
+// callsOf holds the calls that a span makes, grouped by site. Group k holds the calls to sites[k]:
+// calls[ends[k−1]:ends[k]].
 type callsOf struct {
 	calls []int32 // indices, in the order of the sites
 	sites []int32 // ascending
@@ -60,18 +61,19 @@ func (c *callsOf) group(k int) []int32 {
 
 // Limits on a profile.
 const (
-	// sampledTimes is the number of own times that a site keeps: enough for quartiles within 6 % of the ranks.
+	// sampledTimes is the number of own times that a site keeps: enough for quartiles whose rank is accurate to 6 %.
 	sampledTimes = 256
 	// sampledShapeTimes is the number of own times that a shape keeps.
 	sampledShapeTimes = 64
 	// sampledCounts is the number of counts that a shape keeps for each site it calls.
 	sampledCounts = 32
-	// maxSiteShapes bounds the shapes of a site. All others count together, as shapes that occur now and then.
+	// maxSiteShapes bounds the shapes of a site. Calls of all other shapes are counted together, as shapes that occur
+	// occasionally.
 	maxSiteShapes = 64
-	// maxShapeSites bounds the sites of a shape, because of hostile traces. A span that calls more sites has no shape.
+	// maxShapeSites bounds the sites of a shape, in case of hostile traces. A span that calls more sites has no shape.
 	maxShapeSites = 128
-	// minShapeHistory is the minimum number of occurrences of a shape with its own distribution of times. The quartiles
-	// of rarer shapes would be less certain than the quartiles of the whole site.
+	// minShapeHistory is the minimum number of occurrences of a shape that is compared with its own distribution of
+	// times. The quartiles of a rarer shape would be less certain than the quartiles of the whole site.
 	minShapeHistory = 16
 )
 
@@ -85,7 +87,7 @@ type siteProfile struct {
 	others        int                      // calls with other shapes
 }
 
-// shapeProfile summarizes the calls of one site that called the same sites.
+// shapeProfile summarizes the calls at one site that called the same set of sites.
 type shapeProfile struct {
 	sites         []int32 // ascending
 	calls         int
@@ -95,9 +97,9 @@ type shapeProfile struct {
 
 // distribution is a sample of values with its quartiles.
 type distribution struct {
-	n             int // all values, including those outside the sample
+	n             int // number of all values, including values outside the sample
 	sample        stats.Sample[int64]
-	valid         bool // median and limit belong to the current sample
+	valid         bool // whether median and limit belong to the current sample
 	median, limit float64
 }
 
@@ -123,10 +125,10 @@ func (d *distribution) merge(o *distribution) {
 
 // usual returns the median and Tukey's upper fence. d must not be empty.
 //
-// The median is the usual value, not a mean or a high quantile, because most such calls take that time, and up to half
-// of the traces may be faulty. Only values above the fence are unusual, so a site whose values are spread needs a
-// larger excess. The fence depends only on the middle half. A 99th percentile would raise fewer false alarms, but if
-// more than 1 % of the normal traces contain a fault, it is as high as the fault and hides it.
+// The usual value is the median, and not a mean or a high quantile, because most calls take about that time, and
+// because up to half of the traces may be faulty. Only values above the fence are unusual, so a site whose values are
+// widely spread needs a larger excess. The fence depends only on the middle half. A 99th percentile would raise fewer
+// false alarms, but if more than 1 % of the normal traces contain a fault, it is as high as the fault and hides it.
 func (d *distribution) usual() (median, limit float64) {
 	if !d.valid {
 		values := make([]float64, 0, d.sample.Len())
@@ -139,8 +141,8 @@ func (d *distribution) usual() (median, limit float64) {
 	return d.median, d.limit
 }
 
-// excess returns the time of x beyond the usual value, and the part of it beyond the limit. Both are 0 if x is usual or
-// the history is too short.
+// excess returns the part of x beyond the usual value, and the part beyond the limit. Both are 0 if x is not above the
+// limit, or if the history is too short.
 func (d *distribution) excess(x float64) (excess, beyond float64) {
 	if d == nil || d.n < history.MinHistory {
 		return 0, 0
@@ -152,7 +154,7 @@ func (d *distribution) excess(x float64) (excess, beyond float64) {
 	return x - median, x - limit
 }
 
-// NewProfile returns an empty profile. The names of a trace must be in table before the trace is added or explained.
+// NewProfile returns an empty profile. table must contain the names of a trace before the trace is added or explained.
 // The profile itself adds the steps.
 func NewProfile(table *trace.Table) *Profile {
 	return &Profile{
@@ -164,7 +166,7 @@ func NewProfile(table *trace.Table) *Profile {
 // Traces returns the number of traces added.
 func (f *Profile) Traces() int { return f.traces }
 
-// Add adds a normal trace. It ignores the traces that [compare.Recording.Add] ignores.
+// Add adds a normal trace. It ignores the same traces as [compare.Recording.Add].
 func (f *Profile) Add(p *critpath.Path) {
 	calls := f.measure(p)
 	if calls == nil {
@@ -208,7 +210,7 @@ func (f *Profile) addCall(i int, key uint64, failed bool) {
 	}
 }
 
-// at returns the profile of a site, which it adds if necessary. A site counts as known once it has calls.
+// at returns the profile of a site, which it adds if needed. A site counts as known once it has calls.
 func (f *Profile) at(site int32) *siteProfile {
 	for int(site) >= len(f.sites) {
 		if i := int32(len(f.sites)); i > 0 {
@@ -226,7 +228,8 @@ func (f *Profile) at(site int32) *siteProfile {
 	return &f.sites[site]
 }
 
-// maxSiteCallees bounds the callees of a site: a step has one target, but a call may be named by attributes.
+// maxSiteCallees bounds the callees of a site. A step has a single target, but attributes may name the same callee
+// differently.
 const maxSiteCallees = 16
 
 func (s *siteProfile) addCallee(number int32) {
@@ -238,8 +241,8 @@ func (s *siteProfile) addCallee(number int32) {
 	}
 }
 
-// shape returns the shape of calls to sites, which it adds if necessary. If there are too many shapes or sites, it
-// counts the call in s.others and returns nil.
+// shape returns the shape of calls to sites, which it adds if needed. If there are too many shapes or sites, it counts
+// the call in s.others and returns nil.
 func (s *siteProfile) shape(sites []int32) *shapeProfile {
 	h := shapeHash(sites)
 	x := s.shapes[h]
@@ -340,9 +343,9 @@ func (f *Profile) known(site int32) *siteProfile {
 }
 
 // ownTimes returns the distribution of own times that a call at site is compared with. calls are the sites that the
-// call calls. The result is the first of these with enough history: its site and shape, its site, its step under any
-// caller. An unanswered call is finally compared with the calls of its operation, whatever they call. The result may
-// have too little history.
+// call calls. The result is the first with enough history of: the distribution of its site and shape, of its site, of
+// its step under any caller. An unanswered call is finally compared with all calls of its operation, whatever they
+// call. The result may have too little history.
 func (f *Profile) ownTimes(site int32, calls []int32, unanswered bool) *distribution {
 	if s := f.known(site); s != nil {
 		if x := s.shapes[shapeHash(calls)]; x != nil && x.calls >= minShapeHistory {
@@ -372,9 +375,9 @@ func (f *Profile) pool(key history.SiteKey) *distribution {
 	return d
 }
 
-// durations returns the distribution of the durations of similar requests: requests with the same root and the same
-// calls by it, or at least with the same root. It returns nil without such requests. Many applications have one root
-// operation for all requests, which then differ in their calls.
+// durations returns the distribution of the durations of similar requests: requests with the same root that makes the
+// same calls or, if there are too few, requests with the same root. It returns nil if there are no such requests. The
+// calls matter because many applications have one root operation for all requests.
 func (f *Profile) durations() *distribution {
 	s := f.known(f.rec.Calls[0].Site)
 	if s == nil {
@@ -404,7 +407,7 @@ func (f *Profile) usualCallee(site int32) history.Callee {
 	return f.resolved(best)
 }
 
-// resolved replaces the callee's service, if it is an address, by the service at that address.
+// resolved returns c with its service, if that is an address, replaced by the service at the address.
 func (f *Profile) resolved(c history.Callee) history.Callee {
 	c.Service = f.names.Service[c.Service]
 	return c
@@ -425,8 +428,8 @@ func (f *Profile) resolveNames() {
 // silent reports whether no span answers the calls of s: its step has no target, or only attributes name the target.
 func silent(s *history.Site) bool { return s.Op == s.Base || s.Peer != 0 }
 
-// answeredSites returns the known sites of answered calls with the same caller and operation as a silent site, the site
-// with the most calls first. An unanswered call would have been at one of them.
+// answeredSites returns the known sites of answered calls with the same caller and operation as a silent site, in
+// descending order of their number of calls. With an answer, the unanswered call would have been at one of them.
 func (f *Profile) answeredSites(site int32) []int32 {
 	at := &f.rec.Sites[site]
 	all := slices.DeleteFunc(slices.Clone(f.answered[history.SiteKey{

@@ -9,27 +9,28 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// rareShare is the largest share of the calls at a site that an unusual shape can have. A call that at least 1 −
-// rareShare of such calls make is expected. Five percent is a convention, as in statistical tests, not a property of an
-// application.
+// rareShare is the maximum share of the calls at a site that an unusual shape can have. Accordingly, a call is expected
+// if at least 1 − rareShare of the calls at the site make it. Five percent is a convention, as in statistical tests,
+// not a property of an application.
 const rareShare = 0.05
 
 // changedShape is the certainty of a shape that no normal trace has. It is half the certainty of a failure, because the
-// request may have done its work.
+// request may still have done its work.
 const changedShape = 0.5
 
-// structure charges calls that fail, that lack calls, or that are new. The certainty of each is between 0 and 1.
+// structure charges calls that fail, that lack an answer or usual calls, or that are new. The certainty of each is
+// between 0 and 1.
 //
 //   - A failed span is charged if less than half of the calls at its site fail.
 //   - A CLIENT span without an answer is charged to the callee that usually answers.
 //   - A span with an unusual shape, the set of sites that it calls, is compared with the normal calls at its site that
 //     make the same calls and maybe more. If rareShare of them or less stop there, the calls that nearly all of them
 //     make are missing.
-//   - A call to a new site is charged with it. If normal calls continue in different ways, as in a dispatcher, it may
-//     be one more way and counts half. If knownType is false, no call counts as new.
+//   - A call to a new site is charged to that site. If normal calls continue in different ways, as in a dispatcher, the
+//     new call may be just another way and counts half. If knownType is false, no call counts as new.
 //
-// The deepest call is charged, because a change below is a sufficient cause of one above. A caller is charged only
-// beyond the certainty of the calls below it.
+// The deepest call is charged, because a change below is a sufficient cause of a change above. A caller is charged only
+// if its certainty exceeds the certainty of the calls below it, and only for the difference.
 func (x *explaining) structure(knownType bool) {
 	explained := make([]float64, len(x.calls))
 	for i, c := range slices.Backward(x.calls) {
@@ -49,7 +50,7 @@ func (x *explaining) structure(knownType bool) {
 	}
 }
 
-// change is a difference in structure between a call and the normal ones.
+// change is a difference in structure between a call and normal calls.
 type change struct {
 	suspectKey
 	node       int32
@@ -72,7 +73,7 @@ func (x *explaining) chargeChange(c *change, score float64) {
 	x.evidence[c.service] += score
 }
 
-// changes returns the changes at call i itself, without the calls below it.
+// changes returns the changes at call i itself, not at the calls below it.
 func (x *explaining) changes(i int, knownType bool) (found []change) {
 	c := &x.calls[i]
 	at, s := &x.rec.Sites[c.Site], x.known(c.Site)
@@ -144,8 +145,8 @@ func (x *explaining) shapeChanges(i int, s *siteProfile, own change,
 	return found
 }
 
-// split divides the sites that call i calls into known ones and unknown ones, as numbers of their groups. It leaves out
-// calls without an answer.
+// split divides the sites that call i calls into known and unknown ones. It returns the unknown ones as numbers of
+// their groups. It leaves out unanswered calls.
 func (x *explaining) split(i int) (known []int32, unknown []int) {
 	b := &x.below[i]
 	for k, site := range b.sites {
@@ -160,8 +161,8 @@ func (x *explaining) split(i int) (known []int32, unknown []int) {
 	return known, unknown
 }
 
-// newType reports whether no normal trace has a request of this type: the root is new, or a span with varying calls
-// within the root's service makes a new call. A gateway has one root operation for requests of all types.
+// newType reports whether no normal trace has a request of this type: the root is new, or a span with varying calls, in
+// the root's service, makes a new call. A gateway has one root operation for requests of all types.
 func (x *explaining) newType() bool {
 	root := &x.rec.Sites[x.calls[0].Site]
 	inRoot := make([]bool, len(x.calls))
@@ -185,7 +186,8 @@ func (x *explaining) newType() bool {
 	return false
 }
 
-// maybeUnanswered reports whether one of the unknown calls of call i has no answer, although normal ones have.
+// maybeUnanswered reports whether any of the calls that call i makes to unknown sites lacks an answer that such calls
+// normally get. unknown is the second result of split.
 func (x *explaining) maybeUnanswered(i int, unknown []int) bool {
 	return slices.ContainsFunc(unknown, func(k int) bool {
 		site := x.below[i].sites[k]
@@ -194,9 +196,9 @@ func (x *explaining) maybeUnanswered(i int, unknown []int) bool {
 }
 
 // unusual returns the certainty that calling sites is an unusual shape at the site of s. It is 0 if the share of calls
-// with this shape or one as rare is at least rareShare, and nearly 1 if no call has it. The share of new shapes is
-// estimated by the share of shapes seen once (Good and Turing): if every second shape at a site is new, the site has no
-// unusual ones.
+// with this shape, or with shapes at most as frequent, is at least rareShare. It is nearly 1 if no call has the shape.
+// The share of new shapes is estimated by the share of shapes seen only once (Good and Turing): if every second shape
+// at a site is new, the site has no unusual shapes.
 func (s *siteProfile) unusual(sites []int32) float64 {
 	n, rarer, once := 0, s.others, s.others
 	if x := s.shapes[shapeHash(sites)]; x != nil {
@@ -216,8 +218,8 @@ func (s *siteProfile) unusual(sites []int32) float64 {
 	return rarity(rarer, s.calls)
 }
 
-// rarity returns the certainty that an event is unusual if n of the normal calls have it. It is 0 if their share is at
-// least rareShare, and nearly 1 if no call out of many has it.
+// rarity returns the certainty that an event is unusual if it occurs in n of the given number of normal calls. It is 0
+// if its share is at least rareShare, and nearly 1 if it occurs in none of many calls.
 func rarity(n, calls int) float64 {
 	share := float64(n) / float64(calls)
 	return max(0, 1-share/rareShare) * float64(calls) / float64(calls+1)
@@ -225,8 +227,8 @@ func rarity(n, calls int) float64 {
 
 // continuation describes the normal calls at a site that make the given calls.
 type continuation struct {
-	exact, more int           // calls that make no other calls, and calls that do
-	next        map[int32]int // of more: the number of calls to each other site
+	exact, more int           // number of calls that make no other calls, and of calls that do
+	next        map[int32]int // by other site: number of the calls in more that call it
 }
 
 func (s *siteProfile) continuation(sites []int32) continuation {
@@ -248,12 +250,12 @@ func (s *siteProfile) continuation(sites []int32) continuation {
 	return c
 }
 
-// goesOn reports whether calls usually continue.
+// goesOn reports whether calls usually make further calls.
 func (c *continuation) goesOn() bool {
 	return c.more > 0 && float64(c.exact) <= rareShare*float64(c.exact+c.more)
 }
 
-// expected returns the sites that nearly all calls of c (all but rareShare) call in addition, the most frequent first.
+// expected returns the other sites that nearly all calls of c (all but rareShare) call, the most frequent first.
 func (x *explaining) expected(c *continuation) []int32 {
 	var sites []int32
 	for site, n := range c.next {
@@ -272,7 +274,7 @@ func (c *continuation) expects(n int) bool {
 	return float64(n) >= (1-rareShare)*float64(c.exact+c.more)
 }
 
-// varies reports whether calls usually continue, in different ways.
+// varies reports whether calls usually make further calls, but no particular call nearly always.
 func (c *continuation) varies() bool {
 	for _, n := range c.next {
 		if c.expects(n) {
@@ -282,7 +284,7 @@ func (c *continuation) varies() bool {
 	return c.goesOn()
 }
 
-// containsAll reports whether all contains some. Both are ascending.
+// containsAll reports whether all contains every element of some. Both are ascending.
 func containsAll(all, some []int32) bool {
 	for _, x := range some {
 		i, ok := slices.BinarySearch(all, x)
@@ -294,15 +296,15 @@ func containsAll(all, some []int32) bool {
 	return true
 }
 
-// unanswered describes a CLIENT span without an answer, although such spans usually have one.
+// unanswered describes a CLIENT span that lacks an answer although such spans usually have one.
 type unanswered struct {
-	certainty float64        // 0 if it has an answer, or if such spans usually lack one
+	certainty float64        // 0 if the span has an answer, or if such spans often lack one
 	callee    history.Callee // service 0 if unknown
 }
 
 // findUnanswered fills x.unanswered.
 func (x *explaining) findUnanswered() {
-	answers := make([]unanswered, len(x.calls)) // x.unanswered stays empty meanwhile: split sees the calls as unknown
+	answers := make([]unanswered, len(x.calls)) // keep x.unanswered empty: split must see the calls as unknown
 	used := make(map[[2]int32]bool)
 	for i := range x.calls {
 		c := &x.calls[i]
@@ -340,9 +342,9 @@ func (x *explaining) findUnanswered() {
 	x.unanswered = answers
 }
 
-// silentCallee returns the callee of call i, which has no answer: the usual callee of a call at one of sites that most
-// normal calls of the caller make, and this one doesn't. It adds the caller and the site to used. It returns the zero
-// value if there is no such call.
+// silentCallee returns the callee of call i, which has no answer. It is the usual callee at one of sites: a site that
+// most normal calls of the caller call, but this one doesn't. silentCallee adds the caller and the site to used, so
+// that it returns each only once. It returns the zero value if there is no such site.
 func (x *explaining) silentCallee(i int, sites []int32, used map[[2]int32]bool) history.Callee {
 	c := &x.calls[i]
 	caller := x.known(x.calls[c.Parent].Site)
