@@ -11,13 +11,13 @@
 //   - detect learns the expectations of groups, and finds and ranks problems.
 //   - explain finds the variables that account for a problem.
 //   - history counts the calls of a running service, by site and time.
-//   - compare ranks services by their additional cost over a history.
-//   - onetrace explains one trace by its difference from normal ones.
+//   - compare ranks services by their additional cost relative to a history.
+//   - onetrace explains one trace by its differences from normal traces.
 //   - stats provides the exact, mergeable statistics and tests that the others use.
 //
-// This package itself only defines [Hash], the identity that they share.
+// This package itself only defines [Hash], the type of identities that they share.
 //
 // No subpackage reads the clock, starts goroutines, does I/O or keeps global state. Randomness derives from seeds
-// passed as arguments. The same observations yield the same statistics, byte for byte, in any order and over any number
-// of shards.
+// passed as arguments. The same observations yield the same statistics, byte for byte, whatever their order and the
+// number of shards.
 package analysis

@@ -15,7 +15,7 @@ type Hash struct{ Hi, Lo uint64 }
 // IsZero reports whether h is the zero Hash. It identifies nothing.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
-// Compare orders hashes as numbers.
+// Compare orders hashes as 128-bit numbers.
 func (h Hash) Compare(g Hash) int { return cmp.Or(cmp.Compare(h.Hi, g.Hi), cmp.Compare(h.Lo, g.Lo)) }
 
 // String returns h as 32 lower-case hex digits.
@@ -29,7 +29,7 @@ func (h Hash) String() string {
 // ErrBadHash is the error of [ParseHash].
 var ErrBadHash = errors.New("want 32 hexadecimal digits")
 
-// ParseHash parses 32 hex digits of either case. It returns the zero Hash and [ErrBadHash] for any other text.
+// ParseHash parses 32 hex digits in upper or lower case. It returns the zero Hash and [ErrBadHash] for any other text.
 func ParseHash(s string) (Hash, error) {
 	var b [16]byte
 	if len(s) != 32 {

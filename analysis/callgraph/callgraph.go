@@ -1,6 +1,6 @@
-// Package callgraph reads the spans of a closed trace as calls: who calls which operation, how long each call takes
-// itself, and what it calls. Calls behind a hop without spans, or below a lost span, find their callers. Packages
-// history and compare count and compare these calls.
+// Package callgraph reads the spans of a closed trace as calls: their caller and operation, their own time, and the
+// calls that they make. Calls behind a hop without spans, or below a lost span, find their callers. Packages history
+// and compare count and compare these calls.
 package callgraph
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Reader reads the time that each span and each border spends on a path. It reuses its memory for the next path.
+// Reader computes the time that each span and each border spends on a path. It reuses its memory for the next path.
 type Reader struct {
 	Times
-	// Off holds the times that the other spans would spend on the path if nothing ran in parallel. A span has times
-	// here or on the path, unless both are 0.
+	// Off holds the times that the spans off the path would spend on it if nothing ran in parallel. A span has times
+	// either here or on the path, unless both are 0.
 	Off Times
 
 	homes     []int32    // by node: the node whose Local includes it
@@ -29,22 +29,22 @@ type Reader struct {
 type Times struct {
 	Nanos   []int64 // own time
 	Borders []int64 // time on the wire, for nodes that cross
-	// Local is the own time of a node with all INTERNAL spans inside it, set by MeasureLocal. It doesn't depend on the
-	// number of spans that a service makes of its own work.
+	// Local is the own time of a node including all INTERNAL spans inside it, set by MeasureLocal. It doesn't depend on
+	// the number of INTERNAL spans that a service creates for its work.
 	Local []int64
 }
 
-// position is the place of a node: on a path, or off it.
+// position is the position of a node relative to critical paths.
 type position uint8
 
 const (
-	apart    position = iota // it runs in parallel with others that take longer
+	apart    position = iota // it runs in parallel with spans that take longer
 	waited                   // the same, but its caller, also off the path, waits for it
 	critical                 // it is on the path
 )
 
-// Measure fills Nanos and Borders of r and of r.Off. The own time of a call to a missing hop, or of a span around a
-// lost call, excludes the time of the spans below, because their own root accounts for it.
+// Measure sets Nanos and Borders in r and r.Off. The own time of a call to a missing hop, or of a span around a lost
+// call, excludes the time of the spans below, because their own root accounts for it.
 func (r *Reader) Measure(p *critpath.Path) {
 	for _, t := range []*Times{&r.Times, &r.Off} {
 		t.Nanos = scratch.Filled(t.Nanos, len(p.Nodes), 0)
@@ -77,7 +77,8 @@ func (r *Reader) Measure(p *critpath.Path) {
 	}
 }
 
-// measureBeside fills r.Off, as [critpath] walks a root. Callers come before the nodes that they call.
+// measureBeside fills r.Off. It walks each span off the path as [critpath] walks a root. Callers come before the nodes
+// that they call.
 func (r *Reader) measureBeside(p *critpath.Path) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -100,7 +101,7 @@ func (r *Reader) measureBeside(p *critpath.Path) {
 	}
 }
 
-// maxLost bounds the roots of a trace that we look for in the time of other roots.
+// maxLost bounds the roots of a trace whose time we subtract from spans of other roots.
 const maxLost = 64
 
 // leave subtracts the time of root number root, whose caller was lost, from the own time of the shortest span around
@@ -130,7 +131,8 @@ func (r *Reader) leave(p *critpath.Path, root int32) {
 }
 
 // Called returns the operation that node i calls, see [critpath.Path.Target]. If the call went through a hop without
-// spans, it returns the operation behind the hop, because the time in the hop counts as on the wire to it.
+// spans, it returns the operation behind the hop, because the time in the hop counts as time on the wire to that
+// operation.
 func Called(p *critpath.Path, i int32) trace.Op {
 	if entry := p.Entry(i); entry >= 0 {
 		return p.Span(p.Roots[entry].Node).Op
@@ -159,7 +161,7 @@ func Reached(p *critpath.Path, i int32) trace.Op {
 	return 0
 }
 
-// Step returns the step of node i: its operation and the operation that it called.
+// Step returns the step of node i: its operation together with the operation that it called.
 func Step(p *critpath.Path, i int32) trace.Op {
 	if p.Nodes[i].Callee != critpath.CalleeMissing {
 		return p.Nodes[i].Step
@@ -179,7 +181,7 @@ func Caller(p *critpath.Path, i int32) int32 {
 	return -1
 }
 
-// MeasureLocal fills r.Local and r.Off.Local from the own times. Callers come before the nodes that they call.
+// MeasureLocal computes r.Local and r.Off.Local from the own times. Callers come before the nodes that they call.
 func (r *Reader) MeasureLocal(p *critpath.Path) {
 	r.Local = append(r.Local[:0], r.Nanos...)
 	r.Off.Local = append(r.Off.Local[:0], r.Off.Nanos...)
@@ -199,15 +201,15 @@ func (r *Reader) MeasureLocal(p *critpath.Path) {
 	}
 }
 
-// within reports whether a span is INTERNAL and inside the work of its caller. A CLIENT span contains no work, because
+// within reports whether s is an INTERNAL span inside the work of its caller. A CLIENT span contains no work, because
 // its time is on the wire.
 func within(s, caller *trace.Span) bool {
 	return s.Kind == trace.Internal && caller.Service == s.Service && caller.Kind != trace.Client
 }
 
-// share adds the time of s to its span or to borders. Time next to a call of another service without a CLIENT span
+// share adds the time of s to its span or to borders. Time next to a call to another service without a CLIENT span
 // can't be distinguished from the time of that call, so it belongs to the border. If it lies between two such calls,
-// each gets half.
+// each gets half of it.
 func (t *Times) share(p *critpath.Path, s *critpath.Section) {
 	d := int64(s.End - s.Start)
 	before, after := s.Before >= 0 && Crosses(p, s.Before), s.After >= 0 && Crosses(p, s.After)
@@ -234,7 +236,7 @@ func Crosses(p *critpath.Path, i int32) bool {
 	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
 }
 
-// Shapes of calls that called nothing.
+// Shapes of calls that made no calls.
 const (
 	Leaf       uint64 = 1
 	FailedLeaf uint64 = 2
@@ -251,7 +253,7 @@ func (r *Reader) Shape(p *critpath.Path, i int32, failed bool) uint64 {
 		}
 	}
 	if p.Nodes[i].Callee == critpath.CalleeMissing {
-		r.ops = append(r.ops, Called(p, i)) // something answered it
+		r.ops = append(r.ops, Called(p, i)) // a service behind the hop answered it
 	}
 	slices.Sort(r.ops)
 	h := Leaf

@@ -1,4 +1,4 @@
-// Package codec adds the types of the statistics to package internal/codec: hashes and times.
+// Package codec adds the types that statistics use, hashes and times, to package internal/codec.
 package codec
 
 import (
@@ -18,7 +18,7 @@ type Writer struct{ B []byte }
 // NewWriter returns a Writer that appends to b.
 func NewWriter(b []byte) *Writer { return &Writer{b} }
 
-// Words appends words of eight bytes each, little endian.
+// Words appends words of eight bytes each, in little-endian order.
 func (w *Writer) Words(words ...uint64) { w.B = codec.AppendWords(w.B, words...) }
 
 // Floats appends the bits of floats as words.
@@ -63,5 +63,6 @@ func Decode[T any](r *Reader, decode func([]byte) (T, []byte, error)) T {
 	return codec.Read(&r.Reader, decode)
 }
 
-// Ascending records a fault if above is false, unless entry i is the first of its list.
+// Ascending records a fault if entry i of a list is not above its predecessor, as given by above. The first entry has
+// no predecessor.
 func (r *Reader) Ascending(i int, above bool) { r.Check(i == 0 || above) }
