@@ -65,8 +65,8 @@ type recentWindow struct {
 	latency  Latencies
 }
 
-// recentKept is the minimum age of the epochs of a request type that are no longer kept one by one. An incident affects
-// request types from its onset on, several minutes before it opens.
+// recentKept is the time that the epochs of a request type are kept one by one. An incident affects request types from
+// its onset on, several minutes before it opens.
 const recentKept = Proving + time.Minute
 
 // addRecent adds p, the requests of the epoch [from, now], to the recent windows if group is a request type, and

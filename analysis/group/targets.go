@@ -13,8 +13,8 @@ import (
 // maxCallers is the maximum number of operations with external targets. Calls of further operations have no target.
 const maxCallers = 1 << 16
 
-// targetsAge is the time that we remember an external target after its last call: at least, unless we need the room,
-// and at most twice as long.
+// targetsAge is the minimum time that we remember an external target after its last call, unless we need the room. The
+// maximum is twice as long.
 const targetsAge = 24 * time.Hour
 
 // externalTargets limits the external targets of each operation to the targets with the smallest hashes. A limit is

@@ -188,8 +188,8 @@ func (q *Requests) Covered(now trace.Nanos) time.Duration {
 	return time.Duration(max(0, SliceOf(now).minute()-q.CoveredSince(now)-SlicesPerMinute)) * SliceLength
 }
 
-// CoveredSince returns the first slice of the minute since when there have been traces without a gap of more than two
-// minutes, up to now.
+// CoveredSince returns the start of the time up to now without a gap of more than two minutes between traces: the first
+// slice of its first minute.
 func (q *Requests) CoveredSince(now trace.Nanos) Slice {
 	current := SliceOf(now).minute()
 	first := current

@@ -149,7 +149,7 @@ func (k *Skipped) remove(r Range) {
 	k.skips = left
 }
 
-// coverage is the part of the history of a service that is kept, and the reason why the rest is not.
+// coverage describes the part of the history of a service that is kept.
 type coverage struct {
 	skipped Ranges
 	oldest  Slice

@@ -91,8 +91,8 @@ func newBins(from, to Slice, most int) bins {
 }
 
 // Uses returns the use of all services in interval now. Its series start at `from` and end with the interval, in about
-// `most` bins. Only the operations of the service `detailed` have series. Uses takes time linear in the number of
-// cells.
+// `most` bins. Operations have series only if they belong to the service `detailed`. Uses takes time linear in the
+// number of cells.
 func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {
 	w := now.Slices()
 	from = max(from, h.Requests.Since())

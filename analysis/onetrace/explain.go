@@ -16,8 +16,8 @@ import (
 // Explanation describes how one trace differs from normal traces.
 type Explanation struct {
 	// Duration is the duration of the primary root. Usual is the median duration of such requests in normal traces, and
-	// Limit is the duration from where on they are outliers. All are in ns. Usual and Limit are NaN if no normal trace
-	// has a request of this type.
+	// requests that take longer than Limit are outliers. All are in ns. Usual and Limit are NaN if no normal trace has
+	// a request of this type.
 	Duration, Usual, Limit float64
 	Suspects               []CallSuspect // ranked
 }

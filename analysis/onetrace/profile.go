@@ -1,7 +1,7 @@
 // Package onetrace explains a single trace by its differences from normal traces. A [Profile] summarizes normal traces,
 // and [Profile.Explain] ranks the calls of a trace that are slow, failed, missing or new, as [CallSuspect]s of an
 // [Explanation]. Unlike package compare, which compares many traces with many others and uses the variation on both
-// sides, it can only use the variation of the normal traces.
+// sides, this package can only use the variation of the normal traces.
 //
 // The package is pure, like package analysis, and uses critical paths only.
 package onetrace

@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// collinear is the maximum fraction of the variance of a column that earlier columns leave unexplained if the column is
-// skipped.
+// collinear is the fraction of the variance of a column that earlier columns must leave unexplained. Otherwise the
+// column is skipped.
 const collinear = 1e-8
 
 // orthonormal returns an orthonormal basis of the centred columns, of at most limit vectors. It skips columns that are
