@@ -78,7 +78,7 @@ func (q *Question) divide(r int) []Pick {
 		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into the largest unexplained part")
 	}
 	most := min(max(maxUnanchored, callersUnknown/2), maxSplit)
-	if len(picks) > 0 {
+	if len(picks) > 0 || q.Regions[r].Sampled {
 		most = min(int(fewUnanchored*q.wait()), maxUnanchored)
 	}
 	return append(picks,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -152,6 +153,14 @@ func (s *investigationStep) explain() {
 			Tracepoint: tp, Context: v.Suspects[0].Context, Score: v.Suspects[0].Share, Arms: allArms, Whole: true,
 			Reason: "its values may explain the location",
 		})
+	}
+	if s.problem.Onset == detect.Changed {
+		for _, tp := range s.waits() {
+			s.decision.Picks = append(s.decision.Picks, Pick{
+				Tracepoint: tp, Context: v.Suspects[0].Context, Score: v.Suspects[0].Share,
+				Arms: s.armsFor(wantedRequests), Reason: "its waits may explain the location",
+			})
+		}
 	}
 	s.requestPicks()
 }

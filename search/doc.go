@@ -25,9 +25,9 @@
 //     tracepoints in between were off. Requests of different plans are different samples, weighted by their number.
 //  3. The own share of a known location is its share minus the shares of the known locations next below it.
 //  4. A strategy picks tracepoints in the regions that may carry the problem. Where agents can tell, the search first
-//     waits for the stacks of slow requests: functions that are on hardly any stack are no candidates, and adaptive
-//     picks those that stand there most. Known locations are switched off again. They cool down if they explain
-//     nothing.
+//     waits for the stacks of slow requests: functions that hardly take their time are no candidates, adaptive picks
+//     those that take most, and common waits in the kernel are tried after a function is located. Known locations are
+//     switched off again. They cool down if they explain nothing.
 //  5. The cause is located once one location, or up to three together, keep most of the operations' share, stand out
 //     from the next, and have no candidates below them. Shares judged by few requests are verified first: rare slowness
 //     may be missing from them, and the first of several locations must be distinguished from the others. We do not

@@ -33,6 +33,7 @@ type Region struct {
 	Op         trace.Op
 	Share      float64            // of the problem
 	SD         float64            // standard deviation of Share
+	Sampled    bool               // the stacks of slow requests of its operation are known
 	From, To   int                // its candidates: Candidates[From:To]
 	Edges      []*group.EdgeShare // of the problem, in the region's operation
 }
@@ -51,7 +52,7 @@ type Candidate struct {
 	Kind        cct.TracepointKind
 	PriorWeight float64 // weight of the cause being here rather than below
 	Hits        float64 // expected spans per request
-	Standing    float64 // share of the time of slow requests that passes in it, and not below; 0 if unknown
+	Standing    float64 // share of the time of slow requests that it stands for; 0 if unknown
 	Inside      bool    // can lie between the neighbours of the region's edges
 	Unanchored  bool    // may run anywhere in the operation
 }
@@ -103,6 +104,7 @@ func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 		l := &o.locations[k]
 		switch {
 		case l.known || l.offStack || l.kind == cct.VariablePoint || excluded(l.tp) != "":
+		case o.sampled && l.layer == cct.Kernel: // it may explain a function, but need not divide it
 		case l.anyRegion:
 			anywhere++
 		default:
@@ -161,7 +163,14 @@ func regionsOf(scopes []*operationScope) (regions []Region, at []knownLocation) 
 		if k.share() < liveShare*most || k.share()+1.96*sd < refutedShare*scopes[0].score {
 			continue
 		}
-		regions = append(regions, Region{Tracepoint: l.tp, Op: l.op, Share: k.share(), SD: sd, Edges: k.scope.edges})
+		regions = append(regions, Region{
+			Tracepoint: l.tp,
+			Op:         l.op,
+			Share:      k.share(),
+			SD:         sd,
+			Sampled:    k.scope.sampled,
+			Edges:      k.scope.edges,
+		})
 		at = append(at, k)
 	}
 	return regions, at
@@ -223,7 +232,11 @@ func (c *candidateList) below(o *operationScope, at int32, r int, wanted func(*l
 // add appends l and returns its index, or returns -1 if l may not be switched on.
 func (c *candidateList) add(l *location, r, parent, depth int) int {
 	why := c.excluded(l.tp)
-	if why == "" && l.offStack {
+	switch {
+	case why != "" || !l.offStack:
+	case l.layer == cct.Kernel:
+		why = WhyRare
+	default:
 		why = WhyOffStack
 	}
 	if why != "" {

@@ -13,7 +13,7 @@ import (
 // Rules for samples of stacks.
 const (
 	sampledRequests = 8    // slow requests without which a sample proves nothing
-	offStack        = 0.02 // of the time of slow requests; a tracepoint with less is not tried
+	offStack        = 0.03 // of the time of slow requests; a tracepoint that stands for less is not tried
 	sampleEpochs    = 3    // calls of Next that wait for a sample
 	sampleAge       = 30 * time.Second
 	standingShare   = 0.8 // of the time of a region; the picks must stand for as much of it
@@ -76,14 +76,28 @@ func (s *investigationStep) sampleOf(o *operationScope) *Sample {
 	return x
 }
 
-// sample weighs the functions of o by the time that slow requests spent in them, if agents have sampled it. Functions
-// that are on hardly any stack are not tried.
+// sample weighs the functions of o by the time that slow requests spent in them, if agents have sampled it. A function
+// stands for its own time and for that of the functions below it that stand for too little. Those are not tried.
+//
+// A function then says more than waits in the kernel, so these need not be known to locate it, and rare ones are not
+// tried.
 func (o *operationScope) sample(x *Sample) {
-	for i := 1; x != nil && i < len(o.locations); i++ {
-		if l := &o.locations[i]; l.layer == cct.App && l.kind == cct.SpanPoint {
-			var total float64
-			total, l.standing = x.of(l.tp)
-			l.offStack = total < offStack
+	if x == nil {
+		return
+	}
+	o.sampled = true
+	for i := len(o.locations) - 1; i > 0; i-- { // the functions below come first
+		l := &o.locations[i]
+		switch {
+		case l.layer == cct.Kernel:
+			l.offStack = l.rare
+		case l.layer == cct.App && l.kind == cct.SpanPoint:
+			_, own := x.of(l.tp)
+			l.standing += own
+			if l.offStack = l.standing < offStack; l.offStack {
+				o.locations[l.parent].standing += l.standing
+				l.standing = 0
+			}
 		}
 	}
 }
@@ -112,8 +126,8 @@ func (s *investigationStep) ask() {
 	}
 }
 
-// standing returns picks of the functions of region r in which slow requests spend most of their time, outside of the
-// functions that these call. It returns nil without a sample.
+// standing returns picks of the functions of region r that stand for most of the time of slow requests. It returns nil
+// without a sample.
 func (q *Question) standing(r int) []Pick {
 	var list []int
 	rest := 0.0
@@ -137,4 +151,19 @@ func (q *Question) standing(r int) []Pick {
 		picks = append(picks, q.Pick(i, score, "stands most on the stacks of slow requests"))
 	}
 	return picks
+}
+
+// waits returns the common waits in the kernel of the leading operation that may be switched on and are not known. They
+// may explain a function that was located by samples.
+func (s *investigationStep) waits() []trace.Symbol {
+	var list []trace.Symbol
+	lead := s.searched[0]
+	for i := range lead.locations {
+		l := &lead.locations[i]
+		if lead.sampled && l.layer == cct.Kernel && !l.known && !l.offStack && s.excluded(l.tp) == "" &&
+			!slices.Contains(list, l.tp) {
+			list = append(list, l.tp)
+		}
+	}
+	return list
 }

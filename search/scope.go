@@ -29,6 +29,7 @@ type operationScope struct {
 	roots     []int32        // matching nodes of the tree, ascending
 	uncertain []trace.Symbol // tracepoints whose evidence has too wide an interval
 	locations []location     // locations[0] is the operation itself; parents come before children
+	sampled   bool           // the stacks of its slow requests are known
 }
 
 // location stands for all nodes of the tree with the same path of tracepoints below the scope's operation, because
@@ -56,8 +57,9 @@ type location struct {
 	anyRegion   bool    // may lie in any region: unanchored and unknown, like all locations above but the operation
 	own, ownSD  float64 // if known, the share minus those of the known locations next below, and its deviation
 	computing   bool    // waits for a CPU that count as own time of the function around them
-	standing    float64 // share of the time of slow requests that passes in it, and not below; 0 if unknown
-	offStack    bool    // it is known to be on hardly any stack of a slow request
+	standing    float64 // share of the time of slow requests that it stands for; 0 if unknown
+	offStack    bool    // not worth trying, as samples of stacks show
+	rare        bool    // a kind of wait that seldom makes requests slow
 }
 
 // scopesOf returns the operations that carry p, best first: those to search, with their locations, and the rest.

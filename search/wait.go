@@ -168,6 +168,7 @@ func (o *operationScope) preferCommonWaits(table *trace.Table) {
 		l := &o.locations[i]
 		if class := detect.WaitClass(table, l.op); l.layer == cct.Kernel && class != "" && !detect.IsCommonWait(class) {
 			l.priorWeight *= rareWait
+			l.rare = true
 		}
 	}
 }
