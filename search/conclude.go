@@ -154,7 +154,7 @@ func (s *investigationStep) explain() {
 			Reason: "its values may explain the location",
 		})
 	}
-	if s.problem.Onset == detect.Changed {
+	if s.problem.Onset == detect.Changed && !s.epoch.othersTurn(s.problem.Problem, true) {
 		for _, tp := range s.waits() {
 			s.decision.Picks = append(s.decision.Picks, Pick{
 				Tracepoint: tp, Context: v.Suspects[0].Context, Score: v.Suspects[0].Share,

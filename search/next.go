@@ -46,9 +46,10 @@ type epochStep struct {
 	onset     map[Subject]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool        // operations that better-ranked investigations pick for
 	steady    int                      // chronic problems that are being searched
-	changing  map[trace.Symbol]bool    // services of the requests of better-ranked changed problems that are searched
-	opening   bool                     // the search of an incident starts in this call
-	sampled   map[trace.Symbol]bool    // services whose agents have sampled stacks
+	// services of the requests of better-ranked changed problems that have their turn; false if these are located
+	changing map[trace.Symbol]bool
+	opening  bool                  // the search of an incident starts in this call
+	sampled  map[trace.Symbol]bool // services whose agents have sampled stacks
 }
 
 func newEpochStep(in *Input) *epochStep {
@@ -110,15 +111,16 @@ func (s *epochStep) investigate(p *Problem) {
 	}
 	if p.Onset == detect.Changed && s.hasTurn(v) {
 		for service := range s.servicesOf(p.Problem) {
-			s.changing[service] = true
+			s.changing[service] = s.changing[service] || v.Status == Investigating
 		}
 	}
 }
 
 // hasTurn reports whether v, which must investigate a changed problem, is searched before others. After longestTurn
-// epochs without a change of its status, for example because requests are rare, it no longer blocks them.
+// epochs without a change of its status, for example because requests are rare, it no longer blocks them. Steady
+// problems also wait for that long once it is located: it may be their cause, and its incident is about to open.
 func (s *epochStep) hasTurn(v *Investigation) bool {
-	return v.Status == Investigating && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
+	return (v.Status == Investigating || v.Answer() != 0) && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
 }
 
 // servicesOf returns the services that the requests of p run through. They may repeat.

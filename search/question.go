@@ -53,6 +53,7 @@ type Candidate struct {
 	PriorWeight float64 // weight of the cause being here rather than below
 	Hits        float64 // expected spans per request
 	Standing    float64 // share of the time of slow requests that it stands for; 0 if unknown
+	Calls       bool    // a call of another service, known if there is a sample
 	Inside      bool    // can lie between the neighbours of the region's edges
 	Unanchored  bool    // may run anywhere in the operation
 }
@@ -257,6 +258,7 @@ func (c *candidateList) add(l *location, r, parent, depth int) int {
 		PriorWeight: l.priorWeight,
 		Hits:        l.hits,
 		Standing:    l.standing,
+		Calls:       l.calls,
 		Inside:      l.inside,
 		Unanchored:  l.anyRegion,
 	})

@@ -81,7 +81,7 @@ func (s *investigationStep) sampleOf(o *operationScope) *Sample {
 //
 // A function then says more than waits in the kernel, so these need not be known to locate it, and rare ones are not
 // tried.
-func (o *operationScope) sample(x *Sample) {
+func (o *operationScope) sample(x *Sample, table *trace.Table) {
 	if x == nil {
 		return
 	}
@@ -92,6 +92,10 @@ func (o *operationScope) sample(x *Sample) {
 		case l.layer == cct.Kernel:
 			l.offStack = l.rare
 		case l.layer == cct.App && l.kind == cct.SpanPoint:
+			if table != nil {
+				kind := table.Operation(l.op).Kind
+				l.calls = kind == trace.Client || kind == trace.Producer
+			}
 			_, own := x.of(l.tp)
 			l.standing += own
 			if l.offStack = l.standing < offStack; l.offStack {
@@ -127,15 +131,24 @@ func (s *investigationStep) ask() {
 }
 
 // standing returns picks of the functions of region r that stand for most of the time of slow requests. It returns nil
-// without a sample.
+// without a sample. Calls of other services come last, because the time of most passes there.
 func (q *Question) standing(r int) []Pick {
-	var list []int
-	rest := 0.0
+	var list, calls []int
 	for _, i := range q.spans(r) {
-		if q.Candidates[i].Standing > 0 {
+		switch c := &q.Candidates[i]; {
+		case c.Standing == 0 || !c.Inside:
+		case c.Calls:
+			calls = append(calls, i)
+		default:
 			list = append(list, i)
-			rest += q.Candidates[i].Standing
 		}
+	}
+	if len(list) == 0 {
+		list = calls
+	}
+	rest := 0.0
+	for _, i := range list {
+		rest += q.Candidates[i].Standing
 	}
 	slices.SortStableFunc(list, func(a, b int) int {
 		return cmp.Compare(q.Candidates[b].Standing, q.Candidates[a].Standing)

@@ -59,6 +59,7 @@ type location struct {
 	computing   bool    // waits for a CPU that count as own time of the function around them
 	standing    float64 // share of the time of slow requests that it stands for; 0 if unknown
 	offStack    bool    // not worth trying, as samples of stacks show
+	calls       bool    // a call of another service
 	rare        bool    // a kind of wait that seldom makes requests slow
 }
 

@@ -34,7 +34,7 @@ func (s *investigationStep) run() {
 	v.observe(s.problem.Problem, &s.epoch.in.State.Plan, s.epoch.excluded.unproven)
 	s.searched, s.rest = scopesOf(s.problem.Problem, s.tree, s.epoch.in.Table)
 	for _, o := range s.searched {
-		o.sample(s.sampleOf(o))
+		o.sample(s.sampleOf(o), s.epoch.in.Table)
 		o.weigh(v.Evidence, v.settled)
 		o.creditComputing(s.epoch.in.Table)
 	}
@@ -236,8 +236,14 @@ func (s *investigationStep) waitsForTurn() bool {
 	if s.epoch.opening {
 		return true
 	}
-	for service := range s.epoch.servicesOf(s.problem.Problem) {
-		if s.epoch.changing[service] {
+	return s.epoch.othersTurn(s.problem.Problem, s.problem.Onset != detect.Changed)
+}
+
+// othersTurn reports whether a changed problem that is ranked before p has its turn, and its requests run through the
+// same services. If located is false, problems that are located do not count.
+func (s *epochStep) othersTurn(p *detect.Problem, located bool) bool {
+	for service := range s.servicesOf(p) {
+		if searching, has := s.changing[service]; searching || has && located {
 			return true
 		}
 	}
