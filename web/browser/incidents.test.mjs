@@ -105,6 +105,39 @@ test("the times in the sentence are those of the reader's zone", async () => {
   await context.close();
 });
 
+test("logs, metrics and events of Kubernetes about the suspect, and a server that fails", async () => {
+  const onset = Date.parse(incident.onset);
+  const at = (minutes) => new Date(onset + minutes * 60_000).toISOString();
+  const log = (text, error, count) => ({ at: at(1), text, error, count });
+  const points = [-20, -10, 1, 5].map((m, i) => ({ at: at(m), value: (i < 2 ? 200 : 900) * 2 ** 20 }));
+  const memory = { unit: "bytes", points, before: points[0].value, after: points[3].value };
+  const answer = {
+    ...{ service: incident.service, from: at(-30), onset: incident.onset, to: at(10) },
+    metrics: [
+      { name: "Memory", query: "sum(memory)", ...memory },
+      { name: "CPU", query: "sum(", unit: "number", points: [], error: "Prometheus answered 400 Bad Request" },
+      { name: "Restarts", query: "sum(restarts)", unit: "number", points: [] },
+    ],
+    kubernetes: { events: [{ at: at(2), pod: "search-1", reason: "OOMKilled", text: "exit code 137", warning: true }] },
+    logs: { lines: [log(`error: <b>pool</b> ${"exhausted".repeat(40)}`, true, 12), log("served", false, 1)] },
+  };
+  for (const width of [360, 1280]) {
+    const { page, context } = await open(browser, { width });
+    await page.route("**/telemetry", (route) => route.fulfill({ json: answer }));
+    await page.goto(service.url + pathOf(incident));
+    await settle(page);
+    const text = await page.locator("#telemetry").textContent();
+    for (const want of [
+      ...["200 MiB", "900 MiB", "Prometheus answered 400 Bad Request.", "No values of Restarts."],
+      ...["search-1", "OOMKilled: exit code 137", "12×", "error: <b>pool</b>", "served"],
+    ])
+      assert.ok(text.includes(want), `no ${want} in ${text}`);
+    assert.deepEqual(await layoutIssues(page), [], `${width}`);
+    assert.deepEqual(await violations(page), []);
+    await context.close();
+  }
+});
+
 test("an incident leads to its requests, sample traces and problems, and back", async () => {
   const { page, context } = await open(browser);
   const detail = await service.api(pathOf(incident)); // the place may be located meanwhile
