@@ -109,8 +109,9 @@ type Root struct {
 	// Sections is the critical path over baseline spans, in order of time. The sections have no gaps and add up to the
 	// root's duration.
 	Sections []Section
-	// Critical holds the baseline nodes on the critical path, including nodes that only wait. The root comes first. Any
-	// other node comes after the node that waited for it; later nodes come first.
+	// Critical holds the baseline nodes on the critical path, including nodes that only wait, in the order of the walk:
+	// the root comes first, and each other node comes after the node that waited for it. Among nodes that the same node
+	// waited for, the latest comes first.
 	Critical []int32
 	// Refined holds the parts that tracepoint spans divide Sections into. The first part of a section has its Before,
 	// and the last part has its After. Refined is empty if the root has no tracepoint spans.

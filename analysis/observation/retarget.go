@@ -33,7 +33,7 @@ func (c *ContextCount) Answered() bool {
 }
 
 // Retarget sets the target of the unanswered calls in o.Contexts[i]. They still count as unanswered. It changes nothing
-// and returns false if the context is the entry of the request, or if spans are below the calls.
+// and returns false if the context is the entry of the request, or if there are spans below the calls.
 func (o *Observation) Retarget(i int, target trace.Op) bool {
 	c := o.Contexts[i]
 	isChild := func(below ContextCount) bool { return below.Parent == c.Context }

@@ -343,9 +343,9 @@ func (f *Profile) known(site int32) *siteProfile {
 }
 
 // ownTimes returns the distribution of own times that a call at site is compared with. calls are the sites that the
-// call calls. The result is the first with enough history of: the distribution of its site and shape, of its site, of
-// its step under any caller. An unanswered call is finally compared with all calls of its operation, whatever they
-// call. The result may have too little history.
+// call calls. The result is the first of these distributions that has enough history: the one of its site and shape,
+// the one of its site, and the one of its step under any caller. An unanswered call is finally compared with all calls
+// of its operation, whatever they call. The result may have too little history.
 func (f *Profile) ownTimes(site int32, calls []int32, unanswered bool) *distribution {
 	if s := f.known(site); s != nil {
 		if x := s.shapes[shapeHash(calls)]; x != nil && x.calls >= minShapeHistory {
