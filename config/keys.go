@@ -444,8 +444,10 @@ func telemetryKeys() []definition[Config] {
 
 func metricQueries() kind[[]telemetry.Metric] {
 	type m = telemetry.Metric
-	units := []string{string(contract.TelemetryUnitNumber), string(contract.TelemetryUnitBytes),
-		string(contract.TelemetryUnitSeconds), string(contract.TelemetryUnitShare)}
+	units := []string{
+		string(contract.TelemetryUnitNumber), string(contract.TelemetryUnitBytes),
+		string(contract.TelemetryUnitSeconds), string(contract.TelemetryUnitShare),
+	}
 	return &sections[m]{noun: "metric", name: func(x *m) string { return x.Name }, keys: []definition[m]{
 		newField("name", text("a name"), func(x *m) *string { return &x.Name }, "Name of the metric.").required(),
 		newField("query", text("a query of Prometheus with {service}, {pod} or {instance} in it"),

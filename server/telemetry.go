@@ -51,9 +51,12 @@ func kubernetesTransport(c *config.Kubernetes) (http.RoundTripper, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("%s has no certificate; correct kubernetes.ca-file", c.CAFile)
 	}
-	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	return tokenTransport{c.TokenFile, base}, nil
+	trusting := &http.Transport{
+		Proxy:             http.ProxyFromEnvironment,
+		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
+	}
+	return tokenTransport{c.TokenFile, trusting}, nil
 }
 
 // tokenTransport sends requests with the bearer token in a file, which the cluster renews.
