@@ -18,19 +18,19 @@ type advice struct {
 
 	names  *Names
 	v      *search.Investigation // of the incident; may be nil
-	change *engine.Annotation    // that may be the cause; may be nil
-	// lead is the place with the largest share so far, if nothing is located; may be 0. leadShare is its share of the
+	change *engine.Annotation    // the change that may have caused it; may be nil
+	// lead is the place with the largest share so far while nothing is located, or 0. leadShare is its share of the
 	// added latency.
 	lead      trace.Op
 	leadShare float64
 }
 
-// leastPart is the smallest part of the cost that an instance must carry, or of the added latency that a place must
-// have, for the advice to point to it.
+// leastPart is the minimum part of the cost carried by an instance, or of the added latency carried by a place, at
+// which the advice points to it.
 const leastPart = 0.5
 
-// Advice returns the next step for the people who work on the incident x. v is its investigation, which may be nil.
-// all are all annotations, oldest first.
+// Advice returns the recommended next step for engineers working on incident x. v is the investigation of x, or nil.
+// all holds all annotations, oldest first.
 func Advice(n *Names, x *engine.Incident, v *search.Investigation, all []engine.Annotation) Sentence {
 	s := Step(n, x, v, all)
 	if x.IsSteady() && len(x.Suspects) > 0 {
@@ -107,7 +107,8 @@ func (x *advice) open(first *compare.Suspect) Sentence {
 	return stepFor(n, first).And(x.searching(of))
 }
 
-// reason returns why requests are slower at the located place. It is zero if the incident's own place is another one.
+// reason returns why requests are slower at the located place. It returns the zero Reason if the incident names a
+// different place.
 func (x *advice) reason() engine.Reason { return reasonAt(x.Incident, x.v) }
 
 func reasonAt(x *engine.Incident, v *search.Investigation) engine.Reason {
@@ -117,8 +118,8 @@ func reasonAt(x *engine.Incident, v *search.Investigation) engine.Reason {
 	return engine.Reason{}
 }
 
-// LocatedBy describes the place that v, the investigation of x, located; see [Located]. It returns nil if v
-// located none, or is nil.
+// LocatedBy describes the place that v, the investigation of x, located; see [Located]. It returns nil if v is nil or
+// has located no place.
 func LocatedBy(n *Names, x *engine.Incident, v *search.Investigation) Sentence {
 	if v.Answer() == 0 {
 		return nil
@@ -217,8 +218,8 @@ func (x *advice) undo(service Phrase) Sentence {
 	return Say("Check %s, which was "+when+"changed"+after+" (%s): if it is the cause, undo the change.", service, what)
 }
 
-// searching describes the search inside the service, as a sentence that follows another. It returns nil if there is no
-// search or the search has located the place.
+// searching describes the search inside the service, in sentences to append to another one. It returns nil if there is
+// no search or the search has located the place.
 func (x *advice) searching(service Phrase) Sentence {
 	switch {
 	case x.v == nil || x.v.Answer() != 0:

@@ -5,7 +5,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// annotationLabels has the labels of annotations, by kind.
+// annotationLabels holds the labels of annotations, by kind.
 var annotationLabels = [...]string{
 	engine.KindDeploy: "Deployed",
 	engine.KindFlag:   "Flag",
@@ -13,7 +13,7 @@ var annotationLabels = [...]string{
 	engine.KindOther:  "Event",
 }
 
-// Annotation describes an annotation in the past of an incident.
+// Annotation describes an annotation in the history of an incident.
 func Annotation(n *Names, x *engine.Annotation) Sentence {
 	if x.Source == engine.SourceDetected {
 		return Say("%s %s appeared; the version before is %s.",
@@ -23,7 +23,7 @@ func Annotation(n *Names, x *engine.Annotation) Sentence {
 }
 
 // AnnotationTitle returns the title of an annotation, without its kind: "cart 1.8.2, before 1.8.1", "cart: new-checkout
-// on". It returns names as they come from text.
+// on". It uses names as text returns them, without cleaning them.
 func AnnotationTitle(text func(trace.Symbol) string, x *engine.Annotation) string {
 	title := text(x.Service)
 	if x.Version != 0 {

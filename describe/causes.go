@@ -25,7 +25,7 @@ type Unrelated struct {
 	Where    []string `json:"where"` // context
 }
 
-// Contrast presents a host or version whose requests, or edges of them, are slower than the others.
+// Contrast presents a host or version whose requests are slower than the others, as a whole or at some edges.
 type Contrast struct {
 	Text     string       `json:"text"` // for people
 	Key      string       `json:"key"`
@@ -118,8 +118,8 @@ func newContrast(n *Names, p *detect.Problem, c *explain.KeyedContrast) Contrast
 	return x
 }
 
-// contrastSentence compares the durations of requests with and without a value, and names the slowest edge. x presents
-// c.
+// contrastSentence compares the durations of requests with and without a value, and names the slowest edge. x must be
+// the presentation of c.
 func contrastSentence(n *Names, p *detect.Problem, x *Contrast, c *explain.KeyedContrast) (s Sentence) {
 	by := Name(x.Key + " = " + x.Value)
 	sampled := Say(" (%s and %s sampled)", number(strconv.Itoa(c.Requests)), number(strconv.Itoa(c.Rest)))
@@ -158,8 +158,8 @@ func newDifference(n *Names, p *detect.Problem, d *explain.Difference) Differenc
 	}
 }
 
-// placeIn presents an edge of p, or one that was an edge of p when p was explained but no longer is. It returns nil for
-// edge 0.
+// placeIn presents an edge of p. Without a share, it also presents an edge that p has lost since it was explained. It
+// returns nil for edge 0.
 func placeIn(n *Names, p *detect.Problem, edge trace.Edge) *Place {
 	if edge == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shownHops limits the hops without spans in a text.
+// shownHops is the maximum number of hops without spans listed in a text.
 const shownHops = 3
 
 // Coverage returns sentences, without full stops, about everything that is missing from the analysis, or nil if
@@ -80,7 +80,7 @@ func hops(n *Names, c *trace.Coverage) (texts []string) {
 // leastSpans is the minimum number of spans for judging a service's own coverage.
 const leastSpans = 20
 
-// shownUncovered limits the services in a text about spans that aren't judged.
+// shownUncovered is the maximum number of services listed in a text about spans that aren't judged.
 const shownUncovered = 3
 
 // Uncovered returns sentences about the spans that are not judged, in total and by service, and about the remedy for
@@ -128,8 +128,8 @@ func Uncovered(n *Names, c *trace.Coverage) (saw, do string) {
 	return strings.TrimSpace(saw + " " + strings.Join(services, " ")), remedies[reason].do
 }
 
-// mostUnread returns the most frequent reason why records couldn't be read, or the first by name if there are
-// several.
+// mostUnread returns the most frequent reason why records couldn't be read, or the first by name if several are equally
+// frequent.
 func mostUnread(c *trace.Coverage) (most trace.Reason) {
 	for _, reason := range slices.Sorted(maps.Keys(c.Unread)) {
 		if most == "" || c.Unread[reason] > c.Unread[most] {

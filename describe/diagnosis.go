@@ -35,7 +35,7 @@ func Diagnosis(n *Names, p *detect.Problem, located trace.Op, share float64) Sen
 	return d.Sentence
 }
 
-// diagnosis is the sentence about a problem while it is written.
+// diagnosis builds the sentence that describes a problem.
 type diagnosis struct {
 	Sentence
 
@@ -46,8 +46,8 @@ type diagnosis struct {
 // ofLatency refers to the durations of the problem's requests.
 var ofLatency = Evidence{Kind: LatencyEvidence}
 
-// judged returns the name of the problem's requests: the name of their type, or of one of its groups. Several groups
-// can have the same figures.
+// judged returns the name of the problem's requests: the name of their type, with the ID of the group if the problem is
+// limited to a group, because several groups of a type can have the same figures.
 func (d *diagnosis) judged() Phrase {
 	name := d.names.RequestType(d.p.RequestType, d.p.Entry)
 	if d.p.Level == group.LevelRequestType {
@@ -72,7 +72,8 @@ func (d *diagnosis) shift() {
 	d.versus()
 }
 
-// leastTail is the minimum ratio of p99 to median at which a sentence describes the spread of durations by these two.
+// leastTail is the minimum ratio of p99 to median at which a sentence describes the spread of durations in terms of
+// these two.
 const leastTail = 1.2
 
 // spread describes how widely the durations of the problem's requests vary.
@@ -109,9 +110,9 @@ func (d *diagnosis) versus() {
 	d.Say(", %s the expected %s", ratio, number(units.Duration(p.Expected)).with(baseline))
 }
 
-// leading names the leading edge with its share of the problem and its interval. It adds nothing if no edge has a
-// share above 0. It also adds nothing for shifted requests that are hardly slower than before: their shares would
-// divide a meaningless difference.
+// leading names the leading edge with its share of the problem and its interval. It adds nothing if no edge has a share
+// above 0. It also adds nothing for shifted requests that are hardly slower than before, because their shares would be
+// shares of noise.
 func (d *diagnosis) leading() {
 	p, e := d.p, Leading(d.p)
 	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {
@@ -187,11 +188,12 @@ func PerSecond(impact float64) string {
 	return units.Duration(time.Duration(impact)) + "/s"
 }
 
-// mostlyExplained is the smallest share of the variance at which an attribute is where to look first.
+// mostlyExplained is the minimum share of the variance that an attribute value must explain to be the first thing to
+// look at.
 const mostlyExplained = 0.5
 
-// CompareValue proposes to look at the attribute value that explains most of the variance of p. It returns nil if none
-// explains half of it.
+// CompareValue proposes to look at the attribute value that explains most of the variance of p. It returns nil if no
+// value explains at least half.
 func CompareValue(n *Names, p *detect.Problem) Sentence {
 	var most *detect.Explanation
 	for i := range p.Explanations {

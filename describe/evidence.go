@@ -96,7 +96,7 @@ func perHundred(perRequest float64, noun string) Phrase {
 }
 
 // addedCall appends a call that the suspect makes more often: "gateway calls items GET /items 41 times instead of 2,
-// +232 ms". Times are in each call of the caller.
+// +232 ms". The number and the added time are per call of the caller.
 func (e *evidence) addedCall(x *compare.AddedCall) {
 	caller := e.names.service(e.suspects[0].Service)
 	e.Say("%s "+tense(e.over, "calls", "called")+" %s %s", caller, e.names.op(x.Op), number(times(x.Now)))

@@ -137,8 +137,8 @@ func (s *CallSuspect) around() (before, after string) {
 	return "", ""
 }
 
-// Limits on the suspects and on the missing calls that a sentence names. Suspects are counted separately for slow ones
-// and others.
+// Limits on the suspects and on the missing calls that a sentence names. Slow suspects and others are counted
+// separately.
 const (
 	namedSuspects = 3
 	namedMissing  = 3

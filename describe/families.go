@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shownFamilies limits the families of names in a text.
+// shownFamilies is the maximum number of families of names listed in a text.
 const shownFamilies = 5
 
 // Families returns sentences about operations whose names seem to contain identifiers, and about the remedy. Both are

@@ -57,9 +57,9 @@ func affectedType(n *Names, t *engine.AffectedType) string {
 	return cmp.Or(n.RequestType(t.RequestType, 0), "request type "+t.RequestType.String()[:8])
 }
 
-// period returns the time of an incident. It is to the minute, because the onset is an estimate. ended is 0 while the
-// incident is open. The period includes dates unless it lies within the day of its end or, if the incident is open, of
-// now.
+// period describes when an incident took place, to the minute because the onset is an estimate. ended is 0 while the
+// incident is open. The period includes dates unless the onset is on the same day (UTC) as the end or, while the
+// incident is open, as now.
 func period(onset, ended, now trace.Nanos) Sentence {
 	end := cmp.Or(ended, now)
 	const minute = trace.Nanos(time.Minute)
@@ -140,7 +140,7 @@ func incidentSentence(n *Names, x *Incident) Sentence {
 // callers wait no longer than usual.
 const leastLonger = 0.05
 
-// change is the sentence about an incident while it is written.
+// change builds the sentence that describes an incident.
 type change struct {
 	Sentence
 
@@ -295,8 +295,8 @@ func (c *change) longer() {
 	c.Add(x.when)
 }
 
-// slower returns the indexes of the slower request types. It leaves out long requests if others are slower, too,
-// because they would outweigh these.
+// slower returns the indexes of the slower request types. It leaves out the long ones if others are slower, too,
+// because long requests would outweigh the others.
 func (x *Incident) slower() (types []int) {
 	for _, long := range []bool{false, true} {
 		for i := range x.Types {
@@ -321,15 +321,15 @@ func (x *Incident) requestsFail() bool {
 
 // slowdown describes the added latency, a multiple of the usual duration: "26 % longer" or "28 times as long".
 func slowdown(added float64) string {
-	const readable = 1 // percentages from 100 % on are hard to read
+	const readable = 1 // percentages of 100 % or more are hard to read
 	if added >= readable {
 		return units.Ratio(1+added) + " times as long"
 	}
 	return units.Percent(added) + " longer"
 }
 
-// smallScore is the minimum score for describing all requests. Below it they hardly change, so a sentence describes an
-// operation instead.
+// smallScore is the minimum score at which a sentence describes all requests. Below it, the requests hardly change, so
+// the sentence describes an operation instead.
 const smallScore = 0.02
 
 // outstanding returns the operation of s whose own change says more than the change of all requests, or nil if there is
@@ -394,7 +394,7 @@ func ago(weeks int) string {
 	}
 }
 
-// lag appends how long messages wait in a queue until the first suspect takes them.
+// lag appends how long messages wait in a queue before the first suspect receives them.
 func (c *change) lag(queue *compare.SuspectOperation) {
 	x := c.x
 	known, wait := queue.Excess > 0, Phrase{Text: "longer"}
@@ -461,7 +461,7 @@ func (c *change) where() {
 	}
 }
 
-// machineWords are the preposition and the plural for attributes that do not name instances.
+// machineWords holds the preposition and the plural noun for attributes that name pods, hosts, nodes or zones.
 var machineWords = map[string][2]string{
 	"k8s.pod.name": {"on", "pods"}, "host.name": {"on", "hosts"}, "k8s.node.name": {"on", "nodes"},
 	"cloud.availability_zone": {"in", "zones"},

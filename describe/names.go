@@ -103,7 +103,7 @@ func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 	return n.Op(entry)
 }
 
-// Summary returns the summary of the requests of p, or nil if nobody added it.
+// Summary returns the summary of the requests of p, or nil if it was not added.
 func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
@@ -128,9 +128,9 @@ func (n *Names) service(service trace.Symbol) Phrase { return Name(n.NamedServic
 func (n *Names) op(op trace.Op) Phrase               { return Name(n.Op(op)) }
 func (n *Names) text(text trace.Symbol) Phrase       { return Name(n.Text(text)) }
 
-// Op returns the name of a step: "service operation" and, if it has a target, the name of the target behind an arrow.
-// The name of the operation is omitted if it adds nothing to the target's name, like an HTTP method: "frontend → cart
-// GET /cart".
+// Op returns the name of a step: "service operation", followed by an arrow and the name of the target if the step has
+// one. It omits an operation name that adds nothing to the target's name, such as an HTTP method: "frontend → cart GET
+// /cart".
 func (n *Names) Op(op trace.Op) string {
 	target := n.Table.Target(op)
 	if class := detect.WaitClass(n.Table, op); class != "" {
@@ -150,7 +150,7 @@ func (n *Names) Op(op trace.Op) string {
 	return name + " → " + called
 }
 
-// External reports whether op emits no spans, so that only the attributes of its callers name it.
+// External reports whether op emits no spans. Its name then comes from the attributes of its callers.
 func (n *Names) External(op trace.Op) bool { return n.Table.Operation(op).Kind == trace.External }
 
 // onWire reports whether the own time of a step is spent on the wire to its target, or in the queue of the target.
@@ -159,7 +159,8 @@ func (n *Names) onWire(step trace.Op) bool {
 	return target != 0 && !n.External(target)
 }
 
-// Called returns the name of a step for its caller: the name of the target if it has one, or of the operation.
+// Called returns the name of a step as its caller sees it: the name of the step's target, or of its operation if it has
+// no target.
 func (n *Names) Called(op trace.Op) string {
 	if target := n.Table.Target(op); target != 0 {
 		return n.Op(target)
@@ -217,7 +218,7 @@ func (n *Names) edge(e *group.EdgeShare) Sentence {
 	return Sentence{of}
 }
 
-// Leading returns the leading edge of p, which is its first, or nil if p has no edges.
+// Leading returns the leading edge of p, which is p.Edges[0], or nil if p has no edges.
 func Leading(p *detect.Problem) *group.EdgeShare {
 	if len(p.Edges) == 0 {
 		return nil
@@ -245,8 +246,8 @@ func (n *Names) Bins(s *group.Summary) string {
 	return strings.Join(parts, ", ")
 }
 
-// Variable returns the variable of an explanation as text, with its value if it has one, and the place unless text
-// names it.
+// Variable returns the variable of an explanation as text, with its value if it has one. where is the place of the
+// variable, or "" if text names the place or the variable belongs to the whole request.
 func (n *Names) Variable(x *detect.Explanation) (text, where string) {
 	of, at := n.variable(x)
 	return of.String(), at.String()

@@ -6,9 +6,9 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Pprof writes the critical paths of request types as a gzipped pprof profile. It has one sample per calling context
-// with own time, which counts the exclusive nanoseconds over all requests and has the label request_type. The sample
-// type requests counts requests at their entry.
+// Pprof writes the critical paths of request types as a gzipped pprof profile. Each calling context with own time has
+// one sample, labelled with its request_type. The value exclusive is the context's own time in ns over all requests.
+// The value requests is the number of requests for the entry, and 0 for other contexts.
 func Pprof(w io.Writer, profiles []Profile) error {
 	const comment = "critical path by calling context; values are exclusive times over all requests"
 	b := NewProfileBuilder(comment, "requests", "exclusive")
@@ -26,8 +26,8 @@ type ProfileBuilder struct {
 	functions map[string]*profile.Location
 }
 
-// NewProfileBuilder returns a builder of a profile with two values per sample: a number, whose type is called count,
-// and a time in ns, whose type is called nanoseconds and which tools show by default.
+// NewProfileBuilder returns a builder of a profile with two values per sample, a count and a time in ns. The parameters
+// count and nanoseconds are the names of their sample types. Tools show the time by default.
 func NewProfileBuilder(comment, count, nanoseconds string) *ProfileBuilder {
 	return &ProfileBuilder{functions: make(map[string]*profile.Location), out: &profile.Profile{
 		SampleType:        []*profile.ValueType{{Type: count, Unit: "count"}, {Type: nanoseconds, Unit: "nanoseconds"}},

@@ -69,7 +69,7 @@ type Explanation struct {
 	Remains    Number     `json:"remains"` // part of the CoV that remains within equal values
 }
 
-// IdentifyProblem presents a problem with only its identity. Its numbers are unknown.
+// IdentifyProblem presents only the identity of a problem. The numbers of the result are unknown.
 func IdentifyProblem(n *Names, problem, requestType, group analysis.Hash, entry trace.Op) Problem {
 	return Problem{
 		ID:            problem.String(),

@@ -82,7 +82,7 @@ func (p Phrase) quiet() Phrase {
 	return p
 }
 
-// number returns a number without emphasis, figure an emphasized one.
+// number returns a number without emphasis, and figure returns an emphasized number.
 func number(text string) Phrase { return Phrase{Text: text, Kind: NumberPhrase} }
 func figure(text string) Phrase { return Phrase{Text: text, Kind: NumberPhrase, Strong: true} }
 
@@ -114,7 +114,8 @@ func (s Sentence) And(t Sentence) Sentence { return append(slices.Clip(s), t...)
 // Add appends t.
 func (s *Sentence) Add(t Sentence) { *s = append(*s, t...) }
 
-// list appends the first `most` of several names: "cart, search and 3 other services". noun is what the others are.
+// list appends the first `most` of several names: "cart, search and 3 other services". noun is the singular for the
+// others.
 func (s *Sentence) list(names []Phrase, most int, noun string) {
 	rest := len(names) - most
 	for i, name := range names[:min(most, len(names))] {
