@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shownSuspects limits the suspects per incident in the table.
+// shownSuspects is the maximum number of suspects per incident in the table.
 const shownSuspects = 3
 
 // BacktestTable writes r for a terminal: each incident with its suspects and a sentence, and the score if it was
@@ -91,7 +91,7 @@ func (t *table) incidentList(r *backtest.Result) {
 	}
 }
 
-// incident writes the line of x, its sentence, and why it ended. Note that an incident opens some minutes after its
+// incident writes the line of x, its sentence, and why it ended. Note that an incident opens a few minutes after its
 // onset.
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
@@ -128,7 +128,7 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	}
 }
 
-// verdict names the faults that the incident id detected, or says that it is false.
+// verdict names the faults that the incident id detected, or calls the incident false if there are no such faults.
 func verdict(s *backtest.Score, id uint64) string {
 	var raised []string
 	for i := range s.Cases {
@@ -142,7 +142,7 @@ func verdict(s *backtest.Score, id uint64) string {
 	return "raised " + strings.Join(raised, ", ")
 }
 
-// incident presents x. Its sentence has dates unless x lasted for a part of a day only.
+// incident presents x. Its sentence includes dates only if x started and ended on different days.
 func (n *names) incident(x *engine.Incident) *describe.Incident {
 	return describe.NewIncident(n.Names, x, x.Onset)
 }

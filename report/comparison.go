@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shownOperations limits the operations per suspect in the table.
+// shownOperations is the maximum number of operations per suspect in the table.
 const shownOperations = 3
 
 // Labels name the sides of a comparison.
@@ -141,7 +141,7 @@ const (
 	scoreWidth = 7
 )
 
-// partsWidth returns the total width of partColumns, or 0 if they are omitted, because the names need the room.
+// partsWidth returns the total width of partColumns, or 0 if they are omitted to leave room for the names.
 func (t *table) partsWidth() (width int) {
 	if t.style.Roomy() {
 		for _, p := range partColumns {

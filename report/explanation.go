@@ -15,7 +15,7 @@ func ExplanationJSON(w io.Writer, x *describe.TraceExplanation) error {
 	return json.NewEncoder(w).Encode(x)
 }
 
-// shownCalls limits the suspects in the text.
+// shownCalls is the maximum number of suspects in the text.
 const shownCalls = 10
 
 // ExplanationText writes x for a terminal: its sentence, then the first suspects by rank.

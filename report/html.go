@@ -27,8 +27,8 @@ const (
 	minFrame     = 0.00025 // smallest width of a frame, as a fraction
 )
 
-// HTML writes r as one self-contained page that needs no other files and no network. in.Files is for the commands on
-// it.
+// HTML writes r as one self-contained page that needs no other files and no network. The commands that it shows name
+// in.Files.
 func HTML(w io.Writer, r *offline.Report, in Input) error {
 	p := newPage(r, in)
 	return p.render(w)

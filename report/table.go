@@ -69,7 +69,7 @@ func (t *table) shown(n int) int {
 	return n
 }
 
-// more writes that left entries, named noun, aren't shown. It writes nothing if left is 0.
+// more writes a note that left entries, named noun, aren't shown. It writes nothing if left is 0.
 func (t *table) more(left int, noun, indent string) {
 	if left > 0 {
 		t.printf("%s%s\n", indent,
@@ -108,7 +108,7 @@ func (t *table) heading(r *offline.Report, cut []string) {
 	}
 }
 
-// families writes which names seem to contain identities, if there are any.
+// families writes a warning about operation names that seem to contain IDs, if there are any.
 func (t *table) families(all []trace.Family) {
 	if saw, do := describe.Families(t.names.Names, all); saw != "" {
 		var s describe.Sentence
@@ -272,7 +272,7 @@ func (t *table) edges(p *detect.Problem) {
 	}
 }
 
-// barWidth returns the width of bars, or 0 if they are omitted, because the names need the room.
+// barWidth returns the width of bars, or 0 if they are omitted to leave room for the names.
 func (t *table) barWidth() int {
 	if t.style.Roomy() {
 		return 10
@@ -286,8 +286,8 @@ var wholes = [...]string{detect.WholeSlowdown: "slowdown", detect.WholeVariance:
 // shareOf names the quantity that the shares of p's edges refer to.
 func shareOf(p *detect.Problem) string { return wholes[p.Whole] }
 
-// hasIntervals reports whether the intervals of p's edges apply to their shares, because they are known only for shares
-// of the whole variance.
+// hasIntervals reports whether the intervals of p's edges apply to their shares. Intervals are known only for shares of
+// the whole variance.
 func hasIntervals(p *detect.Problem) bool {
 	return p.Whole == detect.WholeVariance && p.Onset == detect.Chronic
 }
@@ -330,8 +330,8 @@ func (t *table) labelled(label string, i int, text describe.Sentence) {
 	t.printf("    %s%s", t.style.Paint(terminal.Dim, terminal.PadRight(label, margin-4)), body)
 }
 
-// because returns the explanations of p. It has each variable only once per place, although a variable that explains
-// the duration may also explain edges.
+// because returns sentences about the explanations of p. It keeps the first explanation for each variable and place,
+// because a variable that explains the duration may also explain edges.
 func (n *names) because(p *detect.Problem) []describe.Sentence {
 	type variable struct {
 		name  string

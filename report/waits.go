@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// shownSyscalls limits the system calls per class in the table.
+// shownSyscalls is the maximum number of system calls per class in the table.
 const shownSyscalls = 3
 
 // Widths of columns of the table of waits.

@@ -171,7 +171,7 @@ func path(frames []string) g.Node {
 	return h.Div(h.Class("path"), g.Map(frames, func(name string) g.Node { return span(clean(name)) }))
 }
 
-// clean returns name, which a process has chosen, without control characters and invalid UTF-8.
+// clean returns name with control characters and invalid UTF-8 replaced, because a process can choose any name.
 func clean(name string) string { return terminal.Printable(strings.ToValidUTF8(name, "\uFFFD")) }
 
 // stacks returns the table of the stacks with the longest times, or nil if there are no stacks.

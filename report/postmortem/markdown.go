@@ -82,8 +82,8 @@ func (c cell) markdown() string {
 	}
 }
 
-// escaped returns text on one line, with everything escaped that means something in Markdown, and with control
-// characters replaced.
+// escaped returns text on one line, with the special characters of Markdown escaped and unprintable characters
+// replaced.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range strings.Join(strings.Fields(text), " ") {

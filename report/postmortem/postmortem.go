@@ -14,13 +14,13 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Report is the input for a document: an incident and what belongs to it.
+// Report is the input for a document: an incident and its evidence.
 type Report struct {
 	Detail *contract.IncidentDetail
-	UI     string // address of the UI for links; may be empty
+	UI     string // base URL for links to the UI; may be empty
 	At     time.Time
 	// Latency holds the windows with requests of the incident's first request type, around the incident, oldest first.
-	// Only HTML draws them. It is empty if the windows are not kept.
+	// Only HTML draws them. It is empty if the windows are no longer kept.
 	Latency []contract.PastWindow
 }
 
@@ -52,7 +52,7 @@ type column struct {
 	number bool
 }
 
-// cell is the text of a table cell or fact. If name is true, it is set apart from prose.
+// cell is the text of a table cell or fact. If name is true, HTML formats the text as code.
 type cell struct {
 	text string
 	name bool

@@ -18,11 +18,11 @@ import (
 // Options configures a waterfall.
 type Options struct {
 	Style terminal.Style
-	// Most limits the spans shown per root; 0 shows all. If a root has more spans, only spans on the critical path are
-	// shown, the first of them.
+	// Most is the maximum number of spans shown per root; 0 shows all. If a root has more, only the first Most spans on
+	// its critical path are shown.
 	Most int
-	// Suspects holds the ranks of suspected spans, from 1, by node of the path. A rank up to 9 replaces the mark of its
-	// span.
+	// Suspects maps nodes of the path to the ranks of suspected spans, starting at 1. A rank up to 9 replaces the mark
+	// of its span.
 	Suspects map[int32]int
 }
 
@@ -32,8 +32,8 @@ const Legend = "● on the critical path   █ its own time there   ─ waiting 
 // SuspectsLegend explains the marks of [Options.Suspects].
 const SuspectsLegend = "1–9 suspects, by rank"
 
-// Text writes p as a waterfall. Each span has a line below its parent, on which its own time on the critical path is
-// solid.
+// Text writes p as a waterfall. Each span has a line below its parent's, with a bar for its time. The span's own time
+// on the critical path is solid.
 func Text(w io.Writer, p *critpath.Path, table *trace.Table, options Options) error {
 	d := drawing{path: p, table: table, options: options}
 	d.title()
@@ -75,7 +75,7 @@ func (d *drawing) title() {
 	}
 }
 
-// row is a line of the waterfall, which shows one span.
+// row is the line of a span in the waterfall.
 type row struct {
 	node  int32
 	depth int
@@ -179,7 +179,7 @@ func (d *drawing) crowded(r *critpath.Root) bool {
 // Widths of the columns of a waterfall.
 const (
 	minBar    = 12 // minimum width of bars, on a narrow line
-	leastBar  = 24 // width of bars down to which names are shortened
+	leastBar  = 24 // names longer than 40 % of the line must leave bars this wide
 	minName   = 24
 	maxName   = 64
 	timeWidth = 9
@@ -299,8 +299,8 @@ func (d *drawing) name(r row) string {
 	return terminal.Printable(name)
 }
 
-// signs holds, by rule, the word for a failure and the attributes that may show it. The first of keys that the span has
-// counts.
+// signs holds, by rule, the word for a failure and the attributes that may show it. The first key that the span has is
+// used.
 var signs = [trace.FailureRules]struct {
 	word string
 	keys []string
@@ -314,7 +314,7 @@ var signs = [trace.FailureRules]struct {
 	trace.ByException: {"exception", nil},
 }
 
-// sign describes by which sign the span failed under rule, with the value of the attribute if the span has it. It
+// sign names the evidence that the span failed under rule, with the value of the attribute if the span has it. It
 // returns "" if the span failed by its status.
 func (d *drawing) sign(span int32, rule trace.FailureRule) string {
 	if rule == trace.ByStatus {
