@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// Admin asks for what only administrators may see and change.
+// Admin is a [Client] with the operations that only administrators may perform.
 type Admin struct{ *Client }
 
 // DeadLetters returns up to most dead letters, oldest first. If most is 0, it returns all.
@@ -32,7 +32,7 @@ func (a Admin) Drop(ctx context.Context, number string) error {
 	return a.tell(ctx, http.MethodDelete, nil, "webhooks", "dead", number)
 }
 
-// BackUp makes the service replace its backup, and returns the backup's directory on the machine of the service.
+// BackUp makes the service replace its backup, and returns the backup's directory on the service's machine.
 func (a Admin) BackUp(ctx context.Context) (directory string, err error) {
 	made, err := send[contract.Backup](ctx, a.Client, http.MethodPost, nil, "backup")
 	if err != nil {
@@ -59,4 +59,3 @@ func (a Admin) CreateTenant(ctx context.Context, t contract.TenantRequest) error
 func (a Admin) DeleteTenant(ctx context.Context, name string) error {
 	return a.tell(ctx, http.MethodDelete, nil, "tenants", name)
 }
-

@@ -27,8 +27,8 @@ func (c *Client) Audit(ctx context.Context, q contract.ListAuditParams, most int
 	return list, err
 }
 
-// Widths of the columns with the caller, its address and the operation. That of the caller is as wide as its widest
-// name, up to a limit: two e-mail addresses may differ anywhere.
+// Widths of the columns with the caller, its address and the operation. The caller's column is as wide as the widest
+// name, up to maxWhoColumn, because two e-mail addresses may differ anywhere.
 const (
 	whoColumn       = 16
 	maxWhoColumn    = 48

@@ -39,15 +39,15 @@ func New(server, token string) (*Client, error) {
 // Server returns the URL of the service, without a slash at the end.
 func (c *Client) Server() string { return c.server }
 
-// For returns a client like c that has another token, which may be empty. Unless origin is empty, the client marks its
-// requests as forwarded for a client at this address. The service refuses such requests until a token exists.
+// For returns a copy of c with the given token, which may be empty. Unless origin is empty, the copy marks its requests
+// as forwarded for a client at that address. The service refuses such requests until a token exists.
 func (c *Client) For(token, origin string) *Client {
 	other := *c
 	other.token, other.origin = token, origin
 	return &other
 }
 
-// StartLogin asks the service to log in a person, who confirms it in a browser elsewhere.
+// StartLogin starts the log-in of a person, who confirms it in a browser, possibly on another device.
 func (c *Client) StartLogin(ctx context.Context) (*contract.DeviceLogin, error) {
 	at := c.For("", "")
 	at.root = "/login"
@@ -72,8 +72,8 @@ func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, mo
 // longID matches the ID of a problem or of a trace.
 var longID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// Problem returns an open problem, named by its rank, its ID, or a prefix of the ID, or a closed problem, named by its
-// ID or a prefix.
+// Problem returns the problem with the given name. The name of an open problem is its rank, its ID or a prefix of the
+// ID; the name of a closed problem is its ID or a prefix.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)
 	if !longID.MatchString(id) {
@@ -100,11 +100,11 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 	return status, at, nil
 }
 
-// Silence is the time without traces after which [Client.Silence] reports that they have stopped.
+// Silence is the time without traces after which [Client.Silence] reports that traces have stopped.
 const Silence = time.Minute
 
-// Silence returns a sentence that says that traces have stopped arriving. It returns "" if they do arrive, or if none
-// has ever arrived. now is the current time, for answers without a time.
+// Silence returns a sentence that says that traces have stopped arriving. It returns "" if traces are arriving, or if
+// no trace has ever arrived. now is the current time, which is used if the service's answer has no time.
 func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 	status, at, err := c.Status(ctx)
 	if err != nil || status.Ingest.LastArrival == nil {
@@ -133,8 +133,8 @@ func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
 	return list.Items, nil
 }
 
-// SampleTraces returns one kept trace, a typical one if there is one, of each of the busiest request types. types
-// limits their number. Types without kept traces are skipped.
+// SampleTraces returns one kept trace for each of the busiest request types, preferably a typical one. types is the
+// maximum number of request types. Types without kept traces are skipped.
 func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace, error) {
 	groups, err := Get[contract.GroupList](ctx, c, contract.ListGroupsParams{
 		Level: new(contract.LevelRequestType),

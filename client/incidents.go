@@ -218,8 +218,7 @@ var period = regexp.MustCompile(`\b(since|between) (?:[0-9]{4}-[0-9]{2}-[0-9]{2}
 const minutes = "15:04"
 
 // localTimes returns the sentence of x with its period in the local zone, like all other times, and with dates unless
-// it lies within one day. It doesn't change a period that isn't the period of x, because the name of a service may look
-// like one.
+// it lies within one day. It changes only the period of x, because the name of a service may look like a period.
 func localTimes(x *contract.Incident, now time.Time) string {
 	found := period.FindStringSubmatch(x.Sentence)
 	if found == nil || found[2] != x.Onset.UTC().Format(minutes) || (found[3] != "") != (x.Ended != nil) {

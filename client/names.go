@@ -120,7 +120,7 @@ func incidentAt(ctx context.Context, c *Client, place int) (string, error) {
 	return list.Items[place-1].ID, nil
 }
 
-// findSubject returns the ID of the incident or the problem with a name.
+// findSubject returns the ID of the incident or, if no incident matches, of the problem with the given name.
 func findSubject(ctx context.Context, c *Client, name string) (string, error) {
 	id, err := findIncident(ctx, c, name)
 	if err == nil {

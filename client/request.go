@@ -22,7 +22,7 @@ import (
 type connection struct {
 	http   http.Client
 	server string // its URL, without a slash at the end
-	root   string // of the paths of requests, below the URL
+	root   string // prefix of the paths of requests, below the URL
 	token  string // may be empty
 	origin string // address of the client for which requests are forwarded, or empty
 }

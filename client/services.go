@@ -43,7 +43,7 @@ func (c *Client) Service(ctx context.Context, name string) (*contract.ServiceDet
 	return detail, err
 }
 
-// shownServiceParts limits the parts of a service that are shown, for each kind; JSON output contains all.
+// shownServiceParts is the maximum number of parts of each kind that are shown for a service; JSON output contains all.
 const shownServiceParts = 20
 
 // ShowService writes a service with its operations, callers, callees, instances and deploys.
@@ -110,7 +110,7 @@ func (p *page) inside(all []contract.ServiceSpans) {
 }
 
 // servicePart writes a table of n parts of a service below a title, or nothing if n is 0. row returns the row of part
-// i. more is the number of parts that the answer lacks.
+// i. more is the number of parts that the answer omits.
 func (p *page) servicePart(title, head string, n, more int, row func(i int) loadRow) {
 	if n == 0 {
 		return
@@ -134,8 +134,8 @@ func loadLegend(from, to time.Time) string {
 		"without the operations inside the service."
 }
 
-// ShowServices writes a table of services with the load of the last minutes next to the usual load. The reason for its
-// state follows each service that has one.
+// ShowServices writes a table of services with their recent load next to the usual load. The reason for a service's
+// state, if there is one, follows the service.
 func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
@@ -194,8 +194,8 @@ func serviceRow(x *contract.Service) loadRow {
 	return loadRow{serviceState(x.State), x.Service, &x.Now, x.Usual, x.State, reason}
 }
 
-// loadTable writes services, or parts of one, with their loads. The reason follows each row that has one. head is the
-// title of the column of names.
+// loadTable writes services, or parts of one, with their loads. A row's reason, if it has one, follows the row. head is
+// the title of the column of names.
 func (p *page) loadTable(head string, all []loadRow) {
 	name, stateColumn := terminal.Width(head), 0
 	for i := range all {

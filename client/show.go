@@ -185,7 +185,7 @@ func problemState(x *contract.Problem) string {
 // incidentName names the incident that contains a problem. x.Incident must not be nil.
 func incidentName(x *contract.Problem) string { return "incident " + (*x.Incident)[:8] }
 
-// learning writes that nothing of the given kind is reported yet, and for how long if left isn't nil.
+// learning writes that nothing of the given kind is reported yet, and how much longer that will last if left isn't nil.
 func (p *page) learning(kind string, left *int64) {
 	if left == nil {
 		p.printf("Sibyl is learning normal behaviour, and reports no %s yet.\n", kind)
@@ -340,7 +340,7 @@ func whole(x *contract.Problem) string {
 	return "slowdown"
 }
 
-// entry writes number, text and note. The note starts a new line if it doesn't fit behind the text.
+// entry writes number, text and note. The note starts a new line if it doesn't fit after the text.
 func (p *page) entry(number, text, note string) {
 	const column = 10
 	p.printf("  %s %s", terminal.PadLeft(number, column-3), text)

@@ -74,8 +74,8 @@ const (
 	continued     = 4 // indentation of a span's continuation lines
 )
 
-// ShowTrace writes a trace: the first shownSpans of the spans on its critical path, failed spans and unusually long
-// spans, in the order of their start.
+// ShowTrace writes a trace: the first shownSpans spans that are on its critical path, failed or unusually long, in the
+// order of their start.
 func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time) error {
 	p := &page{style: style}
 	p.printf("trace %s  %s, %s, %s\n", clean(t.ID), t.Start.UTC().Format(time.RFC3339),
