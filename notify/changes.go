@@ -9,7 +9,7 @@ import (
 // Change is a decision, or a change of a problem or an incident. Each causes an event.
 type Change struct {
 	Type     Type
-	Subject  search.Subject   // zero: none
+	Subject  search.Subject   // may be zero
 	Decision *search.Decision // nil if the change is not a decision
 }
 
@@ -34,7 +34,7 @@ func Changes(before, after []detect.Problem, decisions []search.Decision) []Chan
 	return list
 }
 
-// Missing returns those problems that aren't in others, in their order.
+// Missing returns the problems that aren't in others, in the order of problems.
 func Missing(problems, others []detect.Problem) []*detect.Problem {
 	known := make(map[analysis.Hash]bool, len(others))
 	for i := range others {

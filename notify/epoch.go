@@ -28,7 +28,8 @@ type Epoch struct {
 	Incidents   []engine.Incident   // as of the end of the epoch
 	Annotations []engine.Annotation // oldest first
 	Directory   directory.Directory
-	// Held are incidents that opened while they were muted, so that the event about it is due when they no longer are.
+	// Held holds the IDs of incidents that opened while they were muted. The event about the opening is due once they
+	// are no longer muted.
 	Held []uint64
 	// Investigation returns the investigation of a problem or an incident, or nil if it has none.
 	Investigation func(search.Subject) *search.Investigation
@@ -40,8 +41,8 @@ type Epoch struct {
 }
 
 // acknowledgedWithin is the age at which an acknowledgement stops causing an event. Each epoch before that returns the
-// same event, also after a restart, so a crash doesn't lose it, and the outbox keeps only one copy. It must be shorter
-// than the time for which an outbox remembers events.
+// same event, even after a restart, so a crash doesn't lose the event. The outbox keeps only one copy, so
+// acknowledgedWithin must be shorter than the time for which an outbox remembers events.
 const acknowledgedWithin = time.Hour
 
 // Events returns the events of an epoch in order. They depend only on e, so repeated calls return equal events.
@@ -81,7 +82,7 @@ func (e *Epoch) incident(id uint64) *engine.Incident {
 	return &e.Incidents[i]
 }
 
-// eventTypes maps the state that an incident changed to, to the type of the event about it.
+// eventTypes maps the new state of an incident to the type of the event about the change.
 var eventTypes = [...]Type{
 	incident.Open:     IncidentOpened,
 	incident.Steady:   IncidentSteady,

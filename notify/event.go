@@ -66,7 +66,7 @@ type Problem struct {
 	describe.Findings
 
 	URL    string  `json:"url,omitempty"` // its page
-	Status string  `json:"status"`        // of its investigation; "none" also if its incident has one instead
+	Status string  `json:"status"`        // of its investigation, or "none"; its incident's investigation doesn't count
 	Opened moment  `json:"opened"`
 	Traces []Trace `json:"traces"` // samples
 }
@@ -191,7 +191,7 @@ const (
 )
 
 // NewEvent returns the event about a problem or a decision that f describes. Its ID depends only on type, time, problem
-// and plan, so an event that is made again has the same ID.
+// and plan, so creating the event again gives the same ID.
 func NewEvent(f *Facts) *Event {
 	n := namer{f.Names}
 	e := &Event{Type: f.Type, At: moment(f.At), Source: trace.Clean(f.Source)}
@@ -248,8 +248,8 @@ func (f *Facts) opened() trace.Nanos {
 }
 
 // routedTo reports whether e is sent to an endpoint. If owners route incidents to the endpoint, it receives only
-// incidents of those owners; otherwise it receives everything. All events of an incident have one route, even if its
-// suspects change.
+// incidents of those owners; otherwise it receives everything. All events of an incident take the same route, even if
+// its suspects change.
 func (e *Event) routedTo(endpoint string) bool {
 	if e.directory == nil || !e.directory.IsRouted(endpoint) {
 		return true

@@ -20,7 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// format is the form of bodies for one kind of receiver.
+// format defines the messages for one kind of receiver.
 type format struct {
 	contentType  string
 	path         string             // default path of endpoints
@@ -28,7 +28,7 @@ type format struct {
 	acknowledges bool               // the receiver keeps alerts, and must be told of acknowledgements
 	body         func(e *Event) any // returns the value to encode as JSON, or nil if e is not sent
 
-	// target returns an addition to the path of an endpoint, and the query, for a body. It may be nil.
+	// target returns the path to append to an endpoint's URL, and the query, for a body. It may be nil.
 	target func(t Type, subject search.Subject, body []byte) (path, query string)
 	// authorize adds the token of an endpoint to the header or the body of a call. It is nil if the format has no
 	// token.
@@ -37,7 +37,7 @@ type format struct {
 
 const jsonType = "application/json"
 
-// formats are the formats by their names in the configuration. Destinations of e-mails have the format email.
+// formats holds the formats by their names in the configuration. E-mail destinations have the format email.
 var formats = map[string]format{
 	"sibyl":              {contentType: jsonType, body: func(e *Event) any { return e }},
 	"cloudevents":        {contentType: "application/cloudevents+json", body: cloudEvent},
@@ -250,14 +250,14 @@ type slackBlock struct {
 	Elements []slackText `json:"elements,omitempty"` // of a context; at most 10
 }
 
-// Slack accepts sections of 3000 characters, fields and links of 2000. Escaped, a rune takes up to five.
+// Slack accepts sections of 3000 characters, fields and links of 2000. An escaped rune takes up to five.
 const (
 	maxSentence = 500  // runes before escaping
 	maxLink     = 2000 // bytes
 	maxFields   = 10
 )
 
-// slackMessage returns e for an incoming webhook of Slack.
+// slackMessage returns the message about e for an incoming webhook of Slack.
 func slackMessage(e *Event) any {
 	sentence := slackSentence(bounded(e.phrases(), maxSentence))
 	message := struct {

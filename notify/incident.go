@@ -34,7 +34,7 @@ type Incident struct {
 	Onset        moment           `json:"onset"`
 	Opened       moment           `json:"opened"`             // or last reopened
 	Ended        *moment          `json:"ended"`              // end of the slowdown; null while open
-	Closed       *moment          `json:"closed"`             // some minutes after Ended; null while open
+	Closed       *moment          `json:"closed"`             // a few minutes after Ended; null while open
 	Acknowledged *Note            `json:"acknowledged"`       // null if nobody has acknowledged it
 	Accepted     bool             `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
 	MergedInto   string           `json:"merged_into,omitempty"`
@@ -68,7 +68,7 @@ type Note struct {
 	Text string `json:"text,omitempty"`
 }
 
-// NewNote returns a note that the person by wrote, with its texts printable and bounded.
+// NewNote returns a note by the given person, with its texts made printable and bounded.
 func NewNote(by string, at time.Time, text string) *Note {
 	return &Note{trace.Clean(by), moment(at.UnixNano()), trace.Printable(text, maxSentenceText)}
 }
@@ -78,7 +78,7 @@ func NewNote(by string, at time.Time, text string) *Note {
 type Search struct {
 	Status      string    `json:"status"`
 	Reason      string    `json:"reason"`
-	Tracepoints int       `json:"tracepoints"` // that it keeps on
+	Tracepoints int       `json:"tracepoints"` // that it keeps enabled
 	Suspects    []Suspect `json:"suspects"`    // best first; contexts start at an operation, not at the entry
 }
 
@@ -165,7 +165,7 @@ type IncidentFacts struct {
 }
 
 // NewIncidentEvent returns the event about an incident that f describes. Its ID depends only on type, time, incident
-// and plan, so an event that is made again has the same ID.
+// and plan, so creating the event again gives the same ID.
 func NewIncidentEvent(f *IncidentFacts) *Event {
 	x, n := f.Incident, namer{f.Names}
 	e := &Event{

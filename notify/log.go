@@ -2,7 +2,7 @@ package notify
 
 import "log/slog"
 
-// logged maps the types of events that the service logs to words for them.
+// logged maps the types of events that the service logs to their names in the log.
 var logged = map[Type]string{
 	IncidentOpened:  "opened",
 	IncidentLocated: "located",

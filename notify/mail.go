@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// mailBody is an event for e-mail. The outbox holds it; addresses are added when it is sent.
+// mailBody is an event for e-mail as stored in the outbox. Addresses are added when the e-mail is sent.
 type mailBody struct {
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
@@ -27,10 +27,10 @@ type mailBody struct {
 	Thread  string `json:"thread"` // the same for all events of an incident or a problem; may be empty
 }
 
-// maxSubject limits the subject, in runes, because mail programs show one line.
+// maxSubject is the maximum length of the subject in runes. It is short because mail programs show one line.
 const maxSubject = 150
 
-// mailOf returns e for e-mail.
+// mailOf returns the [mailBody] of e.
 func mailOf(e *Event) any {
 	body := mailBody{Subject: trace.Printable(e.title()+": "+e.sentence(), maxSubject), Text: e.text()}
 	if !e.subject.IsZero() {
@@ -94,8 +94,8 @@ type Mail struct {
 	Password string
 }
 
-// compose returns a message as text with headers. The text is the same for each attempt, and so is its Message-ID, so
-// that receivers can detect duplicates.
+// compose returns a message as text with headers. All attempts have the same text and Message-ID, so that receivers can
+// detect duplicates.
 func (d *Mail) compose(m *store.Message) ([]byte, error) {
 	var body mailBody
 	if err := json.Unmarshal(m.Body, &body); err != nil {
@@ -113,7 +113,7 @@ func (d *Mail) compose(m *store.Message) ([]byte, error) {
 		{"Subject", mime.QEncoding.Encode("utf-8", body.Subject)},
 		{"Date", time.Unix(0, int64(m.At)).UTC().Format(time.RFC1123Z)},
 		{"Message-ID", "<" + m.ID + "@" + domain + ">"},
-		{"Auto-Submitted", "auto-generated"}, // so that no out-of-office note answers
+		{"Auto-Submitted", "auto-generated"}, // prevents out-of-office replies
 		{"MIME-Version", "1.0"},
 		{"Content-Type", "multipart/alternative; boundary=" + parts.Boundary()},
 	}

@@ -36,14 +36,15 @@ type Endpoint struct {
 	Mail   *Mail  // of format email
 	Format string // a key of formats
 	Key    []byte // signs calls; may be empty
-	// authorizes calls: a routing key of PagerDuty, a key of an integration of Opsgenie; empty in other formats
+	// authorizes calls: a PagerDuty routing key or an Opsgenie integration key; empty for other formats
 	Token        string
 	Events       []Type // subscribed types; all if empty
 	AllowPrivate bool   // permits addresses that are not public
 }
 
-// subscribes reports whether e receives events of type t. Some receivers page people until one of them acknowledges the
-// incident. Their endpoints also subscribe to the acknowledgements of incidents that they receive.
+// subscribes reports whether e receives events of type t. Paging services keep paging people until somebody
+// acknowledges the incident, so an endpoint of such a service that receives opened incidents also receives
+// acknowledgements.
 func (e *Endpoint) subscribes(t Type) bool {
 	implied := t == IncidentAcknowledged && formats[e.Format].acknowledges && slices.Contains(e.Events, IncidentOpened)
 	return t == Test || len(e.Events) == 0 || slices.Contains(e.Events, t) || implied
@@ -69,16 +70,16 @@ type Options struct {
 const (
 	// giveUpAfter is the age at which an undelivered message becomes a dead letter.
 	giveUpAfter = 24 * time.Hour
-	// callsAtOnce limits the concurrent calls to one endpoint.
+	// callsAtOnce is the maximum number of concurrent calls to one endpoint.
 	callsAtOnce = 4
 	// firstDelay is the longest wait after the first failure. It doubles with each further failure, up to maxDelay.
 	firstDelay = 5 * time.Second
 	maxDelay   = time.Hour
 	// sweepEvery is the interval between searches for messages to give up.
 	sweepEvery = time.Minute
-	// maxUnstored limits the events that wait because the outbox cannot be read or written.
+	// maxUnstored is the maximum number of events kept in memory while the outbox cannot be read or written.
 	maxUnstored = 1000
-	// outboxDelay is the wait of a worker after an error of the outbox.
+	// outboxDelay is the time that a worker waits after an outbox error.
 	outboxDelay = 10 * time.Second
 )
 
@@ -174,10 +175,10 @@ func (n *Notifier) Prepare(endpoints []Endpoint) (configure func(), err error) {
 
 func (n *Notifier) now() trace.Nanos { return trace.Nanos(n.options.Clock().UnixNano()) }
 
-// Enqueue accepts events for all endpoints that subscribe to their types. When it returns nil, they and all earlier
-// ones are durable. After an error, it tries to store the rest in the next call. It ignores an event whose ID it
-// accepted before, so the caller may enqueue events again after a restart. The caller must not save a state that no
-// longer produces an event before Enqueue has returned nil.
+// Enqueue accepts events for all endpoints that subscribe to their types. When it returns nil, these and all earlier
+// events are durable. If it returns an error, the next call tries to store the rest. It ignores an event whose ID it
+// accepted before, so the caller may enqueue events again after a restart. The caller must not save state that no
+// longer produces an event until Enqueue has returned nil.
 func (n *Notifier) Enqueue(events ...*Event) (err error) {
 	n.enqueuing.Lock()
 	defer n.enqueuing.Unlock()

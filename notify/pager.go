@@ -61,7 +61,7 @@ func alertKey(t Type, subject search.Subject) string {
 // Limits that PagerDuty and Opsgenie set, in characters.
 const (
 	maxSummary  = 1024 // of PagerDuty
-	maxMessage  = 130  // this and the next are of Opsgenie
+	maxMessage  = 130  // this and the following are Opsgenie's
 	maxNoteText = 15_000
 	maxUser     = 100
 	maxEntity   = 512
@@ -161,7 +161,7 @@ func addRoutingKey(_ http.Header, key string, body []byte) []byte {
 	return append(append(append([]byte(`{"routing_key":`), text...), ','), body[1:]...)
 }
 
-// opsgenieAlert creates an alert in Opsgenie.
+// opsgenieAlert is the body of a call that creates an alert in Opsgenie.
 type opsgenieAlert struct {
 	Message     string            `json:"message"`
 	Alias       string            `json:"alias"`
@@ -173,7 +173,7 @@ type opsgenieAlert struct {
 	Priority    string            `json:"priority"`
 }
 
-// opsgenieChange changes an alert in Opsgenie. The path of the call selects the change.
+// opsgenieChange is the body of a call that changes an alert in Opsgenie. The path of the call selects the change.
 type opsgenieChange struct {
 	User   string `json:"user,omitempty"`
 	Source string `json:"source"`

@@ -92,8 +92,8 @@ func (s *mailer) begin(conn net.Conn) (*smtp.Client, error) {
 	return s.greet(conn)
 }
 
-// greet introduces Sibyl to the server and, with starttls, starts the encryption. If the server doesn't offer it, greet
-// returns an error, because anyone on the way could read an unencrypted message.
+// greet introduces Sibyl to the server and, with starttls, starts the encryption. If the server doesn't offer
+// encryption, greet returns an error, because anyone on the network path could read an unencrypted message.
 func (s *mailer) greet(conn net.Conn) (*smtp.Client, error) {
 	c, err := smtp.NewClient(conn, s.tls.ServerName)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // ErrForbiddenAddress means that the name of an endpoint resolves to an address that must not be called.
 var ErrForbiddenAddress = errors.New("the address is not public: to permit it, set allow-private: true")
 
-// special denies the special-purpose networks in the registries of IANA: loopback, private, link-local, shared,
-// reserved and others.
+// special denies the special-purpose networks in IANA's registries: loopback, private, link-local, shared, reserved and
+// others.
 var special = ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())
 
 // isPublic reports whether a is on the public Internet. An IPv6 address that represents an IPv4 address is checked as

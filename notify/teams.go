@@ -33,7 +33,7 @@ type cardAction struct {
 type card struct {
 	Schema  string            `json:"$schema"`
 	Type    string            `json:"type"`
-	Version string            `json:"version"` // 1.4 is the latest that all clients of Teams show
+	Version string            `json:"version"` // 1.4 is the latest version that all Teams clients support
 	Teams   map[string]string `json:"msteams"`
 	Body    []cardElement     `json:"body"`
 	Actions []cardAction      `json:"actions,omitempty"`

@@ -50,8 +50,8 @@ func (w *worker) wait() {
 	}
 }
 
-// begin starts calls for due messages. It returns the delay until it must be called again, or 0 if only a signal can
-// require that.
+// begin starts calls for due messages. It returns the delay until it must be called again, or 0 if there is nothing to
+// do before the next signal.
 func (w *worker) begin(ctx context.Context) time.Duration {
 	name := w.caller.endpoint.Name
 	if w.notifier.disabled(name) || w.busy >= callsAtOnce {

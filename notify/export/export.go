@@ -27,8 +27,8 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Limits on the exporter. It gives up early, because its spans help people who look at a trace, but nothing depends on
-// them.
+// Limits on the exporter. It gives up early because nothing depends on its spans: they only help people who look at a
+// trace.
 const (
 	maxWaiting = 256  // traces
 	maxBatch   = 32   // traces in one request
