@@ -65,7 +65,7 @@ func (c *checker) objectives() {
 	}
 }
 
-// require records message as an error unless ok is set or one of keys is already invalid. The user must change one of
+// require records message as an error unless ok is true or one of keys is already invalid. The user must change one of
 // keys, so the error names the first one that isn't a default. A key can belong to a list element.
 func (c *checker) require(ok bool, message string, keys ...string) {
 	if ok || slices.ContainsFunc(keys, func(key string) bool { return c.failed[key] }) {
@@ -257,13 +257,13 @@ func (c *checker) unique(of *Config, section string) {
 	}
 }
 
-// requestShare is the minimum ratio of the memory to the maximum size of a request. We measured it with senders of such
-// requests: a request takes several times its size while it is decoded, and the garbage collector runs late when much
-// memory is allocated.
+// requestShare is the minimum ratio of the memory to the maximum size of a request. We measured it with senders of
+// requests of that size: a request takes several times its size while it is decoded, and the garbage collector runs
+// late when much memory is allocated.
 const requestShare = 16
 
-// routes checks that the names of a tenant's webhooks and e-mail destinations are unique, and that the routes of owners
-// exist for some tenant.
+// routes checks that the names of a tenant's webhooks and e-mail destinations are unique, and that each owner's routes
+// name a webhook or e-mail destination of some tenant.
 func (c *checker) routes() {
 	cfg := &c.e.Config
 	c.unique(cfg, "")
@@ -292,7 +292,7 @@ func (c *checker) sizes() {
 		"otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
 }
 
-// times checks the durations that must not exceed another one.
+// times checks the durations that depend on each other.
 func (c *checker) times() {
 	c.require(c.e.Config.OpenTraces().MaxAge <= c.e.Config.Journal.MaxAge,
 		"six times assembly.timeout exceeds journal.max-age, so open traces would not survive a restart; "+

@@ -37,9 +37,10 @@ type Config struct {
 	HTTP string // address for the API, the UI and agents
 	API  API    // settings of this listener
 	OIDC OIDC   // how people log in
-	// GitHubSecretFile has the secret that signs webhooks of GitHub; empty: these need a token.
+	// GitHubSecretFile is the file with the secret that signs GitHub's webhooks. If it is empty, they need a token.
 	GitHubSecretFile string
-	// PagerDutySecretFile has the secret that signs webhooks of PagerDuty; empty: these need a token.
+	// PagerDutySecretFile is the file with the secret that signs PagerDuty's webhooks. If it is empty, they need a
+	// token.
 	PagerDutySecretFile string
 	SamplingHTTP        string // address of Jaeger's remote sampling
 	SamplingGRPC        string
@@ -52,7 +53,7 @@ type Config struct {
 	Failures      []string // rules that decide which spans count as failed; see DecodedKeys
 	SeeThrough    []string // services that don't answer calls
 	Memory        int64    // for open traces, queues and statistics together
-	ProcessMemory int64    // if Memory is only a part of it, that of a tenant; otherwise 0
+	ProcessMemory int64    // memory of the whole service if Memory is a tenant's part of it; otherwise 0
 	Assembly      Assembly
 	Journal       Journal
 
@@ -157,7 +158,7 @@ func (c *Config) GitHubSecret() (string, error) {
 	return secret, nil
 }
 
-// PagerDutySecret returns the secret that signs webhooks of PagerDuty, or "" if there is none. It reads the file.
+// PagerDutySecret returns the secret that signs PagerDuty's webhooks, or "" if there is none. It reads the file.
 func (c *Config) PagerDutySecret() (string, error) {
 	secret, err := secretOf("", c.PagerDutySecretFile)
 	if err != nil {
@@ -166,7 +167,7 @@ func (c *Config) PagerDutySecret() (string, error) {
 	return secret, nil
 }
 
-// Roles lists the values of a claim that give a role.
+// Roles lists the values of a claim that grant each role.
 type Roles struct {
 	Claim    string // name of the claim, or a path into it like realm_access.roles
 	Admin    []string
@@ -237,7 +238,7 @@ type Latency struct {
 	Below      time.Duration
 }
 
-// IncidentObjectives returns the objectives as options of package engine. An entry's latency and errors are separate
+// IncidentObjectives returns the objectives in the form of package incident, in which latency and errors are separate
 // objectives.
 func (c *Config) IncidentObjectives() []incident.Objective {
 	var all []incident.Objective
@@ -588,7 +589,7 @@ func (c *Config) WatchOptions() detect.WatchOptions {
 	return o
 }
 
-// ChronicThresholds returns the thresholds for chronic problems, which need no change.
+// ChronicThresholds returns the thresholds for chronic problems, which are problems without a change.
 func (c *Config) ChronicThresholds() detect.Thresholds {
 	t := detect.DefaultThresholds()
 	t.CoV, t.MinSamples = c.Thresholds.CoV, c.MinSamples

@@ -111,7 +111,7 @@ type walker[T any] struct {
 	r           *reader
 	definitions []definition[T]
 	above       string            // prefix of keys in error messages
-	to          *T                // takes the values
+	to          *T                // receives the values
 	given       map[string]bool   // keys that occurred, whether valid or not
 	origins     map[string]string // positions of the valid keys; nil if not needed
 }
@@ -152,7 +152,7 @@ func (w *walker[T]) key(name *yaml.Node, key string, value *yaml.Node) {
 
 func (w *walker[T]) isSection(key string) bool { return len(w.below(key)) > 0 }
 
-// below returns the names of the keys and sections directly below a section. There are none if section is a key or
+// below returns the names of the keys and sections directly below a section. It returns nil if section is a key or
 // unknown.
 func (w *walker[T]) below(section string) []string {
 	var names []string
@@ -183,9 +183,8 @@ func (w *walker[T]) suggest(key string) string {
 }
 
 // nearest returns the key or section with the smallest edit distance to written, or "" if none is near or written is
-// too long to compare. A third of the characters of the last word may differ, plus one. If that is more than half of
-// the word, the keys must start with the same letter. A key that ends with the written one has distance 1 in any
-// section.
+// too long to compare. A third of the characters of the last word may differ, plus one. If more than half of them
+// differ, the keys must start with the same letter. A key that ends with written, in any section, has distance 1.
 func (w *walker[T]) nearest(written string) string {
 	if written == "" || len(written) > maxCompared {
 		return ""
@@ -213,5 +212,5 @@ func (w *walker[T]) nearest(written string) string {
 // above returns the section of a key or section, or "" at the top level.
 func above(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
-// maxCompared is the maximum length of a key that is compared with definitions. All of these are shorter.
+// maxCompared is the maximum length of a key that is compared with definitions. All defined keys are shorter.
 const maxCompared = 64

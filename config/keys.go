@@ -800,5 +800,5 @@ func webhookKey(secret string) ([]byte, bool) {
 	return bytes, ok && err == nil && len(bytes) >= 24 && len(bytes) <= 64
 }
 
-// maxKeys limits the attributes with stored values.
+// maxKeys is the maximum number of attributes with stored values.
 const maxKeys = ingest.MaxKeys

@@ -99,8 +99,8 @@ func merge(layers ...*layer) *Effective {
 	return e
 }
 
-// fit sets the defaults that depend on other keys. If the memory is small, it lowers the size of a request to its
-// share. It requires tokens from senders on other machines unless they have certificates.
+// fit sets the defaults that depend on other keys. If the memory is small, it lowers the maximum size of a request to
+// memory/requestShare. It requires tokens from senders on other machines unless they have certificates.
 func (e *Effective) fit() {
 	c := &e.Config
 	if e.origins["otlp.require-token"] == "" {
@@ -197,7 +197,7 @@ type Flags struct {
 }
 
 // AddFlags adds a flag to fs for each key, plus --config. Load checks the values, so that it can report all errors at
-// once. If keys are given, AddFlags only adds the flags for these, for a command that doesn't use others.
+// once. If keys are given, AddFlags adds flags only for those keys, for a command that doesn't use the others.
 //
 // Each flag has an annotation named group with the title of its group.
 func AddFlags(fs *pflag.FlagSet, group string, keys ...string) *Flags {

@@ -8,10 +8,10 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 )
 
-// The key memory is one budget. The process itself takes ownBytes, and these shares divide the rest, in parts of 256. A
-// part that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read and
-// the buffers of the databases have no share, because they leave within seconds. A few smaller parts have fixed limits.
-// The measured heap is the last limit.
+// The key memory is one budget. The process itself takes ownBytes, and these shares, in 256ths, divide the rest. A part
+// that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read and the
+// buffers of the databases have no share, because they are released within seconds. A few smaller parts have fixed
+// limits. A limit on the measured heap covers the rest.
 const (
 	groupsShare      = 64 // groups and request types
 	openShare        = 45 // open traces; a quarter as much again remembers closed ones
@@ -28,7 +28,7 @@ const (
 	parts            = 256
 )
 
-// ownBytes is the memory of a process without traffic: a quarter of the smallest one.
+// ownBytes is the memory of a process without traffic: a quarter of [MinMemory].
 const ownBytes = 16 * mib
 
 // Sizes of entries in bytes, rounded up.
@@ -75,7 +75,7 @@ type IntakeLimits struct {
 	InFlight, Heap      int64 // bytes
 	Blameless           int64 // bytes
 	Names, DecoderNames int   // of each kind
-	Decoders            int   // requests that are decoded at a time
+	Decoders            int   // requests that are decoded concurrently
 	Charted             int   // groups and request types
 	Whole               int   // bytes
 }
@@ -100,7 +100,7 @@ func (c *Config) IntakeLimits() IntakeLimits {
 	}
 }
 
-// Limits however much memory there is.
+// Limits that apply however much memory there is.
 const (
 	mostNames        = 1 << 21 // as trace.DefaultLimit, up to which tables are decoded
 	mostDecoderNames = 1 << 18

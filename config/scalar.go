@@ -404,7 +404,7 @@ func isPublicURL(s string) bool {
 	return err == nil && isURL(s) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// isSafeURL is isPublicURL for addresses to which browsers send secrets: only this machine may go without encryption.
+// isSafeURL is like isPublicURL, for URLs to which browsers send secrets: it accepts http only for this machine.
 func isSafeURL(s string) bool {
 	u, err := url.Parse(s)
 	return isPublicURL(s) && err == nil && (u.Scheme != "http" || isLoopback(net.JoinHostPort(u.Hostname(), "0")))
@@ -437,7 +437,7 @@ func isPrefix(s string) bool {
 // hidden replaces a secret. It isn't a valid secret itself.
 const hidden = "(hidden)"
 
-// secret makes s never show or repeat its values.
+// secret makes s hide its values in output and in errors.
 func secret(s *scalar[string]) *scalar[string] {
 	wants := s.wants
 	parse := s.parse

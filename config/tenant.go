@@ -5,7 +5,8 @@ import (
 	"regexp"
 )
 
-// TenantsDir is the directory in the data directory that has a directory for each tenant but the default one.
+// TenantsDir is the subdirectory of the data directory that contains a directory for each tenant except the default
+// one.
 const TenantsDir = "tenants"
 
 var tenantName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
@@ -21,10 +22,11 @@ type TenantOutputs struct {
 	Export   Endpoint
 }
 
-// MinMemory is the smallest memory of a service, and of a tenant.
+// MinMemory is the minimum memory of a service or a tenant.
 const MinMemory = 64 * mib
 
-// Part returns c with a share of the memory and of the disk, between 0 and 1. The service has the rest for others.
+// Part returns a copy of c with the given share, between 0 and 1, of the memory and the disk. The service keeps the
+// rest for other tenants.
 func (c *Config) Part(share float64) *Config {
 	part := *c
 	part.Memory, part.ProcessMemory = int64(share*float64(c.Memory)), c.Memory
@@ -34,12 +36,12 @@ func (c *Config) Part(share float64) *Config {
 	return &part
 }
 
-// TenantPath returns the path of a tenant's API and UI below that of the default tenant.
+// TenantPath returns the path of a tenant's API and UI below the path of the default tenant.
 func TenantPath(name string) string { return "/t/" + name }
 
-// Tenant returns the configuration of the tenant with this name, which has a share of the memory and of the disk like
-// [Config.Part]. It has a directory, paths, webhooks, e-mails and an export of its own. Other connections to other
-// systems belong to the default tenant.
+// Tenant returns the configuration of the tenant called name, with the given share of the memory and the disk; see
+// [Config.Part]. The tenant has its own directory, paths, webhooks, e-mail destinations and export. All other
+// connections to other systems belong to the default tenant.
 func (c *Config) Tenant(name string, share float64) *Config {
 	t := c.Part(share)
 	t.DataDir = filepath.Join(c.DataDir, TenantsDir, name)
