@@ -1,4 +1,4 @@
-// Package directory holds what is configured about services: their owners, and links to traces, logs and runbooks.
+// Package directory holds the configured owners of services, and the configured links to traces, logs and runbooks.
 package directory
 
 import (
@@ -33,7 +33,7 @@ type Directory struct {
 	Services []Link  // templates of links to the logs, metrics and runbooks of a service
 }
 
-// maxServiceLinks limits the links to one service.
+// maxServiceLinks is the maximum number of links for one service.
 const maxServiceLinks = 10
 
 // Owner returns the owner of a service, or nil if it has none.

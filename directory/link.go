@@ -28,7 +28,8 @@ type Link struct {
 	services       []string // patterns for the services with such a page; all if empty
 }
 
-// Request is the target of a link: a trace, or a service during an incident. All fields but Trace may be empty.
+// Request is the target of a link: a trace, or a service during an incident. All fields may be zero, except Trace for a
+// link to a trace.
 type Request struct {
 	Trace              trace.ID
 	Service, Operation string // of the entry span of the trace; or a suspect, and its operation with most evidence
@@ -39,7 +40,7 @@ type Request struct {
 	// Conditions of a search for traces. Service and Operation then refer to a single span.
 	Longer, Shorter time.Duration // of the request; 0 is unlimited
 	Failed          bool          // the span is an error
-	Attributes      [][2]string   // keys and values of the span; an empty value: any
+	Attributes      [][2]string   // keys and values of the span; an empty value matches any value
 }
 
 // AddInstance sets the instance to the value of an attribute, unless an earlier call did or the value is a version.
@@ -140,7 +141,7 @@ func newLink(kind *linkKind, name, template string) (Link, error) {
 	return Link{name: trace.Clean(name), template: template, kind: kind}, nil
 }
 
-// nearest returns the placeholder that is most similar to name, which is mistyped.
+// nearest returns the placeholder that is most similar to name, a mistyped placeholder.
 func (k *linkKind) nearest(name string) string {
 	return slices.MinFunc(slices.Sorted(maps.Keys(k.placeholders)), func(a, b string) int {
 		return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
