@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// address returns the host and port of e. If e has no port, its scheme stands for it.
+// address returns the host and port of e. If e has no port, the scheme takes its place.
 func (e *Endpoint) address() string {
 	port := e.url.Port()
 	if port == "" {

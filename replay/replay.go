@@ -1,9 +1,9 @@
 // Package replay sends recorded traces to an OTLP endpoint as if they happened now.
 //
-// It reads the whole recording first, because files need not be in the order of time. Then it shifts each trace as a
-// whole, so that durations and gaps between its spans stay the same. The first trace starts now, and the times between
-// the starts of traces are divided by the speed. A trace is sent when it has ended, at that speed, in one piece unless
-// it is large.
+// It reads the whole recording first, because files need not be in time order. Then it shifts each trace as a whole, so
+// that durations and gaps between its spans stay the same. The first trace starts now, and the times between the starts
+// of traces are divided by the speed. A trace is sent when it has ended, at that speed, in one piece unless it is
+// large.
 package replay
 
 import (
@@ -192,7 +192,7 @@ const (
 )
 
 // sendWithRetry sends the pending request, and retries while send returns a *retryError, for up to giveUp. The first
-// request isn't retried if nothing that can take it listens at the address.
+// request isn't retried if nothing listens at the address, or not with this protocol.
 func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -236,7 +236,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// mask changes trace IDs, with which it is XORed. The zero mask keeps them.
+// mask is XORed with trace IDs to change them. The zero mask keeps them.
 type mask pcommon.TraceID
 
 // newMask returns a mask that is unique to seed and round.
