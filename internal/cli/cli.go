@@ -41,7 +41,7 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Usagef returns a UsageError with the message that fmt.Errorf would make.
+// Usagef returns a UsageError that wraps the result of fmt.Errorf.
 func Usagef(format string, args ...any) error { return UsageError{Err: fmt.Errorf(format, args...)} }
 
 // Run executes root with args on the given streams, and returns the exit code. It prints an error to errOut, with

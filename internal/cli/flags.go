@@ -28,8 +28,8 @@ func NewChoice(among ...string) *Choice { return &Choice{Value: among[0], among:
 // String implements pflag.Value.
 func (c *Choice) String() string { return c.Value }
 
-// mostNamed is the maximum number of choices that help shows in place of the value. If there are more, the text lists
-// them.
+// mostNamed is the maximum number of choices that help shows in place of the value. If there are more, the flag's
+// description lists them.
 const mostNamed = 7
 
 // Type implements pflag.Value; help shows it as the name of the value.

@@ -15,7 +15,7 @@ import (
 const checkInterval = 2 * time.Second
 
 // certificate is the certificate of a listener. It reloads the files when they change, for example after a renewal.
-// While they do not match, it keeps the previous certificate. It is safe for concurrent use.
+// While certificate and key do not match, it keeps the previous certificate. It is safe for concurrent use.
 type certificate struct {
 	files TLS
 

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Share limits the connections that are open at a time on all listeners that use it. It is safe for concurrent use.
+// Share limits the number of connections that are open at the same time on all listeners that use it. It is safe for
+// concurrent use.
 type Share struct {
 	most int
 	log  *slog.Logger
@@ -56,7 +57,7 @@ func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	return gone, true
 }
 
-// admit counts c as open. The caller holds mu.
+// admit counts c as open. The caller must hold s.mu.
 func (s *Share) admit(c *conn) {
 	s.count(c, 1)
 	if c.of.byWork {
@@ -64,14 +65,14 @@ func (s *Share) admit(c *conn) {
 	}
 }
 
-// leave removes c when it is closed.
+// leave removes c from s when c is closed.
 func (s *Share) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(c)
 }
 
-// remove removes c unless it has been removed already. The caller holds mu.
+// remove removes c unless it has been removed already. The caller must hold s.mu.
 func (s *Share) remove(c *conn) {
 	if c.left {
 		return
@@ -81,13 +82,13 @@ func (s *Share) remove(c *conn) {
 	s.count(c, -1)
 }
 
-// count adds n to the numbers of open connections of s and of c's listener. The caller holds mu.
+// count adds n to the numbers of open connections of s and of c's listener. The caller must hold s.mu.
 func (s *Share) count(c *conn, n int) {
 	s.open += n
 	c.of.open.Add(int64(n))
 }
 
-// busy marks c as not idle. The caller holds mu.
+// busy marks c as not idle. The caller must hold s.mu.
 func (s *Share) busy(c *conn) {
 	if c.place != nil {
 		s.idle.Remove(c.place)
@@ -102,8 +103,8 @@ func (s *Share) rest(c *conn, idle bool) {
 	s.restLocked(c, idle)
 }
 
-// restLocked is like rest, but the caller holds mu. A connection that remains idle keeps its place even if its client
-// sends data, because this isn't work.
+// restLocked is like rest, but the caller must hold s.mu. A connection that remains idle keeps its position in s.idle
+// even if its client sends data, because receiving data isn't work.
 func (s *Share) restLocked(c *conn, idle bool) {
 	switch {
 	case !idle || c.left || c.working > 0:
@@ -121,7 +122,7 @@ func (s *Share) work(c *conn, n int) {
 	s.restLocked(c, true)
 }
 
-// Listener is an open address. It is safe for concurrent use.
+// Listener is a TCP listener whose connections count towards a [Share]. It is safe for concurrent use.
 type Listener struct {
 	*net.TCPListener
 	share         *Share
@@ -130,7 +131,7 @@ type Listener struct {
 	refused, gone atomic.Uint64
 }
 
-// Open opens an address whose connections count towards share.
+// Open listens on hostPort. The connections count towards share.
 func Open(ctx context.Context, hostPort string, share *Share) (*Listener, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", hostPort)
@@ -144,8 +145,9 @@ func Open(ctx context.Context, hostPort string, share *Share) (*Listener, error)
 	return &Listener{TCPListener: tcp, share: share}, nil
 }
 
-// ByWork makes connections of l count as idle unless the server reports with [Working] that it is working on a
-// request. Clients that send requests or read answers slowly then also make room for others. Call it before Accept.
+// ByWork makes connections of l count as idle unless the server reports with [Working] that it is working on a request.
+// The connections of clients that send requests or read answers slowly can then be closed, too, to make room for
+// others. Call it before Accept.
 func (l *Listener) ByWork() { l.byWork = true }
 
 // Working marks a connection as not idle until done is called. local is the connection's local address from the
@@ -197,7 +199,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// State is the ConnState of an [http.Server] that serves l, possibly over TLS. Without it connections of l never count
+// State is the ConnState of an [http.Server] that serves l, possibly over TLS. Without it, connections of l never count
 // as idle.
 func (l *Listener) State(c net.Conn, state http.ConnState) {
 	if encrypted, ok := c.(*tls.Conn); ok {

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// TLS names the files of transport security, in PEM format. The zero TLS is clear text.
+// TLS names the files of transport security, in PEM format. The zero TLS means clear text.
 type TLS struct {
 	CertFile     string // the server's certificate and its intermediates
 	KeyFile      string

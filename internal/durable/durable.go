@@ -32,7 +32,7 @@ func Replace(path string, data []byte) error {
 	return SyncDir(dir)
 }
 
-// Full reports whether err says that the disk, or its owner's share of it, is full.
+// Full reports whether err means that the disk is full or a disk quota is exceeded.
 func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // GiveToOwner gives a file or directory created by root to the owner of its directory, see [Replace].
@@ -47,7 +47,8 @@ func GiveToOwner(f *os.File) error {
 	return f.Chown(int(dir.Uid), int(dir.Gid))
 }
 
-// MkdirAll creates the directory path and its missing parents, which only their owner can use.
+// MkdirAll creates the directory path and its missing parents, accessible only to their owner, and makes their names
+// durable.
 func MkdirAll(path string) error {
 	var parents []string // of the missing directories
 	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {

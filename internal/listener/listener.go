@@ -1,4 +1,4 @@
-// Package listener opens, serves and drains the addresses of a service: HTTP or gRPC, optionally over TLS, within a
+// Package listener opens, serves and drains the HTTP and gRPC listeners of a service, optionally over TLS, within a
 // shared connection limit.
 package listener
 
@@ -18,10 +18,10 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
 )
 
-// Config describes an address to open.
+// Config describes a listener to open.
 type Config struct {
 	Name    string // of the service in errors, such as "the API"
-	Address string // host:port; empty for off
+	Address string // host:port; empty if disabled
 	Share   *connlimit.Share
 	TLS     *tls.Config  // nil for clear text
 	ByWork  bool         // for HTTP, see [connlimit.Listener.ByWork]; gRPC always uses it
@@ -35,8 +35,8 @@ const (
 	maxHeader     = 32 << 10
 )
 
-// Listener is an open address with its server. Call OpenHTTP or OpenGRPC, Serve, then Drain or Close. A nil Listener
-// is disabled: it has no address and no load.
+// Listener is a listening socket and the server behind it. Create one with OpenHTTP or OpenGRPC, call Serve, then Drain
+// or Close. A nil Listener is valid and disabled: it has no address and no load.
 type Listener struct {
 	*connlimit.Listener
 
@@ -46,8 +46,8 @@ type Listener struct {
 	stop  func() error
 }
 
-// OpenHTTP opens an address for server, and sets its missing limits, its log and its ConnState. It returns nil if c
-// has no address. The server only supports HTTP/1.
+// OpenHTTP opens a listener for server, and sets the server's missing limits, its log and its ConnState. It returns nil
+// if c has no address. The server only supports HTTP/1.
 func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, error) {
 	l, err := open(ctx, c)
 	if l == nil {
@@ -71,8 +71,8 @@ func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, er
 	return l, nil
 }
 
-// OpenGRPC opens an address for the server that newServer returns. It returns nil if c has no address. A connection is
-// idle unless a handler reports with [connlimit.Working] that it is working on one of its requests.
+// OpenGRPC opens a listener for the server that newServer returns. It returns nil if c has no address. A connection
+// counts as idle unless a handler reports with [connlimit.Working] that it is working on a request of this connection.
 func OpenGRPC(ctx context.Context, c Config, newServer func(...grpc.ServerOption) *grpc.Server) (*Listener, error) {
 	l, err := open(ctx, c)
 	if l == nil {
@@ -94,7 +94,7 @@ func OpenGRPC(ctx context.Context, c Config, newServer func(...grpc.ServerOption
 	return l, nil
 }
 
-// open opens the address of c. The caller adds the server. It returns nil if c has no address.
+// open listens on the address of c. The caller adds the server. It returns nil if c has no address.
 func open(ctx context.Context, c Config) (*Listener, error) {
 	if c.Address == "" {
 		return nil, nil
@@ -106,7 +106,7 @@ func open(ctx context.Context, c Config) (*Listener, error) {
 	return &Listener{Listener: conns, name: c.Name}, nil
 }
 
-// AddressError is the error for an address that cannot be opened.
+// AddressError is the error for an address on which the service cannot listen.
 type AddressError struct {
 	Name, Address string // as configured
 	Err           error
@@ -149,7 +149,7 @@ func (l *Listener) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the address and all connections at once. It may be called repeatedly, and before Serve.
+// Close closes the listener and all connections at once. It may be called repeatedly, and before Serve.
 func (l *Listener) Close() error {
 	_ = l.stop() // fails only if the listener is already closed
 	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {

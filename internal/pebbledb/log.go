@@ -24,11 +24,11 @@ import (
 // it can't start a new log, and in the background if opening fails at its end.
 //
 // The tables of a database whose keys are excised are needed, too: if Pebble can't read a table of which it excises a
-// part, it takes the rest of the table for empty.
+// part, it treats the rest of the table as empty.
 type logFS struct {
 	vfs.FS
 	quick  bool
-	tables bool // are needed
+	tables bool // Pebble needs the tables, too
 	syncs  *atomic.Int64
 	log    *slog.Logger
 	giveUp func(error) // does not return
@@ -37,8 +37,8 @@ type logFS struct {
 // retryInterval is the interval between attempts to write a log to a full disk.
 const retryInterval = 100 * time.Millisecond
 
-// errorDelay is the delay before the error of a file that cannot be created or written. Pebble retries at once and
-// without limit, and logs each error.
+// errorDelay is the delay before the error for a file that cannot be created or written is returned, because Pebble
+// retries at once and without limit, and logs each error.
 const errorDelay = time.Second
 
 // waitForRoom repeats write until it succeeds, or fails for a reason other than a full disk.
@@ -109,7 +109,7 @@ func (fs logFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	return f, err
 }
 
-// Rename implements [vfs.FS]. Only the options are renamed.
+// Rename implements [vfs.FS]. Pebble renames only its options file.
 func (fs logFS) Rename(oldname, newname string) error {
 	return fs.checked(fs.FS.Rename(oldname, newname))
 }
@@ -137,7 +137,7 @@ func (fs logFS) checked(err error) error {
 	return err
 }
 
-// repeatedFile is a file that Pebble writes anew if it can't be written.
+// repeatedFile is a file that Pebble writes again if writing fails.
 type repeatedFile struct{ vfs.File }
 
 // Write implements [vfs.File].

@@ -1,4 +1,4 @@
-// Package pebbledb opens Pebble databases for the service. One process uses a directory at a time. Torn ends of
+// Package pebbledb opens Pebble databases for the service. Only one process can use a directory at a time. Torn ends of
 // write-ahead logs are truncated and counted. Pebble cannot continue if it cannot write its log or its manifest. A
 // [Disk] therefore reports that space is running out before Pebble must stop. If another program fills the disk, writes
 // to these files wait until there is room.
@@ -32,7 +32,7 @@ type Options struct {
 	Dir      string // created if it does not exist
 	MemTable int    // bytes of a memtable, fewer on a small disk or with little memory; up to four wait to be written
 	Cache    int64  // bytes of the block cache, fewer with little memory
-	Memory   int64  // bytes for the whole process; 0: enough
+	Memory   int64  // bytes for the whole process; 0: no limit
 	Files    int    // approximate maximum of open files; 1000 if 0
 	Ordered  bool   // keys ascend and are excised, so compaction is useless
 	Quick    bool   // a commit survives a crash of the process, but not of the machine
@@ -248,12 +248,11 @@ func (l logger) Fatalf(format string, args ...any) {
 // DamagedSuffix is appended to a directory's name to get the name of the file for the ends removed from its logs.
 const DamagedSuffix = ".damaged"
 
-// maxDamaged limits the bytes of that file.
+// maxDamaged is the maximum size of that file in bytes.
 const maxDamaged = 64 << 20
 
 // truncateLogs truncates every write-ahead log of dir at the first damaged record, because it makes everything after it
-// unreadable. It returns the number of bytes removed, and keeps them in a file
-// next to dir.
+// unreadable. It returns the number of bytes removed, and appends them to a file next to dir.
 func truncateLogs(files FS, dir string, logs wal.Logs) (removed int64, err error) {
 	for _, l := range logs {
 		n, err := truncateLog(files, dir, l)

@@ -1,6 +1,6 @@
 // Package sorting sorts lists of larger elements with one compiled sort. The functions of package slices are compiled
-// again for each type of element, with 10 to 20 KB of code for each; these take 1 KB each. They give the same results,
-// and are slower: sort what belongs to every request with package slices.
+// again for each type of element, with 10 to 20 KB of code for each; these take 1 KB each. They give the same results
+// but are slower, so use package slices in code that runs for every request.
 package sorting
 
 import (

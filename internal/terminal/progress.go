@@ -29,7 +29,7 @@ func NewProgress(out io.Writer, what string, unit func(int64) string) *Progress 
 	return &Progress{out: out, what: what, unit: unit, began: time.Now()}
 }
 
-// Set draws that done of total steps are done, unless it was drawn just before. total is 0 if it is unknown.
+// Set draws the progress, done of total steps, unless it was drawn less than drawInterval ago. total is 0 if unknown.
 func (p *Progress) Set(done, total int64) {
 	now := time.Now()
 	if now.Sub(p.drawn) < drawInterval {

@@ -100,8 +100,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Of returns the style of the terminal behind w. If w is not a terminal, the width is fixed and there are no colours.
-// The variables COLUMNS, NO_COLOR and TERM=dumb take precedence.
+// Of returns the style of the terminal that w writes to. If w is not a terminal, the width is fixed and there are no
+// colours. The variables COLUMNS, NO_COLOR and TERM=dumb take precedence.
 func Of(w io.Writer, getenv func(string) string) Style {
 	s := Style{Width: defaultWidth}
 	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {

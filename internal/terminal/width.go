@@ -18,8 +18,8 @@ func Width(s string) (columns int) {
 
 // Characters that change the width of others.
 const (
-	joiner = '\u200d' // joins the emoji around it to one
-	wider  = '\ufe0f' // makes an emoji of the symbol before it
+	joiner = '\u200d' // joins the emoji around it into one
+	wider  = '\ufe0f' // turns the symbol before it into an emoji
 )
 
 // clusters yields the characters of s, each with the marks that follow it: their end in s and the columns that they

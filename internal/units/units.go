@@ -69,8 +69,8 @@ func Coarse(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
-// Span returns d in two units, like "46.7 s", "4 min 40 s" or "2 h 5 min", for use next to a count. A rate that a
-// reader computes from both is accurate.
+// Span returns d in two units, like "46.7 s", "4 min 40 s" or "2 h 5 min", for use next to a count. It is precise
+// enough for readers to compute a rate from both.
 func Span(d time.Duration) string {
 	least, step := time.Minute, time.Second // the larger unit and the smaller unit
 	names := [2]string{"min", "s"}

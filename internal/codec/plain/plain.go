@@ -41,7 +41,8 @@ func Append(b []byte, v any) []byte {
 }
 
 // Decode decodes b, which must contain exactly one value, into the value that v points to. It ignores fields that v
-// lacks. An error wraps [codec.ErrCorrupt]; v may then be partially decoded. Decode keeps no reference to b.
+// lacks. If b is invalid, Decode returns an error that wraps [codec.ErrCorrupt], and v may be partially decoded. Decode
+// keeps no reference to b.
 func Decode(b []byte, v any) error {
 	if err := decoding.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
