@@ -17,8 +17,8 @@ import (
 // initialPIDs is the inode of the PID namespace that the kernel starts with.
 const initialPIDs = "pid:[4026531836]"
 
-// Check returns an error that wraps [ErrMissing] and lists all reasons why [Open] would fail. The notes describe parts
-// that are unavailable because a right is missing.
+// Check returns an error that wraps [ErrMissing] and lists all reasons why [Open] would fail. The notes describe
+// features that are unavailable because a capability is missing.
 func Check() (notes []string, err error) {
 	var reasons []string
 	held, err := capabilities()

@@ -14,9 +14,9 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// costs measures the runs of the programs. The kernel keeps statistics of runs only on request, for all programs of the
-// machine, and this slows each run. We therefore request them for parts of the time. Other programs may request them at
-// other times, so we subtract their runs.
+// costs measures the runs of the programs. The kernel keeps run statistics only on request, for all BPF programs on the
+// machine, and doing so slows each run. We therefore request them only part of the time. Other processes may request
+// them at other times, so we subtract the runs counted then.
 type costs struct {
 	probes  *Probes
 	keeping io.Closer // nil while not keeping statistics

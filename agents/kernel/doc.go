@@ -1,8 +1,8 @@
 // Package kernel observes why threads of chosen processes do not run, with BPF programs in the Linux kernel.
 //
-// [Probes] hold the programs. [Probes.Apply] makes a [Spec] true, which says which classes of waits are observed in
-// which processes. Nothing is pinned, so the kernel removes the programs when the agent ends, however it ends. If the
-// agent hangs, the programs stop observing after [Lease].
+// [Probes] hold the programs. [Probes.Apply] applies a [Spec], which lists the processes to observe and the classes of
+// waits to observe in each. Nothing is pinned, so the kernel removes the programs when the agent ends, however it ends.
+// If the agent hangs, the programs stop observing after [Lease].
 package kernel
 
 import (
@@ -32,7 +32,7 @@ type Target struct {
 	Context   join.Context
 }
 
-// Spec is the wanted state: targets by process ID.
+// Spec is the desired state: targets by process ID.
 type Spec struct {
 	Targets    map[uint32]Target
 	Thresholds waits.Thresholds
@@ -40,7 +40,7 @@ type Spec struct {
 
 // Options size the probes. Zero values select the defaults, which are given after the colons.
 type Options struct {
-	Sums        uint32        // sums of (process, thread, class, system call) kept in the kernel: 65 536, 16 MB
+	Sums        uint32        // maximum sums by (process, thread, class, system call) in the kernel: 65 536, 16 MB
 	RingBytes   uint32        // of the buffer for single intervals, a power of two: 1 MiB
 	StackPeriod time.Duration // minimum time between two stacks of a thread: 1 ms
 	SampleRate  uint64        // stack samples per second on each CPU: 49

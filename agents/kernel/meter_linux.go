@@ -4,7 +4,7 @@ package kernel
 
 import "github.com/sibyl-trace/sibyl/agents/kernel/waits"
 
-// Meter measures the cost of probes. It needs CAP_SYS_ADMIN. Without this right, the cost is 0.
+// Meter measures the cost of probes. It needs CAP_SYS_ADMIN. Without this capability, the cost is 0.
 type Meter struct{ costs }
 
 // NewMeter returns a meter of p that does not measure yet.

@@ -243,8 +243,8 @@ func (o *observer) read() error {
 	return nil
 }
 
-// follow keeps the memory maps of running processes, because they may have ended when their stacks are read. execs is
-// the number of changes of targets. If it has grown, a process may run another program.
+// follow keeps the memory maps of running processes, because a process may have ended by the time its stacks are read.
+// execs is the number of changes of targets. If it has grown, a process may run another program.
 func (o *observer) follow(open []waits.Open, execs uint64) {
 	alive := make(map[uint32]bool)
 	for i := range open {
@@ -313,15 +313,15 @@ func (o *observer) readStacks() error {
 	return nil
 }
 
-// Stacks are deleted to make room if at least keptStacks readings after the last deletion, more than mostLost of the
-// samples have been lost.
+// The stacks in the kernel are deleted to make room once more than mostLost of the samples have been lost, but not
+// before keptStacks readings after the last deletion.
 const (
 	keptStacks = 10
 	mostLost   = 0.02
 )
 
-// crowded reports whether many stacks were lost since room was last made. Each stack has one place, which depends on
-// its hash and which another stack may occupy.
+// crowded reports whether too many samples have lost their stack since the stack map was last cleared. The kernel's map
+// has one slot per hash, so a stack is lost if its slot is already taken.
 func (o *observer) crowded(all map[waits.StackKey]waits.StackSum, lost uint64) bool {
 	samples := uint64(0)
 	for _, sum := range all {

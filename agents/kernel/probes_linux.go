@@ -119,9 +119,9 @@ func (p *Probes) Close() error {
 	return errors.Join(err, p.objects.Close())
 }
 
-// Apply makes a specification true: it adds, changes and removes targets, and attaches the programs if there are any.
-// Processes started by a target stay targets as long as any target has Children. A target that is not running does no
-// harm. Targets beyond [MaxTargets] are skipped and count as lost.
+// Apply applies a specification: it adds, changes and removes targets, and attaches the programs if there are any
+// targets. Processes started by a target stay targets as long as any target has Children. A target that is not running
+// is harmless. Targets beyond [MaxTargets] are skipped and count as lost.
 func (p *Probes) Apply(s Spec) error {
 	if len(s.Targets) > 0 {
 		if err := p.attach(); err != nil {
@@ -154,7 +154,7 @@ func (p *Probes) renewCopies() error {
 	return nil
 }
 
-// remove deletes the targets that s lacks. It keeps children of targets as long as any target of s has Children.
+// remove deletes the targets that are not in s. It keeps children of targets as long as any target of s has Children.
 func (p *Probes) remove(s Spec) error {
 	children := false
 	for _, t := range s.Targets {
@@ -181,8 +181,8 @@ func (p *Probes) remove(s Spec) error {
 		p.added[pid] = running[pid].Added
 	}
 	for pid := range p.applied {
-		// A process that is no longer a target has ended. If it is wanted, its number belongs to another process. A
-		// target without context runs another program.
+		// A process that is no longer a target has ended. If it is wanted, its ID belongs to another process. A target
+		// without context runs another program.
 		if now, ok := running[pid]; !ok || now.Context.Kind != uint32(p.applied[pid].Context.Kind) {
 			delete(p.applied, pid)
 		}
@@ -266,7 +266,7 @@ func (p *Probes) refuse(pid uint32) {
 }
 
 // name passes the IDs of the targets to the programs, so that a former target costs no more than a process that was
-// never one.
+// never a target.
 func (p *Probes) name() error {
 	before := p.named
 	clear(p.named[:])
@@ -282,8 +282,8 @@ func (p *Probes) name() error {
 	return p.rotate()
 }
 
-// rotateAfter is the number of changes to the targets by the programs after which the IDs of ended children are
-// forgotten. Each child causes up to three changes.
+// rotateAfter is the minimum number of changes that the programs make to the targets between two rotations, see rotate.
+// Each child causes up to three changes.
 const rotateAfter = 1 << 14
 
 // rotate forgets the IDs of ended children that were started before the previous rotation. It does nothing until there
@@ -436,7 +436,7 @@ func (p *Probes) tracepoints() []*ebpf.Program {
 	return all
 }
 
-// attachClock samples stacks on a CPU, driven by its clock. It does nothing if the CPU is offline.
+// attachClock starts to sample stacks on a CPU, driven by the CPU's clock. It does nothing if the CPU is offline.
 func (p *Probes) attachClock(cpu int) error {
 	attributes := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER0,

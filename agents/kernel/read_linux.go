@@ -150,7 +150,7 @@ func (p *Probes) Stack(id int32) ([]uint64, error) {
 	return frames[:], nil
 }
 
-// Events removes all intervals from the ring buffer and calls each for them. It doesn't wait for more.
+// Events removes all intervals from the ring buffer and calls each for every interval. It doesn't wait for more.
 func (p *Probes) Events(each func(waits.Event)) error {
 	p.ring.SetDeadline(time.Unix(1, 0)) // past: don't wait
 	for {
@@ -172,7 +172,8 @@ func (p *Probes) Events(each func(waits.Event)) error {
 // maxMissing is the size of the map of missing events.
 const maxMissing = 4096
 
-// Missing returns the numbers and total durations of the single intervals lost since the previous call.
+// Missing returns the number and total duration of the individual intervals lost since the previous call, by process,
+// class and cause.
 func (p *Probes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	b := &p.batch
 	if b.missing == nil {
@@ -217,7 +218,7 @@ func (p *Probes) Others() bool {
 }
 
 // Changes returns the total number of targets that the programs have changed because a process ended, started another
-// process, or ran another program. [Probes.Apply] makes the specification true again.
+// process, or ran another program. [Probes.Apply] restores the specification.
 func (p *Probes) Changes() (n uint64) {
 	if err := p.objects.Changes.Get(&n); err != nil {
 		return p.until // unknown, so assume changes

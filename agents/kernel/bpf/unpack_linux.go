@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// unpack returns an object that make bpf has compressed: plain, it would take four times the space in the program.
+// unpack decompresses an object file that `make bpf` compressed. Uncompressed, the objects would take four times as
+// much space in the binary.
 func unpack(packed []byte) *bytes.Reader {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	var object []byte

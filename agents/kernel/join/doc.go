@@ -4,7 +4,7 @@
 // The probes read per-thread data of a process at the start of the wait:
 //   - Go: the labels trace_id and span_id of the goroutine that the thread runs, which the library agents/tracepoint
 //     sets on request ([Context] says where they are).
-//   - Any other: the record of OTEP 4947, to which the thread-local variable otel_thread_ctx_v1 points.
+//   - Any other program: the record of OTEP 4947, to which the thread-local variable otel_thread_ctx_v1 points.
 //   - JVMs: the table of threads that the JVM agent keeps on request. Java cannot export a thread-local variable.
 package join
 

@@ -36,7 +36,8 @@ func findContext(program string) (Context, error) {
 	return recovered(f)
 }
 
-// recovered is readContext without panics, because packages elf and dwarf don't check all of their input.
+// recovered is like readContext, but turns panics into errors, because packages elf and dwarf don't check all of their
+// input.
 func recovered(r io.ReaderAt) (c Context, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -114,7 +115,7 @@ var (
 	errMuchDebug = errors.New("it is too large to read")
 )
 
-// debugInformation returns the sections of a program that describe structures, by name without .debug_.
+// debugInformation returns the sections of a program that describe structures, by name without the prefix .debug_.
 func debugInformation(f *untrusted.ELF) (map[string][]byte, error) {
 	sections := make(map[string][]byte)
 	for _, s := range f.Sections {
@@ -187,7 +188,7 @@ func cutUnit(info []byte, order binary.ByteOrder) (unit, rest []byte) {
 }
 
 // readMembers sets the offsets of missing members of structures that a unit describes, and deletes them from missing.
-// It counts down the entries that may be read.
+// entries counts down the entries that may still be read.
 func readMembers(r *dwarf.Reader, missing map[string]*uint16, entries *int) error {
 	structure, depth := "", 0 // structure and depth of the members that follow
 	for at := 0; len(missing) > 0; {

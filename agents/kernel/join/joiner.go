@@ -45,8 +45,8 @@ type process struct {
 // publishes it some time after the start.
 const longestPause = 128
 
-// NewJoiner returns a Joiner for the processes below proc. If service is not empty, it is used for processes that do
-// not name their service.
+// NewJoiner returns a Joiner for the processes in the proc file system mounted at proc. If service is not empty, it is
+// used for processes that do not name their service.
 func NewJoiner(proc, service, host string) *Joiner {
 	return &Joiner{proc: proc, service: service, host: host, processes: make(map[uint32]*process)}
 }
@@ -89,8 +89,8 @@ func (j *Joiner) Service(pid uint32) *Service {
 	return p.service
 }
 
-// ask starts an inspection of a process, and reports whether it could. The answer changes the process: at once if it
-// comes soon, otherwise at the next request for the process. A process isn't asked again until it has answered.
+// ask starts an inspection of a process, and reports whether it did. The answer changes p: at once if it comes soon,
+// otherwise at the next request for the process. A process isn't asked again until it has answered.
 func (j *Joiner) ask(p *process, inspection func() func(*process)) bool {
 	if p.answer != nil {
 		return false

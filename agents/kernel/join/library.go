@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// maxLibraries limits the shared libraries that are searched in a process.
+// maxLibraries is the maximum number of shared libraries that are searched in a process.
 const maxLibraries = 1000
 
 // library is a shared library in the memory of a process.

@@ -18,7 +18,7 @@ type Service struct {
 type Attribute struct{ Key, Value string }
 
 // readService returns the service of a process below proc, with host.name, or nil if its name is unknown. If name is
-// not empty, it is used for a process that doesn't name its service. See [resource.Of] for quick. An error wraps
+// not empty, it is used for a process that doesn't name its service. See [resource.Of] for quick. The error wraps
 // [fs.ErrNotExist] if the process has ended.
 func readService(proc string, pid uint32, name, host string, quick bool) (*Service, error) {
 	attributes, err := resource.Of(proc, pid, quick)

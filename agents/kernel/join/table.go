@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/resource"
 )
 
-// The JVM agent's table of threads (class ThreadTable) follows a page. The page has the context of the process and,
-// after its header, the signature, the version and the number of slots of the table.
+// The JVM agent's table of threads (see [ThreadTable]) follows a page that contains the context of the process and,
+// after the context's header, the signature, the version and the number of slots of the table.
 const (
 	tableSignature = "SIBYLTHR"
 	tableVersion   = 1

@@ -22,7 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Limits on sending. There are many waits, and a part of them suffices, so waits that cannot be sent at once are
+// Limits on sending. There are many waits, and a sample of them suffices, so waits that cannot be sent at once are
 // dropped and counted.
 const (
 	maxQueued = 64   // batches
@@ -138,7 +138,7 @@ func (e *Exporter) Counts() Counts {
 	return e.counts
 }
 
-// maxUnsent limits the number of tracepoints that Unsent returns.
+// maxUnsent is the maximum number of tracepoints that Unsent returns.
 const maxUnsent = 10_000
 
 // Unsent returns the number of waits that were dropped or failed since the previous call, by tracepoint. A receiver

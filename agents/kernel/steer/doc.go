@@ -5,7 +5,7 @@
 // A thread's waits cannot be selected by request in the kernel. The probes therefore send the waits of a process if
 // any arm of the plan enables their class, and the agent then selects by trace ID, as all agents do.
 //
-// The agent observes less when it costs more than it may: see [level].
+// The agent observes less while it costs more than its limit: see [level].
 package steer
 
 import (
@@ -28,7 +28,7 @@ type Settings struct {
 	// Everything selects all processes that name their service, instead of Selection.
 	Everything bool
 	Service    string           // service of selected processes that don't name theirs; if empty, they are not observed
-	Thresholds waits.Thresholds // minimum durations of single waits to send; 0 to send no waits of the class
+	Thresholds waits.Thresholds // minimum durations of individual waits to send; 0 to send no waits of the class
 	Stacks     bool
 	CPULimit   float64 // share of the machine's CPUs that probes and agent may use together; 0 means no limit
 	Options    kernel.Options
@@ -47,11 +47,11 @@ const DefaultCPULimit = 0.01
 // few of a problem's many waits are enough to show where it comes from.
 const StackPeriod = 20 * time.Millisecond
 
-// Threshold is the default minimum duration of single waits to send. It is short, because Sibyl enables few classes at
-// a time. Shorter waits of one span and class are added up until they reach it.
+// Threshold is the default minimum duration of individual waits to send. It is short, because Sibyl enables few classes
+// at a time. Shorter waits of one span and class are added up until they reach it.
 const Threshold = 100 * time.Microsecond
 
-// DefaultThresholds returns the default minimum durations of single waits to send, by class.
+// DefaultThresholds returns the default minimum durations of individual waits to send, by class.
 func DefaultThresholds() (t waits.Thresholds) {
 	for class := range t {
 		t[class] = uint64(Threshold)

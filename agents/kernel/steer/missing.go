@@ -11,14 +11,14 @@ const (
 	// incomplete, unless the missing time is less than leastMissing of all waiting time of the service.
 	maxMissing   = 0.05
 	leastMissing = 0.01
-	// fading is the part of the sums that remains after a scan. The sums describe about the last ten seconds.
+	// fading is the factor by which the sums decay at each scan, so that they describe about the last ten seconds.
 	fading = 0.9
-	// incompleteScans is the number of scans that a tracepoint remains incomplete. It is longer than Sibyl takes
+	// incompleteScans is the number of scans for which a tracepoint remains incomplete. It is longer than Sibyl takes
 	// to notice, even if the tracepoint is no longer in the plan.
 	incompleteScans = 60
 	// maxUntold is the part of a tracepoint's intervals that may be in processes that do not provide their spans,
-	// although other processes of the same program do. Requests are spread over the processes, so if it is less, the
-	// others show the waits as well.
+	// although other processes of the same program do. Requests are spread over the processes, so below that, the other
+	// processes show the same waits.
 	maxUntold = 0.25
 )
 
@@ -55,7 +55,7 @@ func (l *lately) assess(scan int, waited float64) (changed bool) {
 	return changed
 }
 
-// miss counts single waits that were not sent: missing waits by process, and unsent waits by tracepoint.
+// miss counts individual waits that were not sent: missing waits by process, and unsent waits by tracepoint.
 func (s *steering) miss(missing map[waits.MissingKey]waits.Missed, unsent map[string]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *steering) missUnknown(l *waits.Losses, intervals uint64) {
 	s.report()
 }
 
-// assess judges all tracepoints. The caller holds mu.
+// assess judges all tracepoints. The caller must hold s.mu.
 func (s *steering) assess() {
 	waited := make(map[string]float64)
 	for id, u := range s.usage {

@@ -16,21 +16,21 @@ type sharedProbes struct {
 	probes *kernel.Probes
 }
 
-// Apply makes a specification true.
+// Apply applies a specification, see [kernel.Probes.Apply].
 func (p *sharedProbes) Apply(s kernel.Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.probes.Apply(s)
 }
 
-// Renew lets the probes continue.
+// Renew renews the lease of the probes.
 func (p *sharedProbes) Renew() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.probes.Renew()
 }
 
-// Events removes all intervals from the ring buffer and calls each for them.
+// Events removes all intervals from the ring buffer and calls each for every interval.
 func (p *sharedProbes) Events(each func(waits.Event)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,8 @@ func (p *sharedProbes) ForgetStacks() error {
 	return p.probes.ForgetStacks()
 }
 
-// Missing returns the numbers and total durations of the single intervals lost since the previous call.
+// Missing returns the number and total duration of the individual intervals lost since the previous call, by process,
+// class and cause.
 func (p *sharedProbes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -187,7 +187,7 @@ func (a *agent) tick(ctx context.Context, n int) error {
 	return nil
 }
 
-// scan counts missing waits and renews the lease if observes is set, and looks for processes.
+// scan looks for processes. If observes is true, it first counts missing waits and renews the lease.
 func (a *agent) scan(ctx context.Context, observes bool) error {
 	if observes {
 		missing, err := a.probes.Missing()
@@ -229,7 +229,7 @@ func (a *agent) readEvents() error {
 			continue
 		}
 		w, joined := a.joiner.Join(e)
-		joined = joined && w.Service.Name == t.service.Name // not those of a later process with the same number
+		joined = joined && w.Service.Name == t.service.Name // not the waits of a later process with the same ID
 		w.Event = *e
 		for _, part := range w.Parts(t.classes, a.parts) {
 			wanted := joined && enabled(part.Part.Class, part.Trace)
@@ -281,7 +281,7 @@ func (a *agent) forgetNames() {
 	}
 }
 
-// forgetStacks makes room for stacks.
+// forgetStacks deletes all stacks in the kernel to make room for new ones.
 func (a *agent) forgetStacks() error {
 	clear(a.names)
 	return a.probes.ForgetStacks()

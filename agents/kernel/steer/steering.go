@@ -14,10 +14,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// maxEvents limits the single waits of a process, per second. Further waits are missing from the evidence.
+// maxEvents is the maximum number of individual waits of a process per second. Further waits are missing from the
+// evidence.
 const maxEvents = 10_000
 
-// steering makes the plan true by turning it into targets of the probes. It implements [exchange.Tracepoints].
+// steering applies plans by turning them into targets of the probes. It implements [exchange.Tracepoints].
 type steering struct {
 	thresholds waits.Thresholds
 	stacks     bool
@@ -104,7 +105,7 @@ func (s *steering) Outcomes() []protocol.Outcome {
 	return list[:min(len(list), protocol.MaxOutcomes)]
 }
 
-// outcome returns the state of a tracepoint. The caller holds mu.
+// outcome returns the state of a tracepoint. The caller must hold s.mu.
 func (s *steering) outcome(id, service string) protocol.Outcome {
 	o := protocol.Outcome{ID: id, State: protocol.Applied}
 	_, served := s.processes.services[service]
@@ -141,7 +142,7 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 }
 
 // unjoined returns why no process of a service provides the spans of its threads. It returns nil if at least one does
-// or the service has no targets. The caller holds mu.
+// or the service has no targets. The caller must hold s.mu.
 func (s *steering) unjoined(service string) (err error) {
 	for _, t := range s.targets {
 		if t.service.Name != service {
@@ -177,7 +178,7 @@ func (s *steering) scan() error {
 }
 
 // judge passes the cost of the agent to the governor, and reports whether the level changed. While no plan enables
-// anything, there is nothing to reduce, so the full level stays.
+// anything, there is nothing to reduce, so the level stays full.
 func (s *steering) judge(cost float64) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +202,7 @@ func (s *steering) sample(on bool) {
 	}
 }
 
-// update makes the plan true for the current processes. The caller holds mu.
+// update applies the plan to the current processes. The caller must hold s.mu.
 func (s *steering) update() {
 	spec := kernel.Spec{Targets: make(map[uint32]kernel.Target), Thresholds: s.thresholds}
 	before := s.targets
@@ -292,7 +293,7 @@ func (s *steering) record(service string, part *waits.Part, sent bool) {
 	}
 }
 
-// usageOf returns the usage of a tracepoint. The caller holds mu.
+// usageOf returns the usage of a tracepoint. The caller must hold s.mu.
 func (s *steering) usageOf(id string) *usage {
 	u := s.usage[id]
 	if u == nil {
@@ -341,8 +342,8 @@ func (s *steering) distribute(changes []waits.Row, nanos float64) {
 type program struct{ service, path string }
 
 // tellingPrograms returns the programs that provide the spans of their threads in at least one process. Other programs
-// of the same service are mostly scripts and tools that it has started, which inherit its environment. The caller
-// holds mu.
+// of the same service are mostly scripts and tools that it has started, which inherit its environment. The caller must
+// hold s.mu.
 func (s *steering) tellingPrograms() map[program]bool {
 	all := make(map[program]bool)
 	for _, t := range s.targets {

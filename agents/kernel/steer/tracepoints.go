@@ -70,7 +70,7 @@ type enabled struct {
 // must not be sent.
 type gate func(c waits.Class, trace [16]byte) bool
 
-// rates are the shares of an arm's requests with each class enabled.
+// rates holds, by class, the share of an arm's requests for which the class is enabled.
 type rates [waits.NumClasses]float64
 
 // index returns the index of a plan.

@@ -235,7 +235,7 @@ func (r *Resolver) perfOf(pid uint32, p *process) *table {
 	return r.settle(p.perf)
 }
 
-// begin starts to read a table. It returns nil if too many other readings don't answer.
+// begin starts to read a table. It returns nil if too many earlier readings have not answered yet.
 func (r *Resolver) begin(read func() *table) *reading {
 	if a := untrusted.Inspect(&r.inspector, read); a != nil {
 		return &reading{answer: a}

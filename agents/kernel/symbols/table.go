@@ -110,7 +110,8 @@ func (t *table) read(f *untrusted.ELF, kind elf.SectionType) {
 	_ = f.Symbols(kind, func(s *untrusted.Symbol) { t.add(s.Value, s.Size, s.Name) }, elf.STT_FUNC, elf.STT_GNU_IFUNC)
 }
 
-// sort sorts the functions and keeps one for each address: the shortest name has the fewest decorations.
+// sort sorts the functions and keeps one for each address: the one with the shortest name, which has the fewest
+// decorations.
 func (t *table) sort() {
 	sorting.Slice(t.functions, func(a, b function) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(len(a.name), len(b.name)), cmp.Compare(a.name, b.name))
@@ -181,7 +182,7 @@ func readPerfMap(folder string, pid uint32) *table {
 			t.add(start, size, strings.Clone(parts[2][:min(len(parts[2]), untrusted.MaxName)])) // not the whole line
 		}
 	}
-	// A compiler reuses memory, so the last of several names for an address counts.
+	// A compiler reuses memory, so the last of several names for an address is the current one.
 	slices.Reverse(t.functions)
 	sorting.SliceStable(t.functions, func(a, b function) int { return cmp.Compare(a.start, b.start) })
 	t.functions = slices.CompactFunc(t.functions, func(a, b function) bool { return a.start == b.start })

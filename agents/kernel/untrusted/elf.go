@@ -13,7 +13,7 @@ import (
 const (
 	// MaxSection is the maximum size of sections that are read, in bytes.
 	MaxSection = 64 << 20
-	// maxRead limits all readings of a file together.
+	// maxRead is the maximum total size of all reads of a file, in bytes.
 	maxRead     = 512 << 20
 	maxSections = 1024
 	maxNames    = 64 << 10 // bytes of the names of all sections
@@ -148,7 +148,7 @@ type Symbol struct {
 }
 
 // Symbols calls each for the symbols of the given types in all tables of type table, SHT_SYMTAB or SHT_DYNSYM. It does
-// not use package elf, which would copy the string table for each symbol if its names did not end.
+// not use package elf, which would copy the string table for each symbol if its names were not terminated.
 func (f *ELF) Symbols(table elf.SectionType, each func(*Symbol), types ...elf.SymType) error {
 	for _, s := range f.Sections {
 		if s.Type != table || int(s.Link) >= len(f.Sections) {
@@ -193,8 +193,8 @@ func (f *ELF) symbols(data, names []byte, each func(*Symbol), types []elf.SymTyp
 	}
 }
 
-// Text returns the text at offset at in a string table, up to its zero or [MaxName] bytes. It returns "" if at is
-// beyond the end.
+// Text returns the text at offset at in a string table, up to its terminating zero or [MaxName] bytes. It returns "" if
+// at is beyond the end.
 func Text(table []byte, at uint64) string {
 	if at >= uint64(len(table)) {
 		return ""

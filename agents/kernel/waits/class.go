@@ -119,6 +119,6 @@ func (c Class) Group() Group {
 	return Rest
 }
 
-// Thresholds are the minimum durations in ns of single intervals that count as long, by class. With 0, no interval
+// Thresholds holds, by class, the minimum duration in ns of an interval that counts as long. If it is 0, no interval
 // does.
 type Thresholds [NumClasses]uint64

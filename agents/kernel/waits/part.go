@@ -29,8 +29,8 @@ func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	return parts
 }
 
-// toldAsWellBits reduces a threshold to a 2^toldAsWellBits-th for the second part of an event within a span, as in
-// bpf/wait.bpf.c.
+// toldAsWellBits is the number of bits by which a threshold is shifted right for the second part of an event within a
+// span, as in bpf/wait.bpf.c.
 const toldAsWellBits = 3
 
 // InSpans returns the thresholds for the parts of an event within a span. If one part exceeds its threshold, the event

@@ -9,7 +9,7 @@ import (
 
 // The records have the layout of bpf/wait.bpf.c, for little-endian machines. Times are in ns of the monotonic clock.
 
-// NoSyscall stands for the system call of an interval outside any system call.
+// NoSyscall is the system call of an interval outside any system call.
 const NoSyscall = -1
 
 // Buckets is the number of buckets of a histogram: below 2^10 ns, then by powers of two; the last is unbounded.
@@ -103,17 +103,17 @@ const (
 	NumFound    = iota
 )
 
-// MissingKey identifies single intervals that are missing.
+// MissingKey identifies a sum of individual intervals that are missing.
 type MissingKey struct {
 	TGID  uint32
 	Class Class
 	Cause Cause
 }
 
-// Missed sums up single intervals that are missing.
+// Missed sums up individual intervals that are missing.
 type Missed struct{ Count, TotalNs uint64 }
 
-// Cause is a reason why single intervals are missing.
+// Cause is a reason why individual intervals are missing.
 type Cause uint32
 
 // The values are defined in bpf/wait.bpf.c.

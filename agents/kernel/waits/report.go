@@ -79,7 +79,7 @@ type Stack struct {
 	TotalNs uint64
 }
 
-// MaxLongest limits the single intervals that a report lists.
+// MaxLongest is the maximum number of individual intervals that a report lists.
 const MaxLongest = 32
 
 // Longest is one of the longest intervals above a threshold.
@@ -117,7 +117,7 @@ type Losses struct {
 	Unseen    uint64 // switches to a CPU that the kernel did not report; replaced by the scheduler's times
 }
 
-// Lost returns the number of records lost. Limited records do not count, because the limit is wanted, nor do unseen
+// Lost returns the number of records lost. Limited records do not count, because the limit is intended, nor do unseen
 // switches, because they are replaced.
 func (l *Losses) Lost() uint64 {
 	return l.Events + l.Sums + l.Threads + l.Stacks + l.Children + l.Missed + l.Switches + l.Gaps
