@@ -184,7 +184,7 @@ func (p *process) wake(ctx context.Context) error {
 // errorProperty is the system property through which the agent reports why it did not start.
 const errorProperty = "sibyl.agent.error"
 
-// load commands the JVM to load the agent. If the agent doesn't start, the error contains the reason.
+// load tells the JVM to load the agent. If the agent doesn't start, the error contains the reason.
 func (p *process) load(ctx context.Context, jar, arguments string) error {
 	answer, err := p.command(ctx, "load", "instrument", "false", "/"+jar+"="+arguments)
 	if err != nil {
@@ -224,8 +224,8 @@ func (p *process) command(ctx context.Context, command ...string) (string, error
 	if err := c.SetDeadline(deadline); err != nil {
 		return "", err
 	}
-	// Version 1 of the protocol ends each text with a zero. The answer starts with a line that contains a number, 0
-	// for success.
+	// Version 1 of the protocol terminates each string with a zero byte. The answer starts with a line that contains a
+	// number, 0 for success.
 	if _, err := io.WriteString(c, "1\x00"+strings.Join(command, "\x00")+"\x00"); err != nil {
 		return "", err
 	}

@@ -14,7 +14,7 @@ import (
 var packed []byte
 
 // Jar returns the agent: a Java agent for -javaagent, and an extension of OpenTelemetry's Java agent. Callers must not
-// change it.
+// modify the result.
 var Jar = sync.OnceValue(func() []byte {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {

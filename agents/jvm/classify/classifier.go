@@ -41,8 +41,8 @@ type Evidence struct {
 	LogOdds float64
 }
 
-// Package is the decision about classes of a package in a source. Classes that the configuration decides differently
-// form separate Packages.
+// Package is the decision about the classes of a package in a source. Classes about which the configuration decides
+// differently form separate Packages.
 type Package struct {
 	Source     *Source
 	Name       string

@@ -47,7 +47,7 @@ type Deployment struct {
 	omitted  int      // number of further problems
 }
 
-// maxProblems limits the problems of a deployment.
+// maxProblems is the maximum number of problems recorded for a deployment.
 const maxProblems = 20
 
 func (d *Deployment) problem(text string) {
@@ -73,9 +73,9 @@ func (s *Source) folder() string {
 	return s.Path[:max(0, i)]
 }
 
-// identity returns the Maven coordinates of the source itself. If it contains several artifacts, it is the one with the
-// longest name that the file name starts with. If no artifact matches, identity takes the name from the file name, and
-// the version from the file name or else the manifest.
+// identity returns the Maven coordinates of the source itself. If the source contains several artifacts, identity
+// returns the one with the longest name that is a prefix of the file name. If no artifact matches, identity takes the
+// name from the file name, and the version from the file name or else the manifest.
 func (s *Source) identity() Coordinates {
 	base := s.base()
 	var best Coordinates
@@ -92,8 +92,8 @@ func (s *Source) identity() Coordinates {
 	return Coordinates{Artifact: name, Version: first(version, s.Version)}
 }
 
-// splitVersion splits a file name like shop-core-1.2 at the first dash that a digit follows. Without such a dash,
-// version is empty.
+// splitVersion splits a file name like shop-core-1.2 at the first dash that is followed by a digit. Without such a
+// dash, version is empty.
 func splitVersion(base string) (name, version string) {
 	for i := 0; i+1 < len(base); i++ {
 		if base[i] == '-' && base[i+1] >= '0' && base[i+1] <= '9' {

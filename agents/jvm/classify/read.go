@@ -26,8 +26,8 @@ const (
 	maxDepth       = 3         // archives in archives: a jar in a war in an ear
 )
 
-// Read reads deployments from archives and folders. A war, a Spring Boot jar and a folder with WEB-INF or BOOT-INF are
-// separate deployments. All other jars and folders together are one, in the order of the class path.
+// Read reads deployments from archives and folders. Each war, Spring Boot jar, and folder with WEB-INF or BOOT-INF is a
+// separate deployment. All other jars and folders together form one deployment, in the order of the class path.
 //
 // main is the class where the application starts. If it is empty, the first manifest with a main class determines it.
 // Broken and hostile content is skipped and reported as a problem of the deployment. Read returns an error if a path

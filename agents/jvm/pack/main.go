@@ -1,5 +1,6 @@
 // Command pack compresses a jar as a whole: `go run ./agents/jvm/pack sibyl-agent.jar sibyl-agent.jar.zst`. A jar
-// compresses each class by itself; together they take 40 % less. Equal jars yield equal bytes on every machine.
+// compresses each class by itself; compressed together, the classes take 40 % less space. Equal jars yield equal bytes
+// on every machine.
 package main
 
 import (
