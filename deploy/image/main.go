@@ -64,7 +64,7 @@ func run(args []string, out, errOut io.Writer) error {
 	return err
 }
 
-// write replaces a directory by an OCI layout with one image.
+// write replaces a directory with an OCI layout that contains one image.
 func write(image v1.Image, dir, version string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err

@@ -1,7 +1,7 @@
-// Command notices writes THIRD_PARTY_NOTICES: the licenses of all software by others in bin/sibyl. go-licenses
-// lists the Go packages that are linked, and Vite the npm packages that are bundled in the web UI.
-// It fails on a license that is not known to be compatible with Apache-2.0, and on classes of unknown origin in the
-// jar of the JVM agent. `make notices` runs all of it.
+// Command notices writes THIRD_PARTY_NOTICES: the licenses of all third-party software in bin/sibyl. go-licenses lists
+// the Go packages that are linked, and Vite the npm packages that are bundled in the web UI. It fails on a license that
+// is not known to be compatible with Apache-2.0, and on classes of unknown origin in the jar of the JVM agent. `make
+// notices` runs all of it.
 package main
 
 import (
@@ -32,17 +32,17 @@ func main() {
 	}
 }
 
-// compatible has the SPDX identifiers of licenses whose code may be part of a work under Apache-2.0. MPL-2.0 is one
+// compatible lists the SPDX identifiers of licenses whose code may be part of a work under Apache-2.0. MPL-2.0 is one
 // because it covers only its own files, and recipients learn where their source is.
 var compatible = []string{
 	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "Unlicense",
 }
 
-// A component is software by others, in part or as a whole.
+// A component is third-party software, in part or as a whole.
 type component struct {
 	name, version, license string
 	text                   string // of the license
-	notice                 string // that the license wants repeated
+	notice                 string // that the license requires copies to include
 }
 
 func run(args []string, out, errOut io.Writer) error {
@@ -182,7 +182,7 @@ func webComponents(report string) ([]component, error) {
 	return all, nil
 }
 
-// sameAs maps a package without a license's text to one that has it, by the same author.
+// sameAs maps a package that lacks the text of its license to a package by the same author that has the text.
 var sameAs = map[string]string{"react-remove-scroll-bar": "react-remove-scroll"}
 
 var (
