@@ -114,8 +114,8 @@ var views = []string{
 }
 
 // wantsPage reports whether to answer r, a request for a path without a file, with the page. A request that accepts
-// HTML gets it for any path. One that accepts anything, like requests of curl and link checkers, gets it only for the
-// paths of views.
+// HTML gets the page for any path. A request that accepts anything, as curl and link checkers send, gets the page only
+// for the paths of views.
 func wantsPage(r *http.Request, path string) bool {
 	accept := r.Header.Get("Accept")
 	if strings.Contains(accept, "text/html") {

@@ -1,5 +1,5 @@
-// Command pack replaces every file in a directory by its gzip: `go run ./web/pack web/dist`. Equal files yield equal
-// bytes on every machine. Node's gzip does not, because it depends on zlib.
+// Command pack replaces every file in a directory with its gzip-compressed form: `go run ./web/pack web/dist`. Equal
+// files yield equal bytes on every machine. Node's gzip does not, because it depends on zlib.
 package main
 
 import (
@@ -33,7 +33,7 @@ func run(dir string) error {
 	})
 }
 
-// pack replaces the file name by its gzip, with the suffix .gz.
+// pack replaces the file called name with its gzip-compressed form, which has the suffix .gz.
 func pack(name string) error {
 	plain, err := os.ReadFile(name)
 	if err != nil {
