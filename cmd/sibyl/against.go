@@ -47,7 +47,7 @@ func (p *process) explanation(
 	return x.show, nil
 }
 
-// show writes the explanation of the trace in path, and the waterfall if drawn is set.
+// show writes the explanation of the trace in path, and the waterfall if x.drawn is true.
 func (x *explainer) show(out io.Writer, path *critpath.Path, table *trace.Table, first bool) error {
 	if x.merged != table {
 		x.table.Merge(table)

@@ -52,11 +52,11 @@ type kernelFlags struct {
 	cpuLimit     float64
 }
 
-// mostSums is the maximum of --sums. So many sums take 1 GB.
+// mostSums is the maximum of --sums, at which the sums take 1 GB.
 const mostSums = 1 << 22
 
-// defaultThresholds names the reasons for which programs hardly ever intend to wait, with durations that are long for
-// them.
+// defaultThresholds lists the classes in which programs rarely wait on purpose, each with a duration that is long for
+// its class.
 var defaultThresholds = []string{"file=10ms", "sync=20ms", "fault=10ms", "dns=50ms", "preempted=20ms", "runqueue=10ms"}
 
 func kernelAgentCommand(p *process) *cobra.Command {
@@ -151,7 +151,8 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	})
 }
 
-// checkKernel prints what cannot be observed for lack of rights. It returns an error if nothing can be.
+// checkKernel prints a note about each feature that is unavailable because a capability is missing. It returns an error
+// if nothing can be observed.
 func (p *process) checkKernel() error {
 	notes, err := kernel.Check()
 	if err != nil {

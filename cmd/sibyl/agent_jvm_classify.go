@@ -116,7 +116,7 @@ func (f *classifyFlags) rules() (classify.Rules, error) {
 	return r, errors.Join(errs...)
 }
 
-// decisive limits the features shown per package.
+// decisive is the maximum number of features shown per package.
 const decisive = 3
 
 // writeClassification writes the packages in c, the application's own first, and their classes if classes is true.
@@ -236,7 +236,7 @@ func writeSums(w io.Writer, packages []classify.Package) {
 		"here, such as\n  own:(%s)\\.[^.]*%s\n", unsure, terminal.Printable(strings.Join(names, "|")), more)
 }
 
-// maxSuggested limits the packages in a suggested argument.
+// maxSuggested is the maximum number of packages in a suggested argument.
 const maxSuggested = 10
 
 // classifiedJSON is the JSON output for one application.

@@ -257,11 +257,11 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Co
 	return o, err
 }
 
-// orders has the orders of problems by the value of --rank.
+// orders maps the values of --rank to orders of problems.
 var orders = map[string]detect.Order{"impact": detect.ByImpact, "cov": detect.ByCoV, "slowness": detect.BySlowness}
 
-// incidents returns the options of the service configured by c, which looks for the incidents, or nil if the output
-// can't contain incidents. If c is nil, it is the default configuration.
+// incidents returns the options for finding incidents as a service with the configuration c would, or nil if the output
+// can't contain incidents. If c is nil, the default configuration applies.
 func (f *analyzeFlags) incidents(c *config.Config) (*backtest.Options, error) {
 	if f.output.Value == "pprof" || f.output.Value == "folded" {
 		return nil, nil

@@ -21,8 +21,8 @@ const (
 // names returns the values that can complete an argument, with descriptions.
 type names func(context.Context, *client.Client) ([]cobra.Completion, error)
 
-// complete returns a function that completes the first argument by names that the service has. It offers nothing if the
-// service doesn't answer in time.
+// complete returns a function that completes the first argument with names that the service knows. It offers nothing if
+// the service doesn't answer in time.
 func (p *process) complete(f *serverFlags, of names) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		api, err := f.client(p)
@@ -99,7 +99,7 @@ func deadLetterNames(ctx context.Context, api *client.Client) (found []cobra.Com
 	return found, nil
 }
 
-// completeTokens returns a function that completes the first argument by the IDs of the tokens in *dir.
+// completeTokens returns a function that completes the first argument with the IDs of the tokens in *dir.
 func completeTokens(dir *string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		tokens, err := access.Open(*dir).List()

@@ -88,7 +88,7 @@ func existing(dir string) (string, error) {
 // leastFree is the free space in bytes below which a disk fails the check.
 const leastFree = 1 << 30
 
-// checkDisk compares the free space of the disk with dir with the largest size of the data under c.
+// checkDisk compares the free space on the disk that holds dir with the maximum size of the data under c.
 func checkDisk(dir string, c *config.Config) finding {
 	f := finding{Check: "disk", State: fine}
 	var s unix.Statfs_t
@@ -141,7 +141,7 @@ func checkClock() finding {
 	return f
 }
 
-// usefulFiles is the number of open files that is enough for databases and connections not to limit each other.
+// usefulFiles is the minimum limit on open files at which databases and connections don't limit each other.
 const usefulFiles = 8192
 
 // checkFiles checks how many files a process may open.

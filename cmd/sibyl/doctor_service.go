@@ -130,7 +130,7 @@ func checkLearning(s *contract.Status) finding {
 }
 
 // checkKnown returns a sentence about the changes that can't be judged yet, in the first hour and the first days. It
-// returns "" if all can be.
+// returns "" if all changes can be judged.
 func checkKnown(l *contract.Learning) string {
 	var missing []string
 	for _, x := range []struct {
@@ -151,8 +151,8 @@ func checkKnown(l *contract.Learning) string {
 	return " Not judged yet: " + strings.Join(missing, "; ") + "."
 }
 
-// justClosed limits how long ago an incident may have closed to be mentioned. It is mentioned because the same instance
-// may soon be slow again.
+// justClosed is the time for which a closed incident is still mentioned, because the same instance may soon be slow
+// again.
 const justClosed = time.Hour
 
 // recentIncidents returns the open incidents and those that closed less than justClosed before now, or nil if they

@@ -87,8 +87,8 @@ func (p *process) logIn(ctx context.Context, api *client.Client) error {
 	return err
 }
 
-// awaitSession asks the service until the person has confirmed the log-in. It goes on if the service or the provider
-// doesn't answer.
+// awaitSession polls the service until the person has confirmed the log-in. It keeps polling if the service or the
+// provider doesn't answer.
 func (p *process) awaitSession(
 	ctx context.Context, api *client.Client, started *contract.DeviceLogin,
 ) (*contract.DeviceToken, error) {
@@ -122,7 +122,7 @@ func (p *process) awaitSession(
 	}
 }
 
-// seconds returns n seconds, at least a hundredth of one so that a wrong answer causes no flood of requests.
+// seconds returns n seconds, but at least 10 ms, so that a wrong answer doesn't cause a flood of requests.
 func seconds(n float64) time.Duration {
 	const least = 10 * time.Millisecond
 	return max(time.Duration(n*float64(time.Second)), least)
@@ -196,7 +196,7 @@ func readLogins() (map[string]savedLogin, error) {
 	return all, nil
 }
 
-// changeLogins replaces the file with the sessions. It drops expired ones.
+// changeLogins drops expired sessions, applies change to the others, and saves the result.
 func changeLogins(change func(map[string]savedLogin)) error {
 	path, err := loginsFile()
 	if err != nil {

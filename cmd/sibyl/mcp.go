@@ -75,7 +75,7 @@ const (
 	mcpDrainTimeout = 5 * time.Second
 )
 
-// mcpServer returns an HTTP server whose clients can't keep connections by sending their requests slowly.
+// mcpServer returns an HTTP server whose clients can't hold connections open by sending their requests slowly.
 func mcpServer(h http.Handler, timeout time.Duration) *http.Server {
 	return &http.Server{Handler: h, ReadTimeout: timeout}
 }
@@ -132,8 +132,9 @@ func mcpHandler(server string, steer bool) (http.Handler, error) {
 	return m, nil
 }
 
-// onBehalf returns a client of service with the rights of r, a request to this process. It has the token of r. Unless r
-// comes from this machine, it marks its requests as forwarded, because they would look local to the service.
+// onBehalf returns a client of service with the rights of r, a request to this process. The client has the token of r.
+// Unless r comes from this machine, the client marks its requests as forwarded, because they would look local to the
+// service.
 func onBehalf(service *client.Client, r *http.Request) *client.Client {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -146,8 +147,8 @@ func onBehalf(service *client.Client, r *http.Request) *client.Client {
 	return service.For(strings.TrimSpace(token), origin)
 }
 
-// admit returns nil if the service lets the sender of r read, or its refusal. It also refuses pages of other sites, and
-// every request while the service doesn't answer.
+// admit returns nil if the service lets the sender of r read, and otherwise its refusal. It also refuses pages of other
+// sites, and every request while the service doesn't answer.
 func admit(service *client.Client, r *http.Request) *refusal.Error {
 	err := api.SameSite(r)
 	if err == nil {

@@ -102,7 +102,7 @@ func steeringTool(name, description string) *mcp.Tool {
 	}
 }
 
-// showText writes text as it is.
+// showText writes text with unprintable characters replaced.
 func showText(w io.Writer, text string, _ terminal.Style, _ time.Time) error {
 	_, err := fmt.Fprintln(w, terminal.Printable(text))
 	return err

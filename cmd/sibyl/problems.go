@@ -44,8 +44,8 @@ func (p *process) addServerFlag(c *cobra.Command, server *string) {
 // tokenVariable is the environment variable with the token for the service.
 const tokenVariable = "SIBYL_TOKEN"
 
-// client returns a client for the selected service, with the token from --token or SIBYL_TOKEN. Without one, it has the
-// session of sibyl login, if there is one.
+// client returns a client for the selected service, with the token from --token or SIBYL_TOKEN. Without a token, the
+// client uses the session of sibyl login, if there is one.
 func (f *serverFlags) client(p *process) (*client.Client, error) {
 	token := cmp.Or(f.token, p.getenv(tokenVariable))
 	c, err := client.New(f.server, token)
@@ -127,7 +127,7 @@ func showAnswer[T any](
 	return show(p.out, x, terminal.Of(p.out, p.getenv), time.Now())
 }
 
-// change returns the RunE of a command that makes a change of the selected service and then prints done.
+// change returns the RunE of a command that makes a change in the selected service and then prints done.
 func change(
 	p *process, f *serverFlags, done string, do func(context.Context, *client.Client, []string) error,
 ) runE {

@@ -39,7 +39,7 @@ func (p *process) watchDuplicates(ctx context.Context, f *replayFlags) duplicate
 	return duplicateWatch{api, before.Ingest.Spans, before.Ingest.DuplicateSpans}
 }
 
-// sameHost reports whether endpoint, of OTLP, and the URL server name the same host.
+// sameHost reports whether the OTLP endpoint and the URL server name the same host.
 func sameHost(endpoint, server string) bool {
 	if _, rest, ok := strings.Cut(endpoint, "://"); ok {
 		endpoint = rest

@@ -129,8 +129,8 @@ func checkDataDir(dir string) error {
 	return nil
 }
 
-// explainAddress adds the remedy to err if an address in c can't be opened, and the flag for another address. It
-// returns other errors unchanged.
+// explainAddress adds a remedy, and the flag for another address, to err if the service can't listen on an address in
+// c. It returns other errors unchanged.
 func explainAddress(err error, c *config.Config) error {
 	failed, ok := errors.AsType[*listener.AddressError](err)
 	if !ok {

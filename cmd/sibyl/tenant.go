@@ -170,7 +170,8 @@ func tenantDeleteCommand(p *process) *cobra.Command {
 	return c
 }
 
-// addTenantFlags adds the flags that name a data directory, or else a running service. The latter has no default.
+// addTenantFlags adds the flags that name a data directory or, alternatively, a running service. --server has no
+// default.
 func addTenantFlags(c *cobra.Command, p *process) (dir *string, service *serverFlags) {
 	dir, service = dataDirFlag(c, p), &serverFlags{}
 	c.Flags().StringVar(&service.server, "server", "", "URL of a running service, which then needs no restart")
@@ -216,7 +217,8 @@ func (f *serverFlags) tenants(c *cobra.Command, p *process) (all []server.Tenant
 	return all, nil
 }
 
-// checkTenant returns an error if the data directory dir has no tenant with this name. The default tenant has none.
+// checkTenant returns an error if the data directory dir has no tenant with this name. The name of the default tenant
+// is "", which is always valid.
 func checkTenant(dir, name string) error {
 	if name == "" {
 		return nil
