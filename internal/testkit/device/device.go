@@ -15,14 +15,14 @@ import (
 	"github.com/oauth2-proxy/mockoidc"
 )
 
-// What the endpoints say about each log-in.
+// Values that the endpoints return for each log-in.
 const (
 	UserCode = "WDJB-MJHT"
 	Page     = "https://id.example/device"
 	Interval = 5 // seconds
 )
 
-// Ways in which the provider wants clients to prove who they are.
+// Ways for clients to authenticate to the provider.
 const (
 	InHeader = "header"
 	InBody   = "body"
@@ -34,11 +34,11 @@ type Endpoint struct {
 	// Answer is the error with which the token endpoint answers: "authorization_pending" at first. Once it is empty,
 	// each log-in is confirmed by the next user of the provider's queue.
 	Answer string
-	// Proof is the way in which clients prove who they are.
+	// Proof is the way in which the provider requires clients to authenticate.
 	Proof string
 	// Missing hides the endpoint from the provider's metadata.
 	Missing bool
-	// Starts and Polls count the accepted requests to the device endpoint, and those to the token endpoint.
+	// Starts counts the accepted requests to the device endpoint, and Polls the requests to the token endpoint.
 	Starts, Polls int
 
 	provider   *mockoidc.MockOIDC
@@ -64,14 +64,14 @@ func Add(t testing.TB, provider *mockoidc.MockOIDC) *Endpoint {
 	return e
 }
 
-// Change changes the fields of e by f, while no request is being served.
+// Change calls f to change the fields of e while no request is being served.
 func (e *Endpoint) Change(f func(*Endpoint)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f(e)
 }
 
-// start is the device endpoint.
+// start serves the device endpoint.
 func (e *Endpoint) start(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,7 +92,7 @@ func (e *Endpoint) start(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// proven reports whether a request is from the client of the provider, and only in the way that e.Proof allows.
+// proven reports whether a request is authenticated as the provider's client, in exactly the way that e.Proof requires.
 func (e *Endpoint) proven(r *http.Request) bool {
 	id, secret, header := r.BasicAuth()
 	switch e.Proof {
@@ -128,7 +128,7 @@ func (e *Endpoint) intercept(next http.Handler) http.Handler {
 	})
 }
 
-// token is the token endpoint for the device flow.
+// token serves the token endpoint for the device flow.
 func (e *Endpoint) token(w http.ResponseWriter, r *http.Request) {
 	e.Polls++
 	challenge, known := e.challenges[r.FormValue("device_code")]

@@ -15,7 +15,7 @@ import (
 // of arrival.
 func CoverageAgrees(t *testing.T, send func(do func(at trace.Nanos, body []byte) error) error) {
 	o := live.DefaultOptions()
-	// The filter that distinguishes duplicates from late spans is wrong for one span in thirty, and these differ
+	// The filter that distinguishes duplicates from late spans is wrong for one span in thirty, and these spans differ
 	// between shards.
 	o.Shards = 1
 	table := &trace.Table{}

@@ -961,7 +961,7 @@ func (w *Result) observeContexts(r *root, o *observation.Observation) {
 	}
 }
 
-// self returns the time of s that isn't covered by a child. It counts single nanoseconds.
+// self returns the time of s that isn't covered by a child. It counts one nanosecond at a time.
 func (w *Result) self(r *root, s *span) int64 {
 	var n int64
 	for t := s.start; t < s.end; t++ {

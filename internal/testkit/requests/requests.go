@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Plain returns a request with one edge, with the given numbers of its type and group.
+// Plain returns a request with one edge. requestType and group are the numbers of its type and group.
 func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observation.Observation {
 	entry := trace.Op(requestType + 1)
 	ctx := trace.Context(0).Child(entry)
@@ -44,8 +44,8 @@ func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observat
 // benchEdges is the number of edges of a typical group.
 const benchEdges = 20
 
-// Edged returns a request with benchEdges edges, with the given numbers of its type and group. Groups of a type share
-// their edges.
+// Edged returns a request with benchEdges edges. requestType and group are the numbers of its type and group. Groups of
+// a type share their edges.
 func Edged(r *rand.Rand, requestType, group int) *observation.Observation {
 	o := &observation.Observation{
 		Trace:    trace.ID{0: byte(group), 1: byte(group >> 8)},

@@ -26,7 +26,8 @@ const (
 // stream returns the random stream of seed with the given number.
 func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(mix(seed, number), number)) }
 
-// maxNodes limits the mean number of points that a request executes: the builder stops adding calls before.
+// maxNodes is the maximum mean number of points that a request executes. The builder stops adding calls before a
+// request exceeds it.
 const maxNodes = 700
 
 // builder builds a program, services of the deepest tier first, so that callees exist before their callers.

@@ -1,7 +1,7 @@
-// Package sim simulates distributed applications with one fault each. It generates, from a seed, the traces that
-// agents would send under a given plan, and the ground truth about the fault. It is used to judge the search, so it is
-// independent of it: it does not import analysis, search or engine, and shares no constants with them. Parameters are
-// tuned on seeds below 1 000; callers report on seeds from 10 000 up.
+// Package sim simulates distributed applications with one fault each. It generates, from a seed, the traces that agents
+// would send under a given plan, and the ground truth about the fault. It is used to judge the search, so it is
+// independent of the search: it does not import analysis, search or engine, and shares no constants with them.
+// Parameters are tuned on seeds below 1 000; callers report on seeds from 10 000 up.
 //
 // The package has no clock and starts no goroutines: time is an argument. Equal [Config] and equal calls give equal
 // traces.

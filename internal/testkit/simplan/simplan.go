@@ -1,4 +1,5 @@
-// Package simplan converts plans of the search for simulated applications, which do not know the search.
+// Package simplan converts plans of the search to plans of simulated applications, because package sim does not know
+// the search.
 package simplan
 
 import (

@@ -36,7 +36,7 @@ func Instances(n int) []Instance {
 	return all
 }
 
-// Play yields two requests per second in [from, to), which random instances answer.
+// Play yields two requests per second in [from, to), each answered by a random instance.
 func (f *Fleet) Play(from, to time.Duration, all []Instance, yield func(*trace.Trace)) {
 	for at := from; at < to; at += time.Second / 2 {
 		i := f.Rand.IntN(len(all))
@@ -44,8 +44,8 @@ func (f *Fleet) Play(from, to time.Duration, all []Instance, yield func(*trace.T
 	}
 }
 
-// Request returns a request that arrives at start and is answered by the instance with the given number, which behaves
-// like i.
+// Request returns a request that arrives at start and is answered by the instance with the given number. i is the
+// behaviour of that instance.
 func (f *Fleet) Request(start trace.Nanos, number int, i Instance) *trace.Trace {
 	f.next++
 	work := trace.Nanos(i.Slower * (50e6 + 50e6*f.Rand.ExpFloat64()))
