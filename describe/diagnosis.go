@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -158,17 +159,16 @@ func plusMinus(e *group.EdgeShare) string {
 // minCause is the minimum fraction of the variance that a variable must explain to be named as a cause.
 const minCause = 0.1
 
-// cause names the best explanation, if it accounts for enough of the variance.
+// cause names the best explanation, if it accounts for enough of the variance. It is not the call flow: slow requests
+// take another way because they are slow, and nobody can act on it. A problem of the call flow says so itself.
 func (d *diagnosis) cause() {
-	if len(d.p.Explanations) == 0 || !(d.p.Explanations[0].Effect >= minCause) {
+	i := slices.IndexFunc(d.p.Explanations, func(x detect.Explanation) bool { return x.Variable != variableSkeleton })
+	if i < 0 || !(d.p.Explanations[i].Effect >= minCause) {
 		return
 	}
-	x := &d.p.Explanations[0]
+	x := &d.p.Explanations[i]
 	e := Evidence{Kind: VariableEvidence, Explained: true}
-	if x.Variable == variableSkeleton {
-		e.Kind = CallFlowEvidence
-	}
-	if x.Value == "" || x.Variable == variableSkeleton { // the value of a skeleton is a hash
+	if x.Value == "" {
 		d.Plain("; correlated with ")
 	} else {
 		d.Plain("; mostly when ")

@@ -58,9 +58,8 @@ type column struct {
 	tracepoint trace.Symbol
 	copies     []columnID // equivalent variables
 
-	codes        []int32  // the category of each request, -1 if unknown; nil if the column is numeric
-	labels       []string // by category
-	valuesPooled bool     // whether all values are one category
+	codes  []int32  // the category of each request, -1 if unknown; nil if the column is numeric
+	labels []string // by category
 
 	values []float64 // of a numeric column, by request; NaN without a value
 	ranks  []float64 // of the values, centred; 0 without a value
@@ -77,13 +76,12 @@ const (
 const (
 	labelNone  = "(none)"  // requests without the attribute
 	labelOther = "(other)" // values with too few requests each
-	labelSome  = "(any)"   // all values
 )
 
 // cell is the value of a variable in one request.
 type cell struct {
 	some    bool // whether there is a value
-	unknown bool // whether the existence of a value is unknown: the tracepoint was not enabled
+	unknown bool // whether the value is unknown: the tracepoint was not enabled, or the span is not on the path
 	numeric bool
 	number  float64
 	text    trace.Symbol
@@ -186,6 +184,9 @@ func (s *study) raw() []*rawColumn {
 			r.tracepoint, r.depth = t.tracepoint, t.depth
 			s.setUnknown(r, t)
 		}
+		if r.id.kind == attribute && r.tracepoint == 0 && !s.splits {
+			s.setAbsent(r)
+		}
 		out = append(out, r)
 	}
 	return out
@@ -256,6 +257,16 @@ func (s *study) setUnknown(r *rawColumn, t *contextTally) {
 	for i, n := range t.counts {
 		if n == 0 && (s.options.On == nil || !s.options.On(s.requests[i], t.tracepoint)) {
 			r.cells[i] = cell{unknown: true}
+		}
+	}
+}
+
+// setAbsent makes the value of r, an attribute, unknown for the requests without its span on their critical path. They
+// would otherwise count as requests without the value, and the path of slow requests as an attribute of them.
+func (s *study) setAbsent(r *rawColumn) {
+	for i := range r.cells {
+		if c := &r.cells[i]; !c.some && !hasVariables(s.requests[i], r.id.context) {
+			*c = cell{unknown: true}
 		}
 	}
 }
@@ -341,19 +352,15 @@ func totalAt(o *observation.Observation, context trace.Context) float64 {
 // columnsOf returns the numeric column of r, the categorical column, both or neither.
 func (s *study) columnsOf(r *rawColumn) []column {
 	base := column{id: r.id, depth: r.depth, tracepoint: r.tracepoint}
-	least := s.minCount()
 	var distinct []float64 // at most fewValues+1
-	present, absent := 0, 0
+	present := 0
 	for _, c := range r.cells {
 		if !c.some {
-			if !c.unknown {
-				absent++
-			}
 			continue
 		}
 		present++
 		if !c.numeric || c.number != c.number {
-			return s.categorical(base, r, false)
+			return s.categorical(base, r)
 		}
 		if len(distinct) <= fewValues && !slices.Contains(distinct, c.number) {
 			distinct = append(distinct, c.number)
@@ -361,11 +368,9 @@ func (s *study) columnsOf(r *rawColumn) []column {
 	}
 	var out []column
 	if len(distinct) <= fewValues {
-		out = s.categorical(base, r, false)
-	} else if present >= least && absent >= least {
-		out = s.categorical(base, r, true)
+		out = s.categorical(base, r)
 	}
-	if len(distinct) > 2 && present >= max(8, 2*least) {
+	if len(distinct) > 2 && present >= max(8, 2*s.minCount()) {
 		out = append(out, numericColumn(base, r))
 	}
 	return out
@@ -411,11 +416,9 @@ func ranksOf(values []float64) []float64 {
 	return ranks
 }
 
-// categorical returns a column with the categories of r, or nil if fewer than two categories have enough requests. If
-// pooled is true, all values form one category.
-func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
-	c.valuesPooled = pooled
-	numbers, categories := s.number(r.cells, pooled)
+// categorical returns the column of the categories of r, or nil unless at least two categories have enough requests.
+func (s *study) categorical(c column, r *rawColumn) []column {
+	numbers, categories := s.number(r.cells)
 	order := make([]int32, len(categories))
 	for i := range order {
 		order[i] = int32(i)
@@ -430,7 +433,7 @@ func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
 	for i, k := range order {
 		if x := &categories[k]; i < most && x.count >= least {
 			codes[k] = int32(i)
-			c.labels = append(c.labels, s.label(r.id.kind, x.cell, pooled))
+			c.labels = append(c.labels, s.label(r.id.kind, x.cell))
 		} else {
 			codes[k] = -1
 			rare += x.count
@@ -463,7 +466,7 @@ type category struct {
 
 // number returns the categories of cells, in no particular order, and for each cell the index of its category, or -1 if
 // it is unknown.
-func (s *study) number(cells []cell, pooled bool) ([]int32, []category) {
+func (s *study) number(cells []cell) ([]int32, []category) {
 	numbers := make([]int32, len(cells))
 	var categories []category
 	clear(s.known)
@@ -472,7 +475,7 @@ func (s *study) number(cells []cell, pooled bool) ([]int32, []category) {
 			numbers[i] = -1
 			continue
 		}
-		x := categoryOf(cells[i], pooled)
+		x := categoryOf(cells[i])
 		k, known := s.known[x.key()]
 		if !known {
 			k = int32(len(categories))
@@ -499,21 +502,19 @@ func (c *cell) key() cellKey {
 	return cellKey{math.Float64bits(c.number + 0), uint64(c.text), flags} // +0 replaces negative zero
 }
 
-// categoryOf returns the value that identifies the category of c. If pooled is true, all values form one category.
-func categoryOf(c cell, pooled bool) cell {
-	if !c.some || pooled || c.number != c.number {
+// categoryOf returns the category of c.
+func categoryOf(c cell) cell {
+	if !c.some || c.number != c.number {
 		return cell{some: c.some}
 	}
 	return c
 }
 
 // label returns the label of the category of c.
-func (s *study) label(kind columnKind, c cell, pooled bool) string {
+func (s *study) label(kind columnKind, c cell) string {
 	switch {
 	case !c.some:
 		return labelNone
-	case pooled:
-		return labelSome
 	case kind == presence:
 		return strconv.FormatBool(c.number != 0)
 	case kind == structure:

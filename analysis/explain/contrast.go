@@ -106,7 +106,7 @@ func (s *study) contrastColumn(by ContrastBy) *column {
 	for i, o := range s.requests {
 		r.cells[i] = by.cell(o)
 	}
-	if columns := s.categorical(column{id: r.id}, r, false); len(columns) > 0 {
+	if columns := s.categorical(column{id: r.id}, r); len(columns) > 0 {
 		return &columns[0]
 	}
 	return nil

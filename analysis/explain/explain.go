@@ -158,6 +158,7 @@ type study struct {
 	targets  []target
 	tried    int
 	size     trace.Symbol      // attribute with the size, if requests are judged at equal size; otherwise 0
+	splits   bool              // for [Splits]: a span that is not on the path is a value of its attributes
 	known    map[cellKey]int32 // scratch
 }
 

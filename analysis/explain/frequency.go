@@ -22,10 +22,11 @@ type Frequency struct {
 	PValue   float64    // of the frequencies by Fisher's exact test, corrected for the number of values compared (Holm)
 }
 
-// Frequencies compares the attributes of two disjoint sets of requests, such as slow requests and the others. For each
-// value that has enough requests, it compares the fractions of requests with that value. It returns all values
-// compared, significant or not, in ascending order of the p-value, then in descending order of the difference. It
-// returns nil if a set has fewer than 5 requests, or if both together have fewer than 12.
+// Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others. It compares
+// the fractions of requests with each value that has enough requests. It returns all values compared, significant or
+// not, by ascending p-value, then by descending difference. It returns nil if a set has fewer than 5 requests, or if
+// both together have fewer than 12. An attribute is compared among the requests that have its span, if there are 5 in
+// each set: whether they have it is no attribute.
 //
 // A value may appear in several contexts, as an attribute of the user does in each service. Frequencies then returns
 // only the context with the smallest p-value. It ignores ports of callers, which are chosen anew for each connection.
@@ -106,6 +107,9 @@ func (s *study) frequencies(c *column, ofA map[*observation.Observation]bool) []
 				f.B, f.OfB = f.B+with, f.OfB+1
 			}
 			t.nanos, has = append(t.nanos, float64(x.Duration)), append(has, int32(with))
+		}
+		if min(f.OfA, f.OfB) < leastOfSide {
+			continue
 		}
 		f.PValue = stats.FisherExact(f.A, f.OfA, f.B, f.OfB)
 		f.Duration = difference(&t, has)

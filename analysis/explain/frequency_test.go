@@ -75,6 +75,30 @@ func TestFrequenciesFalse(t *testing.T) {
 	}
 }
 
+// Only fast requests call the cache, whose host has one name, or one of many load averages. Neither the host nor the
+// load tells slow requests from fast ones.
+func TestFrequenciesOfAbsentSpans(t *testing.T) {
+	w := newWorld(1)
+	for i := range 128 {
+		fast := i%2 == 0
+		o := w.request(10*w.heavy(0.1), either(fast, 10.0, 90), either(fast, 1.0, 0))
+		if fast {
+			w.text(o, w.cache, "host.name", "vm")
+			w.text(o, w.cache, "zone", fmt.Sprint(w.IntN(2)))
+			w.number(o, w.cache, "load", w.Float64())
+		}
+	}
+	slow, rest := slowest(w.requests)
+	if all := Frequencies(slow, rest, w.table, Options{}); len(all) > 0 {
+		t.Errorf("%+v, want nothing", all)
+	}
+	for _, x := range Associate(w.problem(), w.requests, w.table, Options{}).Explanations {
+		if x.Variable == "host.name" || x.Variable == "load" || x.Variable == "zone" {
+			t.Errorf("the problem is explained by %s = %q", x.Variable, x.Value)
+		}
+	}
+}
+
 func TestFrequenciesOfFew(t *testing.T) {
 	w := tenants(1, 128, "")
 	for name, x := range map[string][2][]*observation.Observation{

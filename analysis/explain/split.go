@@ -43,10 +43,9 @@ type Split struct {
 	Effect   float64 // η² of the bins in the sample
 	Bins     []SplitBin
 
-	id           columnID
-	values       map[cell]uint64 // bins of categories; nil for numbers
-	valuesPooled bool            // whether all values are one category
-	limits       []float64       // for numbers: the bin of a number is the number of limits below it
+	id     columnID
+	values map[cell]uint64 // bins of categories; nil for numbers
+	limits []float64       // for numbers: the bin of a number is the number of limits below it
 }
 
 // SplitBin is one bin of a split. Bins of numbers ascend by value. Bins of categories ascend by their mean duration in
@@ -116,6 +115,7 @@ func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation,
 // find returns a split for the sample requests, or nil if no variable explains enough.
 func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *Split {
 	st := newStudy(Options{Alpha: splitAlpha}, table, requests)
+	st.splits = true
 	st.collect()
 	st.columns = slices.DeleteFunc(st.columns, func(c column) bool {
 		return c.tracepoint != 0 || c.id.kind != attribute && c.id.kind != presence && c.id.kind != spanCount
@@ -147,7 +147,7 @@ func (s *Splits) divide(st *study, t *target, c *column) *Split {
 		i, _ := slices.BinarySearch(bounds, at)
 		bounds = slices.Insert(bounds, i, at)
 	}
-	r := &Split{Variable: st.name(c.id), Where: c.id.context, id: c.id, valuesPooled: c.valuesPooled}
+	r := &Split{Variable: st.name(c.id), Where: c.id.context, id: c.id}
 	if c.codes == nil {
 		for _, at := range bounds[1 : len(bounds)-1] {
 			r.limits = append(r.limits, units[at-1].value)
@@ -283,7 +283,7 @@ func (r *Split) addCategories(st *study, c *column, units []unit) {
 	r.Bins = append(r.Bins, bin)
 	for i, code := range c.codes {
 		if in[code] {
-			r.values[categoryOf(cellOf(st.requests[i], c.id), c.valuesPooled)] = number
+			r.values[categoryOf(cellOf(st.requests[i], c.id))] = number
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (r *Split) addCategories(st *study, c *column, units []unit) {
 func (r *Split) bin(o *observation.Observation) uint64 {
 	x := cellOf(o, r.id)
 	if r.values != nil {
-		return r.values[categoryOf(x, r.valuesPooled)]
+		return r.values[categoryOf(x)]
 	}
 	if !x.some || !x.numeric {
 		return 0

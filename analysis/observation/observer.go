@@ -14,6 +14,9 @@ import (
 // Observer reduces paths to observations. It reuses its buffers: once they have grown, it allocates nothing. It is not
 // safe for concurrent use. The zero Observer is ready to use.
 type Observer struct {
+	// Everywhere makes Variables hold the attributes of all spans of a request, not only of those on its critical path.
+	Everywhere bool
+
 	path *critpath.Path
 	root *critpath.Root
 	into *Observation
@@ -373,7 +376,7 @@ func compactEdges(edges []EdgeTime) []EdgeTime {
 	return out
 }
 
-// variables collects the attributes of the spans on the path.
+// variables collects the attributes of the spans on the path, or of all.
 func (o *Observer) variables() {
 	p := o.path
 	o.into.Variables = o.into.Variables[:0]
@@ -381,6 +384,11 @@ func (o *Observer) variables() {
 		return
 	}
 	o.found = o.found[:0]
+	if o.Everywhere {
+		for i := o.root.First; i < o.root.Last; i++ {
+			o.find(i)
+		}
+	}
 	for _, i := range o.root.Critical {
 		o.find(i)
 	}

@@ -122,6 +122,7 @@ func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests sides, 
 		table:     table,
 		failing:   a.options.Failing,
 		extractor: critpath.NewExtractor(options),
+		observer:  observation.Observer{Everywhere: true},
 	}
 	var whole [second + 1][]*observation.Observation
 	for _, of := range []side{first, second} {

@@ -77,8 +77,8 @@ export function Attributes({ title, kind, of }: Props) {
                 <div className="clamp" title={`${x.key} = ${x.value}`}>
                   {x.key} = <strong>{x.value}</strong>
                 </div>
-                <div className="small dim clamp" title={x.service}>
-                  {x.service}
+                <div className="small dim clamp" title={x.where.join(" → ")}>
+                  at {x.where.at(-1) ?? x.service}
                 </div>
               </td>
               <td className="number">{percent(x.a_share)}</td>
