@@ -9,6 +9,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/onetrace"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
@@ -255,7 +256,7 @@ const leastNormal = 4
 // mostNormal limits the number of traces that a trace is compared with.
 const mostNormal = 40
 
-// compareTrace compares a stored trace with typical and fast traces of the same request type, preferably from healthy
+// compareTrace compares a stored trace with typical traces of the same request type, preferably from healthy
 // times. It returns nil if the trace isn't an exemplar, or if fewer than leastNormal others are stored.
 func (a *Requests) compareTrace(
 	ctx context.Context, id trace.ID, data []byte, options critpath.Options,
@@ -299,7 +300,7 @@ func (a *Requests) compareTrace(
 	}
 	path := extractor.Extract(t)
 	e := profile.Explain(path)
-	if err := a.addUsual(ctx, kept[id].group, &e); err != nil {
+	if err := a.addUsual(ctx, kept[id].group, &e, path); err != nil {
 		return nil, err
 	}
 	texts := describe.New(names, describe.Verbatim)
@@ -319,10 +320,14 @@ func (a *Requests) compareTrace(
 	return d, nil
 }
 
-// addUsual sets the usual duration in an explanation to the median of healthy requests of the group's type, because the
-// few sample traces are not a random sample. It changes nothing if no healthy requests are known.
-func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation) error {
+// addUsual sets the usual duration in the explanation of a path to the median of healthy requests of the group's type,
+// and compares its slow steps with the usual spans, because the few sample traces are not a random sample. It changes
+// nothing if no healthy requests, or spans, are known.
+func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation, p *critpath.Path) error {
 	return a.reader.Ask(ctx, func(c *engine.View) {
+		e.Suspects = slices.DeleteFunc(e.Suspects, func(s onetrace.CallSuspect) bool {
+			return isUsual(c.Spans, p, &s)
+		})
 		g := c.Groups.Group(id)
 		if g == nil || !e.Known() {
 			return
@@ -331,6 +336,18 @@ func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.E
 			e.Usual, e.Limit = usual.Latency.Quantile(0.5), max(e.Limit, usual.Latency.Quantile(0.99))
 		}
 	})
+}
+
+// usualTail is the share of the usual spans of a step that a slow one is longer than.
+const usualTail = 0.9
+
+// isUsual reports whether the span of a slow step takes no longer than such spans usually do.
+func isUsual(spans *observation.RecentSpans, p *critpath.Path, s *onetrace.CallSuspect) bool {
+	if s.Reason != onetrace.Slow || s.Part == onetrace.CallsPart {
+		return false
+	}
+	usual := rankedSpans(spans, p.Nodes[s.Node].Step)
+	return usual.Count() >= minRanked && float64(p.Span(s.Node).Duration()) <= usual.Quantile(usualTail)
 }
 
 func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding {
@@ -351,8 +368,8 @@ func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding
 	return f
 }
 
-// normalTraces returns the typical and fast stored traces of the request type of k, latest first. If there are enough,
-// it only returns traces that started while no incident affected the type.
+// normalTraces returns the typical stored traces of the request type of k, latest first, and the fast ones only if
+// there are few of them. If there are enough, it only returns traces that started while no incident affected the type.
 func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace, k *keptTrace) []*keptTrace {
 	g := s.Row(k.group)
 	if g == nil {
@@ -364,19 +381,28 @@ func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace,
 			of[s.Groups[i].ID] = true
 		}
 	}
-	var all, healthy []*keptTrace
+	var all, typical, healthy, both []*keptTrace
 	for _, x := range kept {
-		normal := slices.Contains(x.strata, "typical") || slices.Contains(x.strata, "fast")
-		if x.Trace == k.Trace || !of[x.group] || !normal || slices.Contains(x.strata, "failed") {
+		is := func(stratum string) bool { return slices.Contains(x.strata, stratum) }
+		if x.Trace == k.Trace || !of[x.group] || !is("typical") && !is("fast") || is("failed") {
 			continue
 		}
 		all = append(all, x)
-		if !affected(s, g.RequestType, x.Start) {
+		well := !affected(s, g.RequestType, x.Start)
+		if is("typical") {
+			typical = append(typical, x)
+		}
+		if well {
 			healthy = append(healthy, x)
 		}
+		if is("typical") && well {
+			both = append(both, x)
+		}
 	}
-	if len(healthy) >= leastNormal {
-		all = healthy
+	for _, better := range [][]*keptTrace{typical, healthy, both} {
+		if len(better) >= leastNormal {
+			all = better
+		}
 	}
 	sorting.Slice(all, func(x, y *keptTrace) int {
 		return cmp.Or(cmp.Compare(y.Start, x.Start), x.Trace.Compare(y.Trace))

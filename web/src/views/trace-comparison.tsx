@@ -32,7 +32,7 @@ export function Comparison({ of: c }: { of: Schemas["TraceComparison"] }) {
   return (
     <Figure
       title="What is unusual"
-      hint={`Compared with ${count(c.normal)} stored typical and fast traces of the same request type.`}
+      hint={`Compared with ${count(c.normal)} stored typical traces of the same request type, and with the usual spans of each operation.`}
       table={() => ({
         header: ["difference", "service", "operation", "part", "excess (ms)", "calls", "missing", "span"],
         rows: c.findings.map((f) => [
