@@ -103,10 +103,6 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   );
 }
 
-// bounds defines the severities.
-const bounds =
-  "Critical: requests take half as long again as usual, half of them fail, or an objective's 30-day error budget would last only two days. Major: requests take a tenth longer, a quarter of a request type fails, or an objective is missed.";
-
 // listsSuspects reports whether a service stands out in an incident.
 const listsSuspects = (x: Incident) => x.score > 0 || x.objectives.length === 0;
 
@@ -141,14 +137,8 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <Facts
           of={[
             ["Noticed", <When key="opened" at={x.opened} />],
-            ["Severity", <Sentence key="severity" of={x.severity_reason_parts} />, bounds],
             ...facts(x),
             ["Before", <Earlier key="before" of={x} />],
-            [
-              "Scores over",
-              `${count(x.requests)} requests`,
-              "All requests, affected or not, from the onset to the time with the most evidence",
-            ],
           ]}
         />
       </div>

@@ -1,5 +1,14 @@
 // Map: the services and the calls between them, with their state and their share of the slowdown.
-import { type KeyboardEvent, type ReactNode, startTransition, useEffect, useMemo, useRef, useState } from "react";
+import {
+  type KeyboardEvent,
+  type ReactNode,
+  startTransition,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -209,6 +218,12 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
   const near = new Set(calls.flatMap((c) => (c.caller === focus || c.callee === focus ? [c.caller, c.callee] : [])));
   const found = (name: string) => q === "" || name.toLowerCase().includes(q.toLowerCase());
   const faint = (name: string) => (focus !== "" && name !== focus && !near.has(name)) || !found(name);
+  const suspect = placed.find((s) => s.state === "incident")?.service;
+  const middle = suspect === undefined ? undefined : x(suspect) + boxX / 2;
+  useLayoutEffect(() => {
+    const view = svg.current!.parentElement!; // on a phone, the suspect is out of view at first
+    if (middle !== undefined) view.scrollLeft = middle - view.clientWidth / 2;
+  }, [middle]);
   const move = (event: KeyboardEvent, name: string) => {
     const to = neighbour(layout, name, event.key);
     if (to === undefined) return;
