@@ -196,9 +196,9 @@ func (p *page) incident(x *contract.Incident) {
 	}
 }
 
-// sizeText returns the size of an incident: "mean 32 ms, usually 10 ms; 28 % of all requests affected".
+// sizeText returns the size of an incident: "mean 10 ms → 32 ms; 28 % of all requests affected".
 func sizeText(s *contract.IncidentSize) string {
-	text := "mean " + units.Nanos(s.NowNs) + ", usually " + units.Nanos(s.BeforeNs)
+	text := "mean " + units.Nanos(s.BeforeNs) + " → " + units.Nanos(s.NowNs)
 	if s.ShareOfRequests > 0 {
 		text += "; " + units.Percent(s.ShareOfRequests) + " of all requests affected"
 	}

@@ -28,6 +28,7 @@ type Incident struct {
 	Severity     string           `json:"severity"`      // minor, major or critical
 	Reason       string           `json:"severity_reason"`
 	Impact       Impact           `json:"impact"`
+	Size         *Size            `json:"size,omitempty"` // absent if no request type is slower, or requests have stopped
 	Sentence     string           `json:"sentence"`
 	Service      string           `json:"service"` // the first suspect
 	Owner        *directory.Owner `json:"owner"`   // of the first suspect; null if not configured
@@ -59,6 +60,14 @@ type Incident struct {
 type Impact struct {
 	Lost   describe.Number `json:"lost_ns_per_second"` // beyond the usual durations
 	Failed describe.Number `json:"failed_per_second"`  // requests beyond the usual number
+}
+
+// Size compares the durations of the affected requests before the onset and since, with the numbers of the sentence.
+type Size struct {
+	Ratio    describe.Number `json:"ratio"` // of NowNS to BeforeNS
+	BeforeNS describe.Number `json:"before_ns"`
+	NowNS    describe.Number `json:"now_ns"`
+	Share    describe.Number `json:"share_of_requests"` // affected share of all requests
 }
 
 // Note is a person's note on an incident.
@@ -228,6 +237,14 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		placed:       x.Place.Operation != 0 && x.Place.Operation == f.Investigation.Answer(),
 		alerted:      n.text(x.Alerted),
 		alertedAs:    x.AlertedSeverity.String(),
+	}
+	if size := told.Size; size.Types > 0 {
+		d.Size = &Size{
+			Ratio:    describe.Number(size.Ratio()),
+			BeforeNS: describe.Number(size.Before),
+			NowNS:    describe.Number(size.Now),
+			Share:    describe.Number(x.Share),
+		}
 	}
 	if !x.IsOpen() {
 		d.State, d.Ended, d.Closed = "closed", new(moment(x.End())), new(moment(x.Closed()))

@@ -3359,7 +3359,7 @@ type Trace struct {
 	Start time.Time `json:"start"`
 }
 
-// TraceComparison The difference of the trace from the typical and fast kept traces of its request type. `usual_ns` is the median of all healthy requests of the type or, while none are known, of these traces.
+// TraceComparison The difference of the trace from the typical kept traces of its request type, and from the usual spans of its operations. `usual_ns` is the median of all healthy requests of the type or, while none are known, of these traces.
 type TraceComparison struct {
 	DurationNs int64          `json:"duration_ns"`
 	Findings   []TraceFinding `json:"findings"`

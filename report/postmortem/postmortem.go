@@ -123,9 +123,15 @@ func (r *Report) facts() []fact {
 		}
 		facts = append(facts, fact{"Came before", text(units.Rate(*x.StoppedPerSecond) + until)})
 	} else {
+		affected := units.Plural(len(x.RequestTypes), "request type")
+		if s := x.Size; s != nil {
+			facts = append(facts, fact{"Mean", text(units.Nanos(s.BeforeNs) + " → " + units.Nanos(s.NowNs))})
+			if s.ShareOfRequests > 0 {
+				affected = units.Percent(s.ShareOfRequests) + " of all requests, of " + affected
+			}
+		}
 		lost := cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little")
-		facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))},
-			fact{"Lost", text(lost)})
+		facts = append(facts, fact{"Affected", text(affected)}, fact{"Lost", text(lost)})
 	}
 	if x.Owner != nil {
 		facts = append(facts, fact{"Owner", text(owner(x.Owner))})

@@ -78,7 +78,7 @@ test("the first page says what is slow, where, since when, and what to do", asyn
     /open\s*since (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ (s|min) ago/,
   );
   const facts = await now.locator(".facts").textContent();
-  assert.match(facts, /Affected\d+ request types?Slowed most.* on average, usually .*\(\d+\.\d×\)/);
+  assert.match(facts, /They take.+ → .+Affected.+ of all requests, of \d+ request types?/);
   assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0, before 2\\.7\\.0`));
   const next = async () => (await service.api(pathOf(incident))).next; // changes when the place is located
   await until(async () => now.getByText(await next(), { exact: true }).count(), 1, "the next step is missing");

@@ -55,10 +55,14 @@ const views = [
   ["/traces", "Traces"],
   ["/problems", "Problems"],
   ["/objectives", "Objectives"],
+  ["/status", "Status"],
+] as const;
+
+// tools are views that nobody needs to find the cause of an incident.
+const tools = [
   ["/trees", "Trees"],
   ["/compare", "Compare"],
   ["/tracepoints", "Tracepoints"],
-  ["/status", "Status"],
 ] as const;
 
 export function App() {
@@ -146,6 +150,7 @@ function Frame() {
             current: isCurrent(at, path),
             badge: path === "/" && <OpenCount />,
           }))}
+          tools={tools.map(([path, name]) => ({ path, name, current: isCurrent(at, path) }))}
         />
         <LiveIndicator of={connection} />
         <SavedViews />

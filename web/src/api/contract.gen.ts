@@ -3054,7 +3054,7 @@ export interface components {
             missing: string[];
             text: string;
         };
-        /** @description The difference of the trace from the typical and fast kept traces of its request type. `usual_ns` is the median of all healthy requests of the type or, while none are known, of these traces. */
+        /** @description The difference of the trace from the typical kept traces of its request type, and from the usual spans of its operations. `usual_ns` is the median of all healthy requests of the type or, while none are known, of these traces. */
         TraceComparison: {
             sentence: string;
             sentence_parts: components["schemas"]["Sentence"];

@@ -4,11 +4,11 @@ import { Menu } from "./menu.tsx";
 
 export type View = { path: string; name: string; current: boolean; badge?: ReactNode };
 
-// Navigation links to views. Those for which the line has no room are in a menu at its end.
-export function Navigation({ views }: { views: View[] }) {
+// Navigation links to views. The tools, and views for which the line has no room, are in a menu at its end.
+export function Navigation({ views, tools }: { views: View[]; tools: View[] }) {
   const [line, room] = useRoom(views.length);
   const [, go] = useLocation();
-  const rest = views.slice(room);
+  const rest = [...views.slice(room), ...tools];
   const current = rest.find((v) => v.current);
   return (
     <nav aria-label="Views">
@@ -25,14 +25,12 @@ export function Navigation({ views }: { views: View[] }) {
           </Link>
         ))}
       </div>
-      {rest.length > 0 && (
-        <Menu
-          label={current ? `${current.name}, and more views` : "More views"}
-          icon={`${current?.name ?? "More"} ▾`}
-          className={current ? "rest current" : "rest"}
-          items={rest.map((v) => ({ text: v.name, act: () => go(v.path) }))}
-        />
-      )}
+      <Menu
+        label={current ? `${current.name}, and more views` : "More views"}
+        icon={`${current?.name ?? "More"} ▾`}
+        className={current ? "rest current" : "rest"}
+        items={rest.map((v) => ({ text: v.name, act: () => go(v.path) }))}
+      />
     </nav>
   );
 }

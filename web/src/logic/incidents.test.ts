@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
 import {
+  affectedText,
   affectedTypes,
   carrier,
   earlierText,
@@ -14,8 +15,12 @@ import {
   ownerText,
   partsOf,
   relativeToOnset,
+  sizeText,
   toldEnds,
 } from "./incidents.ts";
+
+import answer from "../../../api/testdata/getIncident.json" with { type: "json" };
+import { duration, factor, percent } from "./format.ts";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
@@ -196,4 +201,12 @@ test("charts mark the onset of an incident and, once it is over, its end", () =>
     onset,
     { at: Date.parse(ended), text: "end", title: "End of Incident: cart is slow" },
   ]);
+});
+
+test("the page has the numbers of the sentence", () => {
+  const x = (answer as unknown as Schemas["IncidentDetail"]).incident;
+  const told = { ...x.size! };
+  expect(x.sentence).toContain(`${factor(told.now_ns / told.before_ns).slice(0, -1)} times as long`);
+  expect(sizeText(told)).toBe(`${duration(told.before_ns)} → ${duration(told.now_ns)}`);
+  expect(affectedText(x)).toContain(`${percent(told.share_of_requests)} of all requests`);
 });

@@ -66,6 +66,16 @@ export function relativeToOnset(at: string, onset: string): string {
 const leastLost = 1e6; // ns in a second
 const leastFailed = 0.001; // requests in a second
 
+// sizeText compares the mean durations of the affected requests before the onset and since: "10 ms → 32 ms".
+export const sizeText = ({ before_ns, now_ns }: NonNullable<Incident["size"]>) =>
+  `${duration(before_ns)} → ${duration(now_ns)}`;
+
+// affectedText says how many requests and types an incident affects: "28 % of all requests, of 2 request types".
+export function affectedText({ size, request_types }: Incident): string {
+  const types = affectedTypes(request_types.length);
+  return size && size.share_of_requests > 0 ? `${percent(size.share_of_requests)} of all requests, of ${types}` : types;
+}
+
 // impactText describes what requests lose in a second; "" if it is little.
 export function impactText({ lost_ns_per_second: lost, failed_per_second: failed }: Incident["impact"]): string {
   const parts = [

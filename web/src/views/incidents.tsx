@@ -7,7 +7,7 @@ import { labels } from "../logic/annotations.ts";
 import { coarseDuration, count, duration, factor, keepUnits, percent, rate, span } from "../logic/format.ts";
 import {
   costOf,
-  affectedTypes,
+  affectedText,
   carrier,
   earlierText,
   failsMore,
@@ -20,6 +20,7 @@ import {
   nobodyKnows,
   relativeToOnset,
   ownerText,
+  sizeText,
   toldEnds,
 } from "../logic/incidents.ts";
 import { type Range, rangeWords } from "../logic/range.ts";
@@ -241,9 +242,9 @@ function Entry({ of: x }: { of: Incident }) {
         {open && (
           <Facts
             of={[
+              ["Next", detail.value ? <Sentence key="next" of={detail.value.next_parts} /> : "…"],
               ...facts(x),
               ["Before", <Earlier key="before" of={x} />],
-              ["Next", detail.value ? <Sentence key="next" of={detail.value.next_parts} /> : "…"],
             ]}
           />
         )}
@@ -306,7 +307,15 @@ export function facts(x: Incident): Fact[] {
   const on = carrier(x.suspects[0]);
   const latest = x.annotations[0];
   const all: Fact[] = [];
-  if (x.kind !== "silent") all.push(["Affected", affectedTypes(x.request_types.length)]);
+  const lost = impactText(x.impact);
+  const lostMeans = "Extra time and failures of all affected requests, on average since the onset";
+  if (x.size)
+    all.push([
+      "They take",
+      <strong key="size">{keepUnits(sizeText(x.size))}</strong>,
+      `Mean duration of the affected requests, before the onset and since${lost && `. ${lostMeans}: ${lost}`}`,
+    ]);
+  if (x.kind !== "silent") all.push(["Affected", keepUnits(affectedText(x))]);
   else if (x.stopped_per_second)
     all.push([
       "Came before",
@@ -314,11 +323,9 @@ export function facts(x: Incident): Fact[] {
       `Requests to the first suspect before the onset; there ${x.closed ? "were none until it ended" : "have been none since"}`,
     ]);
   if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
-  if (worst && x.kind !== "silent")
+  if (worst && x.kind !== "silent" && (!x.size || failsMore(worst)))
     all.push(["Slowed most", <Effect key="worst" of={worst} />, "The request type with the largest total delay"]);
-  const lost = impactText(x.impact);
-  if (lost && x.kind !== "silent")
-    all.push(["Lost", keepUnits(lost), "Extra time and failures of all affected requests, on average since the onset"]);
+  if (lost && x.kind !== "silent" && !x.size) all.push(["Lost", keepUnits(lost), lostMeans]);
   if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Accounts for most of the cost of the first suspect"]);
   if (latest)
     all.push([
