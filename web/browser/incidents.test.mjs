@@ -398,13 +398,14 @@ test("the numbers of a heading do not change while they are read, but its words 
   const before = await page.textContent("h1");
   const higher = detail.incident.sentence_parts.map((p) => (p.kind === "number" ? { ...p, text: "999" } : p));
   assert.notDeepEqual(higher, detail.incident.sentence_parts);
-  Object.assign(detail.incident, { sentence_parts: higher, requests: 4_242_424 });
+  const size = (share_of_requests) => ({ before_ns: 1e6, now_ns: 2e6, ratio: 2, share_of_requests });
+  Object.assign(detail.incident, { sentence_parts: higher, size: size(0.42) });
   await page.getByRole("button", { name: "Acknowledge" }).click(); // the answer changes nothing, but the page reads again
   await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
-  await page.getByText("4,242,424 requests").waitFor();
+  await page.getByText(/^42\s% of all requests/).waitFor();
   assert.equal(await page.textContent("h1"), before);
-  Object.assign(detail.incident, { ...told("sentence", "Requests take 99 % longer."), requests: 4_242_425 });
-  await page.getByText("4,242,425 requests").waitFor(); // the next epoch
+  Object.assign(detail.incident, { ...told("sentence", "Requests take 99 % longer."), size: size(0.43) });
+  await page.getByText(/^43\s% of all requests/).waitFor(); // the next epoch
   assert.match(await page.textContent("h1"), /^Requests take 99\s% longer\.$/);
   await context.close();
   await fetch(`${service.url}/api/v1${pathOf(incident)}/acknowledge`, { method: "DELETE" });
