@@ -44,14 +44,14 @@ const maxCompared = 4
 
 // burn keeps an incident open for each burning objective: the incident that the objective has joined, an incident of a
 // service on the path of its requests, or an incident that has just closed. If there is no such incident, it opens one.
-func (t *Tracker) burn(now trace.Nanos, burns []Burn, sites *compare.Comparer) {
+func (t *Tracker) burn(now trace.Nanos, burns []Burn, comparer *compare.Comparer) {
 	compared := 0
 	for i := range burns {
 		b := &burns[i]
 		x := t.burning(b)
 		switch {
 		case x == nil:
-			x = t.openBy(now, b, sites)
+			x = t.openBy(now, b, comparer)
 		case !x.IsOpen():
 			x.reopen(now, now.Add(-Window))
 		case x.unexplained():
@@ -60,7 +60,7 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, sites *compare.Comparer) {
 		x.miss(b.Missed)
 		x.Seen = now
 		if x.unexplained() && now.Sub(x.searched) >= time.Minute && now.Sub(x.Opened()) < spreading {
-			t.explain(now, x, b, sites, compared < maxCompared)
+			t.explain(now, x, b, comparer, compared < maxCompared)
 			compared++
 		}
 	}
@@ -90,11 +90,11 @@ func (b *Burn) passes(service trace.Symbol) bool {
 }
 
 // openBy opens an incident for b at b.Service, and returns it.
-func (t *Tracker) openBy(now trace.Nanos, b *Burn, sites *compare.Comparer) *tracked {
+func (t *Tracker) openBy(now trace.Nanos, b *Burn, comparer *compare.Comparer) *tracked {
 	x := &tracked{evidence: evidence{service: b.Service}, grown: now}
 	x.Onset = min(b.Since, now)
 	x.Suspects, x.Alerted = []compare.Suspect{{Service: b.Service}}, b.Service
-	t.open(now, uint64(trace.SymbolOf([]byte(b.Entry+b.Below.String()))), x, sites)
+	t.open(now, uint64(trace.SymbolOf([]byte(b.Entry+b.Below.String()))), x, comparer)
 	return x
 }
 
@@ -103,12 +103,12 @@ func (t *Tracker) openBy(now trace.Nanos, b *Burn, sites *compare.Comparer) *tra
 // ordered by their excess over their records. A service isn't unusual merely because it ranks first.
 //
 // explain compares with the history only if may is true.
-func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.Comparer, may bool) {
+func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, comparer *compare.Comparer, may bool) {
 	x.searched = now
 	window := history.Interval{From: x.Onset, To: now}
-	c, ready := compare.Comparison{}, may && Ready(now, sites.Sites)
+	c, ready := compare.Comparison{}, may && Ready(now, comparer.Sites)
 	if ready {
-		c = sites.Compare(window, compare.Plain)
+		c = comparer.Compare(window, compare.Plain)
 	}
 	found := slices.Clone(b.Suspects)
 	requests, duration, mean := b.Requests.Requests, b.Duration, b.Duration
@@ -126,7 +126,7 @@ func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.C
 	}
 	for i := range found[:min(located, len(found))] {
 		if ready {
-			found[i].Instances = sites.InstanceParts(window, &c, &found[i])
+			found[i].Instances = comparer.InstanceParts(window, &c, &found[i])
 		}
 	}
 	x.Requests, x.Duration, x.Mean = int(requests), duration, mean
@@ -134,7 +134,7 @@ func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, sites *compare.C
 	if x.Opened() == now {
 		x.Alerted = x.service
 	}
-	t.affect(x, sites)
+	t.affect(x, comparer)
 }
 
 // absorb looks for an incident that has just opened at a service on the path of the requests, and makes it the

@@ -32,8 +32,8 @@ func (t *Tracker) ChangedCalls() (all []ChangedCalls) {
 }
 
 // noteCalls notes the services in f whose only change is that they make different calls.
-func (t *Tracker) noteCalls(now trace.Nanos, f *finding, sites *compare.Comparer) {
-	ratio := t.baseline.ratio(sites.Services.Len())
+func (t *Tracker) noteCalls(now trace.Nanos, f *finding, comparer *compare.Comparer) {
+	ratio := t.baseline.ratio(comparer.Services.Len())
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
 		if s.Shape <= 0 || s.Shape < t.baseline.threshold(s, flow, f.Requests, ratio) ||

@@ -66,19 +66,20 @@ const (
 // end closes x, after a quiet time, if it is over, its calls have stopped, or another service has taken them over. It
 // reports whether it closed x. If there still are calls, x stays open while they are fewer than leastSeen, or fewer
 // than leastCertain and still show half of the cost, but no longer than patience.
-func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
-	if to := sites.Successor(x.Suspects[0].Service, now); to != 0 {
+func (x *tracked) end(now trace.Nanos, comparer *compare.Comparer) bool {
+	if to := comparer.Successor(x.Suspects[0].Service, now); to != 0 {
 		x.close(Transition{At: now, State: Closed, Why: Moved, Service: to})
 		return true
 	}
 	c := x.telling()
-	latest := c.latest(now, sites.Sites)
-	since := c.count(history.Interval{From: x.Seen, To: now}, sites.Sites)
+	latest := c.latest(now, comparer.Sites)
+	since := c.count(history.Interval{From: x.Seen, To: now}, comparer.Sites)
 	past := history.Interval{From: x.Onset.Add(-time.Hour), To: x.Seen}
-	usual := float64(c.count(past, sites.Sites))
+	usual := float64(c.count(past, comparer.Sites))
 	stopped := latest <= now.Add(-quiet) &&
 		(usual == 0 || usual*float64(now.Sub(latest)) >= leastStayedAway*float64(past.To.Sub(past.From)))
-	if !stopped && now.Sub(x.Seen) < patience && (since < leastSeen || since < leastCertain && x.goesOn(now, sites)) {
+	mayWait := !stopped && now.Sub(x.Seen) < patience
+	if mayWait && (since < leastSeen || since < leastCertain && x.goesOn(now, comparer)) {
 		return false
 	}
 	if !stopped && since > 0 {
@@ -87,7 +88,7 @@ func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 	}
 	x.Seen = min(x.Seen, max(x.Opened(), latest)) // the window still had evidence after the last request
 	why := Stopped
-	if Silent(now, sites.Sites) {
+	if Silent(now, comparer.Sites) {
 		why = NoTraces
 	}
 	x.close(Transition{At: now, State: Closed, Why: why})
@@ -96,8 +97,8 @@ func (x *tracked) end(now trace.Nanos, sites *compare.Comparer) bool {
 
 // goesOn reports whether the score of x's first suspect since the last evidence is at least half of its score since the
 // onset.
-func (x *tracked) goesOn(now trace.Nanos, sites *compare.Comparer) bool {
-	since := sites.Compare(history.Interval{From: x.Seen, To: now}, compare.Plain)
+func (x *tracked) goesOn(now trace.Nanos, comparer *compare.Comparer) bool {
+	since := comparer.Compare(history.Interval{From: x.Seen, To: now}, compare.Plain)
 	for i := range since.Suspects {
 		if s := &since.Suspects[i]; s.Service == x.Suspects[0].Service {
 			return s.Score > 0 && s.Score >= keeping*x.Suspects[0].Score

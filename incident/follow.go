@@ -21,30 +21,30 @@ const growing = 1.25
 
 // follow updates the suspects of the open incident x if there is more evidence than before, and closes x once calls
 // without evidence show that it is over. It reports whether x is still open.
-func (t *Tracker) follow(now trace.Nanos, x *tracked, sites *compare.Comparer) bool {
+func (t *Tracker) follow(now trace.Nanos, x *tracked, comparer *compare.Comparer) bool {
 	switch {
 	case x.staysUnexplained(now):
 		x.affected = nil
 	case now.Sub(x.Opened()) < spreading:
-		x.skip(now, sites)
+		x.skip(now, comparer)
 	default:
-		x.skip(now, sites, x.affected...)
+		x.skip(now, comparer, x.affected...)
 	}
-	if now.Sub(x.Seen) >= quiet+x.every && x.end(now, sites) {
+	if now.Sub(x.Seen) >= quiet+x.every && x.end(now, comparer) {
 		return false
 	}
 	e, grows := x.current, x.grows()
 	x.current = evidence{}
 	x.steady(now, e, grows)
 	same := x.Opened() != now && x.Suspects[0].Service == x.service
-	if !grows || same && x.telling().latest(now, sites.Sites) <= now.Add(-max(t.epochLength, history.SliceLength)) {
+	if !grows || same && x.telling().latest(now, comparer.Sites) <= now.Add(-max(t.epochLength, history.SliceLength)) {
 		if t.due(now, x.Onset) {
-			x.measureAgain(now, sites)
+			x.measureAgain(now, comparer)
 		}
 		return true // the shares in a window change even without new requests
 	}
 	x.evidence = e
-	t.suspect(now, x, e.from, sites)
+	t.suspect(now, x, e.from, comparer)
 	return true
 }
 
@@ -67,9 +67,9 @@ func (x *tracked) steady(now trace.Nanos, e evidence, grows bool) {
 // suspect sets the suspects of x from the window f. The service that raised x comes first, because any service that
 // explains it has already replaced it. Services with an open incident of their own come last. The others are ordered by
 // score above their record, because a score that is also reached in healthy windows is no evidence.
-func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compare.Comparer) {
+func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, comparer *compare.Comparer) {
 	x.Suspects = slices.Clone(f.Suspects)
-	t.affect(x, sites)
+	t.affect(x, comparer)
 	sorting.SliceStable(x.Suspects, func(a, b compare.Suspect) int {
 		return cmp.Or(
 			cmp.Compare(t.incidents.rank(x, &a), t.incidents.rank(x, &b)),
@@ -78,10 +78,10 @@ func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compar
 	})
 	for i := range x.Suspects[:min(located, len(x.Suspects))] {
 		s := &x.Suspects[i]
-		s.Instances = sites.InstanceParts(f.window, &f.Comparison, s)
+		s.Instances = comparer.InstanceParts(f.window, &f.Comparison, s)
 	}
 	x.showPlace()
-	x.measure(x.sinceOnset(now, sites))
+	x.measure(x.sinceOnset(now, comparer))
 	if x.Opened() == now {
 		x.Alerted = x.Suspects[0].Service
 	}
@@ -90,14 +90,14 @@ func (t *Tracker) suspect(now trace.Nanos, x *tracked, f *finding, sites *compar
 // affect adds the suspects of x and their callers to the services that x affects. A score that a service also reaches
 // in healthy windows doesn't make the service affected, because its history would then end at the onset of the
 // incident.
-func (t *Tracker) affect(x *tracked, sites *compare.Comparer) {
+func (t *Tracker) affect(x *tracked, comparer *compare.Comparer) {
 	affected := append(slices.Clone(x.affected), x.service)
 	for i := range x.Suspects {
 		if s := &x.Suspects[i]; s.Score >= waiting*x.score && t.baseline.aboveRecord(s) > 0 {
 			affected = append(affected, s.Service)
 		}
 	}
-	x.affected = sites.Services.Callers(affected...)
+	x.affected = comparer.Services.Callers(affected...)
 }
 
 // grows reports whether x is open and this epoch has at least as much evidence as any epoch before.
@@ -107,17 +107,17 @@ func (x *tracked) grows() bool {
 
 // skip excludes the calls of services, or of all services if there are no arguments, from the history while x is open.
 // Each time that x reopens, a separate exclusion starts.
-func (x *tracked) skip(now trace.Nanos, sites *compare.Comparer, services ...trace.Symbol) {
+func (x *tracked) skip(now trace.Nanos, comparer *compare.Comparer, services ...trace.Symbol) {
 	id := x.ID
 	if x.Reopened() != 0 {
 		id = trace.Mix(id, uint64(x.Reopened()))
 	}
-	sites.Skip(id, history.Interval{From: x.skipFrom, To: now}, services...)
+	comparer.Skip(id, history.Interval{From: x.skipFrom, To: now}, services...)
 }
 
 // sinceOnset compares the time since the onset with the history before it.
-func (x *tracked) sinceOnset(now trace.Nanos, sites *compare.Comparer) *compare.Comparison {
-	since := sites.Compare(history.Interval{From: x.Onset, To: now}, compare.Plain)
+func (x *tracked) sinceOnset(now trace.Nanos, comparer *compare.Comparer) *compare.Comparison {
+	since := comparer.Compare(history.Interval{From: x.Onset, To: now}, compare.Plain)
 	return &since
 }
 
@@ -136,11 +136,11 @@ func (t *Tracker) due(now, onset trace.Nanos) bool {
 // measureAgain measures the same suspects again, and keeps the result if the total cost of the first suspect since the
 // onset has increased since the last measurement. It compares totals because the mean over the time with the most
 // evidence is higher than over the whole time. It does nothing unless there is evidence in this epoch.
-func (x *tracked) measureAgain(now trace.Nanos, sites *compare.Comparer) {
+func (x *tracked) measureAgain(now trace.Nanos, comparer *compare.Comparer) {
 	if x.Seen != now || x.unexplained() {
 		return
 	}
-	since, first := x.sinceOnset(now, sites), &x.Suspects[0]
+	since, first := x.sinceOnset(now, comparer), &x.Suspects[0]
 	i := slices.IndexFunc(since.Suspects, func(s compare.Suspect) bool { return s.Service == first.Service })
 	if i >= 0 && x.withoutBefore(&since.Suspects[i]).Score*float64(since.Requests) > first.Score*float64(x.Requests) {
 		x.Suspects = slices.Clone(x.Suspects)

@@ -18,12 +18,12 @@ const (
 
 // gather joins the open incidents whose services are slow in the same node or zone, because that place is their common
 // cause. f is the comparison of the window that ends now.
-func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
+func (t *Tracker) gather(now trace.Nanos, f *finding, comparer *compare.Comparer) {
 	first := slices.IndexFunc(t.incidents, func(x *tracked) bool { return x.gathers(now) })
 	if first < 0 {
 		return
 	}
-	ratio := t.baseline.ratio(sites.Services.Len())
+	ratio := t.baseline.ratio(comparer.Services.Len())
 	var suspects []*compare.Suspect
 	for i := range f.Suspects {
 		if len(suspects) == maxGathered {
@@ -34,7 +34,7 @@ func (t *Tracker) gather(now trace.Nanos, f *finding, sites *compare.Comparer) {
 			suspects = append(suspects, s)
 		}
 	}
-	place := sites.Shared(f.window, &f.Comparison, suspects)
+	place := comparer.Shared(f.window, &f.Comparison, suspects)
 	if len(place.Services) == 0 {
 		return
 	}

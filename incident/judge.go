@@ -100,22 +100,22 @@ func (j *judgement) add(k judgement) {
 // judge judges the services in f, the window of an epoch. exceeded holds the time when each service first exceeded its
 // threshold, because uncertain growth raises an incident only if it persists.
 func (t *Tracker) judge(now trace.Nanos, f *finding,
-	sites *compare.Comparer,
+	comparer *compare.Comparer,
 ) (j judgement, exceeded map[trace.Symbol]trace.Nanos) {
 	exceeded = make(map[trace.Symbol]trace.Nanos)
-	ratio := t.baseline.ratio(sites.Services.Len())
+	ratio := t.baseline.ratio(comparer.Services.Len())
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
 		if s.Score == 0 && len(s.Operations) == 0 && s.Whole.Rise == 0 &&
 			len(f.youngOf(s.Service)) == 0 || t.baseline.isRelearned(s.Service) {
 			continue
 		}
-		grown := t.baseline.grown(now, fine, s, f, 1, sites)
+		grown := t.baseline.grown(now, fine, s, f, 1, comparer)
 		unusual := t.baseline.unusual(s, f.Requests, ratio, 1)
 		since, known := t.exceeded[s.Service]
 		if grown.SuspectOperation == nil && !unusual {
 			open := t.incidents.openOf(s.Service) != nil
-			if !open && !known || !t.baseline.nearThreshold(now, s, f, sites) {
+			if !open && !known || !t.baseline.nearThreshold(now, s, f, comparer) {
 				continue
 			}
 			if known {
@@ -199,9 +199,9 @@ func (b *baseline) unusual(s *compare.Suspect, requests uint64, ratio, share flo
 }
 
 // nearThreshold reports whether the evidence against s in f keeps an incident open.
-func (b *baseline) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding, sites *compare.Comparer) bool {
-	kept := b.grown(now, fine, s, f, keeping, sites)
-	return kept.SuspectOperation != nil || b.unusual(s, f.Requests, b.ratio(sites.Services.Len()), keeping)
+func (b *baseline) nearThreshold(now trace.Nanos, s *compare.Suspect, f *finding, comparer *compare.Comparer) bool {
+	kept := b.grown(now, fine, s, f, keeping, comparer)
+	return kept.SuspectOperation != nil || b.unusual(s, f.Requests, b.ratio(comparer.Services.Len()), keeping)
 }
 
 // aboveRecord returns the part of the score of s above the record of its service, or 0 if the record is higher.

@@ -52,8 +52,8 @@ func (t *Tracker) learnWindow(now trace.Nanos, c *compare.Comparison, open bool)
 
 // review learns the scores of the windows before the first judged window. Such windows exist if a history arrives all
 // at once, e.g. from a replayed recording, even if that takes several epochs. There must be no incidents yet.
-func (b *baseline) review(now trace.Nanos, sites *compare.Comparer) {
-	first, last := now.Add(-sites.Requests.Covered(now)).Add(leastHistory+Window), now.Add(-lengths[fine].proving)
+func (b *baseline) review(now trace.Nanos, comparer *compare.Comparer) {
+	first, last := now.Add(-comparer.Requests.Covered(now)).Add(leastHistory+Window), now.Add(-lengths[fine].proving)
 	if b.firstJudged != 0 {
 		last = min(last, b.firstJudged.Add(-Window))
 	}
@@ -61,8 +61,8 @@ func (b *baseline) review(now trace.Nanos, sites *compare.Comparer) {
 		b.firstJudged = min(first, now)
 	}
 	for end := first; end <= last; end = end.Add(Window) {
-		c := sites.Compare(history.Interval{From: end.Add(-Window), To: end}, compare.Brief)
-		ratio := b.ratio(sites.Services.Len())
+		c := comparer.Compare(history.Interval{From: end.Add(-Window), To: end}, compare.Brief)
+		ratio := b.ratio(comparer.Services.Len())
 		unusual := func(s compare.Suspect) bool { return b.unusual(&s, c.Requests, ratio, 1) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
 			b.learn(&window{end, c.Requests, b.scores(end, &c)}, 1)

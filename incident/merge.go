@@ -9,7 +9,7 @@ import (
 
 // merge joins incidents with the same cause: if one of two incidents explains the other, the younger is merged into the
 // older. The younger incident is closed if it was reported in an earlier epoch; otherwise it is deleted.
-func (t *Tracker) merge(now trace.Nanos, sites *compare.Comparer) {
+func (t *Tracker) merge(now trace.Nanos, comparer *compare.Comparer) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
 		for _, x := range t.incidents {
 			if x == y {
@@ -20,8 +20,8 @@ func (t *Tracker) merge(now trace.Nanos, sites *compare.Comparer) {
 			}
 			a, b, sameTime := x.strongest(), y.strongest(), t.exceededSince(y.service, now).Sub(x.Opened()) < settling
 			switch {
-			case explained(b, a, sameTime, sites):
-			case explained(a, b, sameTime, sites):
+			case explained(b, a, sameTime, comparer):
+			case explained(a, b, sameTime, comparer):
 				x.evidence, x.current, x.symptoms = y.evidence, y.current, y.symptoms
 			default:
 				continue

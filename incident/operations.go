@@ -172,12 +172,13 @@ type grownOperation struct {
 // the least growth that raises an incident. If there is no such operation, it judges all calls of s together, and then
 // its rare operations.
 func (b *baseline) grown(now trace.Nanos, of int, s *compare.Suspect,
-	f *finding, share float64, sites *compare.Comparer,
+	f *finding, share float64, comparer *compare.Comparer,
 ) (g grownOperation) {
-	j := judge{gates: b.gates, of: of, ratio: ratioFor(sites.Operations(), of, b.scales[of].healthy[:]), share: share}
+	ratio := ratioFor(comparer.Operations(), of, b.scales[of].healthy[:])
+	j := judge{gates: b.gates, of: of, ratio: ratio, share: share}
 	lost := float64(b.gates.Lost) * lengths[of].window.Seconds()
 	j.enough = max(1, min(lost, b.gates.lostPart()*float64(f.Requests)*f.Duration))
-	j.started = func() bool { return sites.Instances.Started(s.Service, now.Add(-warmUp)) }
+	j.started = func() bool { return comparer.Instances.Started(s.Service, now.Add(-warmUp)) }
 	judged := s.Operations
 	if b.knowsWholes(now) && (s.Whole.Rise > 0 || s.Whole.Excess > 0) && !s.Young {
 		judged = append(slices.Clip(judged), s.Whole)
@@ -360,7 +361,7 @@ type slowWindow struct {
 }
 
 // slowWindows returns the windows of the slower scales that are due now, compared with the time before.
-func (b *baseline) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []slowWindow) {
+func (b *baseline) slowWindows(now trace.Nanos, comparer *compare.Comparer) (all []slowWindow) {
 	for of := coarse; of < numScales; of++ {
 		length := lengths[of]
 		if now.Sub(b.scales[of].judged) < length.every {
@@ -370,11 +371,11 @@ func (b *baseline) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []
 		w := slowWindow{of: of, findings: []*finding{&f}}
 		if of == weekly {
 			month := f
-			month.Comparison, month.weeks = sites.Crept(now, history.MonthAgo), 4
-			f.Comparison, f.weeks = sites.Crept(now, history.WeekAgo), 1
+			month.Comparison, month.weeks = comparer.Crept(now, history.MonthAgo), 4
+			f.Comparison, f.weeks = comparer.Crept(now, history.WeekAgo), 1
 			w.findings = []*finding{&month, &f}
 		} else {
-			f.Comparison = sites.Compare(f.window, compare.Steady)
+			f.Comparison = comparer.Compare(f.window, compare.Steady)
 		}
 		all = append(all, w)
 	}
@@ -382,12 +383,12 @@ func (b *baseline) slowWindows(now trace.Nanos, sites *compare.Comparer) (all []
 }
 
 // judgeSlowly judges w, a window of a slower scale.
-func (t *Tracker) judgeSlowly(now trace.Nanos, w slowWindow, sites *compare.Comparer) (j judgement) {
+func (t *Tracker) judgeSlowly(now trace.Nanos, w slowWindow, comparer *compare.Comparer) (j judgement) {
 	if w.of == coarse {
-		j.raising = t.grownToday(w.findings[0], sites)
+		j.raising = t.grownToday(w.findings[0], comparer)
 	}
 	for _, f := range w.findings {
-		j.add(t.judgeOperations(now, w.of, f, sites))
+		j.add(t.judgeOperations(now, w.of, f, comparer))
 	}
 	return j
 }
@@ -415,7 +416,7 @@ const grownForHours = 0.35
 // On the first day it also compares with the first half hour, and it also judges operations and shorter windows, so
 // that growth that doubles every half hour is noticed before it fills a window. Nothing has a record yet, so the added
 // latency must be as large as for sudden changes.
-func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evidence) {
+func (t *Tracker) grownToday(of *finding, comparer *compare.Comparer) (above []evidence) {
 	if sum(t.baseline.scales[weekly].healthy[:]) >= float64(GrowthAfter/lengths[weekly].window) {
 		return nil
 	}
@@ -424,7 +425,7 @@ func (t *Tracker) grownToday(of *finding, sites *compare.Comparer) (above []evid
 		window.From = window.To.Add(-lengths[coarse].window / 2)
 		part = max(part, t.baseline.gates.Score)
 	}
-	f := &finding{window: window, every: of.every, Comparison: sites.Grown(window)}
+	f := &finding{window: window, every: of.every, Comparison: comparer.Grown(window)}
 	lost := judge{gates: t.baseline.gates, enough: max(1, part*float64(f.Requests)*f.Duration)}
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
@@ -456,18 +457,18 @@ func (t *Tracker) leavesOut(service trace.Symbol, f *finding) bool {
 
 // judgeOperations judges the operations in f, a window of a slower scale. It judges growth over four weeks by the
 // records of growth over one week, because days vary less than hours.
-func (t *Tracker) judgeOperations(now trace.Nanos, of int, f *finding, sites *compare.Comparer) (j judgement) {
+func (t *Tracker) judgeOperations(now trace.Nanos, of int, f *finding, comparer *compare.Comparer) (j judgement) {
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
 		if t.leavesOut(s.Service, f) {
 			continue
 		}
-		if g := t.baseline.grown(now, of, s, f, 1, sites); g.SuspectOperation != nil {
+		if g := t.baseline.grown(now, of, s, f, 1, comparer); g.SuspectOperation != nil {
 			e := evidenceOf(s, math.Inf(1), f)
 			e.include(g)
 			j.raising = append(j.raising, e)
 		} else if t.incidents.openOf(s.Service) != nil {
-			if kept := t.baseline.grown(now, of, s, f, keeping, sites); kept.SuspectOperation != nil {
+			if kept := t.baseline.grown(now, of, s, f, keeping, comparer); kept.SuspectOperation != nil {
 				j.keeping = append(j.keeping, s.Service)
 			}
 		}

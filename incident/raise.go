@@ -10,17 +10,17 @@ import (
 )
 
 // raise opens an incident for e.service, unless e belongs to an incident that is open or has just closed.
-func (t *Tracker) raise(now trace.Nanos, e evidence, sites *compare.Comparer) {
+func (t *Tracker) raise(now trace.Nanos, e evidence, comparer *compare.Comparer) {
 	before := t.incidents.openOf(e.service)
 	replaces := before != nil && before.hides(now, &e)
-	if !replaces && (t.renew(now, e) || t.joins(now, e, sites)) {
+	if !replaces && (t.renew(now, e) || t.joins(now, e, comparer)) {
 		return
 	}
 	w := e.from.window
 	x := &tracked{evidence: evidence{service: e.service}, current: e, every: e.from.every, symptoms: e.symptoms}
-	x.Onset = sites.Onset(e.service, history.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now})
+	x.Onset = comparer.Onset(e.service, history.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now})
 	x.Seen, x.Weeks = now, e.from.weeks
-	t.open(now, uint64(e.service), x, sites)
+	t.open(now, uint64(e.service), x, comparer)
 	if replaces {
 		x.before = &before.Suspects[0]
 		before.Seen = now
@@ -49,9 +49,9 @@ func (x *tracked) hides(now trace.Nanos, e *evidence) bool {
 }
 
 // open adds x, which starts now. Its ID is a hash of `of` and now.
-func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, sites *compare.Comparer) {
+func (t *Tracker) open(now trace.Nanos, of uint64, x *tracked, comparer *compare.Comparer) {
 	x.ID = trace.Mix(of, uint64(now))
-	x.affected, x.skipFrom = sites.Services.Callers(x.service), skippedFrom(x.Onset, now)
+	x.affected, x.skipFrom = comparer.Services.Callers(x.service), skippedFrom(x.Onset, now)
 	x.Enter(Transition{At: now})
 	t.incidents = append(t.incidents, x)
 	for i := range t.baseline.scales {
@@ -82,21 +82,21 @@ func (t *Tracker) renew(now trace.Nanos, e evidence) bool {
 
 // joins reports whether e belongs to an open incident of another service because one service explains the other. If so,
 // the incident stays open, and it becomes an incident of e.service if e is the explanation.
-func (t *Tracker) joins(now trace.Nanos, e evidence, sites *compare.Comparer) bool {
+func (t *Tracker) joins(now trace.Nanos, e evidence, comparer *compare.Comparer) bool {
 	for _, x := range t.incidents {
 		if !x.IsOpen() {
 			continue
 		}
 		sameTime, isNew := t.exceededSince(e.service, now).Sub(x.Opened()) < settling, now.Sub(x.Opened()) < settling
 		switch {
-		case x.stopsWith(&e, now, sites):
+		case x.stopsWith(&e, now, comparer):
 			if e.score > x.strongest().score {
 				x.evidence, x.current = evidence{service: e.service}, e
 			}
-		case x.Shared.Has(e.service) || explained(e, x.strongest(), sameTime, sites):
-		case explained(x.strongest(), e, sameTime, sites):
+		case x.Shared.Has(e.service) || explained(e, x.strongest(), sameTime, comparer):
+		case explained(x.strongest(), e, sameTime, comparer):
 			x.evidence, x.current, x.symptoms = evidence{service: e.service}, e, e.symptoms
-		case isNew && sites.Services.Related(x.service, e.service): // we don't know yet which service is the cause
+		case isNew && comparer.Services.Related(x.service, e.service): // we don't know yet which service is the cause
 		default:
 			continue
 		}
@@ -112,13 +112,13 @@ const stopping = time.Minute
 // stopsWith reports whether the services of x and e got their last requests at the same time, and so stopped for the
 // same reason, like a service and the consumer of its queue. The times when they exceed their thresholds don't show
 // that, because the rarer requests are, the later they are missed.
-func (x *tracked) stopsWith(e *evidence, now trace.Nanos, sites *compare.Comparer) bool {
-	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, sites).Sub(x.Onset).Abs() <= stopping
+func (x *tracked) stopsWith(e *evidence, now trace.Nanos, comparer *compare.Comparer) bool {
+	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, comparer).Sub(x.Onset).Abs() <= stopping
 }
 
 // stopped returns the time of the last request to the operations of e.service that have stopped, or 0 if no operation
 // has stopped.
-func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos {
+func (e *evidence) stopped(now trace.Nanos, comparer *compare.Comparer) trace.Nanos {
 	var of []trace.Op
 	for i := range e.from.Suspects {
 		if s := &e.from.Suspects[i]; s.Service == e.service {
@@ -132,7 +132,7 @@ func (e *evidence) stopped(now trace.Nanos, sites *compare.Comparer) trace.Nanos
 	if len(of) == 0 {
 		return 0
 	}
-	return sites.LatestOf(e.service, of, now)
+	return comparer.LatestOf(e.service, of, now)
 }
 
 // skippedFrom returns the time from which to exclude calls from the history when an incident opens now. Until we know
@@ -175,16 +175,16 @@ func (x *tracked) strongest() evidence {
 //     two and from the operations that call the cause.
 //   - Services that don't call each other must be at fault since about the same time and share callers. Then one may
 //     wait for the other without a span.
-func explained(victim, cause evidence, sameTime bool, sites *compare.Comparer) bool {
+func explained(victim, cause evidence, sameTime bool, comparer *compare.Comparer) bool {
 	switch {
 	case victim.service == cause.service:
 		return victim.score <= cause.score
-	case sites.Services.Adjacent(victim.service, cause.service):
+	case comparer.Services.Adjacent(victim.service, cause.service):
 		sameNanos := victim.opaque != cause.opaque && victim.score <= cause.score
 		return sameNanos || victim.score < dominated*cause.score && !victim.apart(cause.service)
 	default:
 		return sameTime && victim.waits && victim.score < waiting*cause.score &&
-			sites.Services.Related(victim.service, cause.service)
+			comparer.Services.Related(victim.service, cause.service)
 	}
 }
 

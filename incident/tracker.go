@@ -117,28 +117,28 @@ func (t *Tracker) Incidents() []Incident {
 //  7. Burn objectives after that: they join an incident on the path of their requests if there is one.
 //  8. Follow the open incidents once all evidence is known: update their suspects, or close them.
 //  9. Learn last, because a window is healthy only if no incident touches it.
-func (t *Tracker) Step(now trace.Nanos, sites *compare.Comparer, burns ...Burn) {
-	f, brief := t.compare(now, sites)
-	t.resume(now, sites)
+func (t *Tracker) Step(now trace.Nanos, comparer *compare.Comparer, burns ...Burn) {
+	f, brief := t.compare(now, comparer)
+	t.resume(now, comparer)
 	t.baseline.age(now)
-	t.accept(now, sites)
-	ready := Ready(now, sites.Sites)
+	t.accept(now, comparer)
+	ready := Ready(now, comparer.Sites)
 	if ready {
 		if len(t.incidents) == 0 {
-			t.baseline.review(now, sites)
+			t.baseline.review(now, comparer)
 		}
-		for _, e := range t.judgeAll(now, f, sites) {
-			t.raise(now, e, sites)
+		for _, e := range t.judgeAll(now, f, comparer) {
+			t.raise(now, e, comparer)
 		}
-		t.merge(now, sites)
-		t.gather(now, f, sites)
-		t.noteCalls(now, f, sites)
+		t.merge(now, comparer)
+		t.gather(now, f, comparer)
+		t.noteCalls(now, f, comparer)
 	}
-	t.burn(now, burns, sites)
+	t.burn(now, burns, comparer)
 	if brief && slices.ContainsFunc(t.incidents, (*tracked).grows) {
-		f.Comparison = sites.Compare(f.window, compare.Steady)
+		f.Comparison = comparer.Compare(f.window, compare.Steady)
 	}
-	open := t.followAll(now, sites)
+	open := t.followAll(now, comparer)
 	if open || ready {
 		t.learnWindow(now, &f.Comparison, open)
 	}
@@ -147,23 +147,23 @@ func (t *Tracker) Step(now trace.Nanos, sites *compare.Comparer, burns ...Burn) 
 // compare compares the window that ends now with the history. brief reports whether the comparison leaves out services
 // without evidence. If an incident has been accepted, the comparison is a full one, because it can't be repeated once
 // the history has changed.
-func (t *Tracker) compare(now trace.Nanos, sites *compare.Comparer) (f *finding, brief bool) {
+func (t *Tracker) compare(now trace.Nanos, comparer *compare.Comparer) (f *finding, brief bool) {
 	f = &finding{window: history.Interval{From: now.Add(-Window), To: now}}
 	if slices.ContainsFunc(t.incidents, func(x *tracked) bool { return x.acceptance != nil }) {
-		f.Comparison = sites.Compare(f.window, compare.Steady)
+		f.Comparison = comparer.Compare(f.window, compare.Steady)
 		return f, false
 	}
-	f.Comparison = sites.Compare(f.window, compare.Brief)
+	f.Comparison = comparer.Compare(f.window, compare.Brief)
 	return f, true
 }
 
 // judgeAll judges f and the windows of slower scales that end now, and learns from the slower windows. It returns the
 // evidence that raises incidents.
-func (t *Tracker) judgeAll(now trace.Nanos, f *finding, sites *compare.Comparer) []evidence {
-	j, exceeded := t.judge(now, f, sites)
-	slow := t.baseline.slowWindows(now, sites)
+func (t *Tracker) judgeAll(now trace.Nanos, f *finding, comparer *compare.Comparer) []evidence {
+	j, exceeded := t.judge(now, f, comparer)
+	slow := t.baseline.slowWindows(now, comparer)
 	for _, w := range slow {
-		j.add(t.judgeSlowly(now, w, sites))
+		j.add(t.judgeSlowly(now, w, comparer))
 	}
 	t.exceeded = exceeded
 	for _, service := range j.keeping {
@@ -174,10 +174,10 @@ func (t *Tracker) judgeAll(now trace.Nanos, f *finding, sites *compare.Comparer)
 }
 
 // followAll follows the open incidents. It reports whether an incident is open that keeps us from learning.
-func (t *Tracker) followAll(now trace.Nanos, sites *compare.Comparer) (open bool) {
+func (t *Tracker) followAll(now trace.Nanos, comparer *compare.Comparer) (open bool) {
 	for _, x := range t.incidents {
 		if x.IsOpen() {
-			open = t.follow(now, x, sites) && !x.staysUnexplained(now) || open
+			open = t.follow(now, x, comparer) && !x.staysUnexplained(now) || open
 		}
 	}
 	return open
@@ -185,10 +185,10 @@ func (t *Tracker) followAll(now trace.Nanos, sites *compare.Comparer) (open bool
 
 // resume makes the open incidents ignore a time when Sibyl wasn't running, that is, when there were no epochs and few
 // minutes have traces. Nobody saw whether the evidence of these incidents continued.
-func (t *Tracker) resume(now trace.Nanos, sites *compare.Comparer) {
+func (t *Tracker) resume(now trace.Nanos, comparer *compare.Comparer) {
 	gap := now.Sub(t.lastEpoch)
 	if t.lastEpoch != 0 && gap >= time.Minute && gap > 2*t.epochLength {
-		seen := time.Duration(sites.Requests.Minutes(now)-sites.Requests.Minutes(t.lastEpoch)) * time.Minute
+		seen := time.Duration(comparer.Requests.Minutes(now)-comparer.Requests.Minutes(t.lastEpoch)) * time.Minute
 		for _, x := range t.incidents {
 			if x.IsOpen() && seen < gap/2 {
 				x.Seen = x.Seen.Add(gap)
@@ -260,7 +260,7 @@ func (t *Tracker) Accept(id uint64, by, text string) bool {
 
 // accept closes the accepted incidents and relearns their first suspects. It also relearns the service that raised an
 // incident, which may no longer be the first suspect.
-func (t *Tracker) accept(now trace.Nanos, sites *compare.Comparer) {
+func (t *Tracker) accept(now trace.Nanos, comparer *compare.Comparer) {
 	maps.DeleteFunc(t.baseline.relearned, func(_ trace.Symbol, since trace.Nanos) bool {
 		return now.Sub(since) >= relearning
 	})
@@ -271,7 +271,7 @@ func (t *Tracker) accept(now trace.Nanos, sites *compare.Comparer) {
 		x.close(Transition{At: now, State: Accepted, Why: ByPerson, By: x.acceptance.By, Text: x.acceptance.Text})
 		x.acceptance = nil
 		for _, service := range []trace.Symbol{x.service, x.Suspects[0].Service} {
-			sites.Accept(service, history.Interval{From: x.Onset, To: now})
+			comparer.Accept(service, history.Interval{From: x.Onset, To: now})
 			t.baseline.relearn(now, service)
 		}
 	}

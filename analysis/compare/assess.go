@@ -34,7 +34,7 @@ func (c *liveWindow) each(judge func(number int32)) {
 	silent, empty := silences{liveWindow: c}, func(int32) {} // judges a site without calls
 	if silent.due() {
 		silent.countStarted()
-		empty = silent.judge
+		empty = silent.note
 	}
 	reader := *c // charging changes c
 	for first := 1; first < len(c.sites)+siteBlock; first += siteBlock {

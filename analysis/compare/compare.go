@@ -217,6 +217,6 @@ func (h *Normal) Compare(window Traces) []Suspect {
 		seen:       make([]int32, len(h.rec.shapeNumbers)+2),
 		all:        sumsOf(h.rec, traces),
 	}
-	l.judge(w)
+	l.chargeSource(w)
 	return l.rank()
 }

@@ -49,7 +49,7 @@ func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
 	if judge.lasting() {
 		c.wholes = make([]wholeTimes, len(h.Services.Names()))
 	}
-	c.judge(c)
+	c.chargeSource(c)
 	if !judge.soft {
 		for i := range c.evidence {
 			c.evidence[i].soft = 0

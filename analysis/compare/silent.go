@@ -42,9 +42,9 @@ type silences struct {
 // due reports whether to judge sites without calls in the window. Once a minute is often enough.
 func (c *silences) due() bool { return c.lasting() && c.window.To%history.SlicesPerMinute == 0 }
 
-// judge records that the requests at site `number` stopped, if requests start there and came steadily. There must be no
+// note records that the requests at site `number` stopped, if requests start there and came steadily. There must be no
 // calls at the site in the window.
-func (c *silences) judge(number int32) {
+func (c *silences) note(number int32) {
 	s := &c.sites[number]
 	if s.Parent != 0 || s.Border {
 		return

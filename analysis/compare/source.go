@@ -49,8 +49,8 @@ type surplus struct {
 	part  float64 // of the calls of the shape
 }
 
-// judge charges the differences between the window and the history of a source to the ledger.
-func (l *ledger) judge(of source) {
+// chargeSource charges the differences between the window and the history of a source to the ledger.
+func (l *ledger) chargeSource(of source) {
 	l.source = of
 	of.each(func(number int32) {
 		s := of.sample(number)

@@ -124,7 +124,7 @@ func (a *Cases) closedProblem(
 		names := renderer{a.reader.Renderer(c)}
 		names.addDecisions(d, decisions)
 		// Without an incident, the next step is the one from when it closed.
-		if x := names.incidentOf(&d.Problem, id); x != nil || len(d.NextParts) == 0 {
+		if x := names.latestIncident(&d.Problem, id); x != nil || len(d.NextParts) == 0 {
 			names.setNext(d, names.nextOfClosed(x))
 		}
 	})

@@ -142,7 +142,7 @@ func (a *Cases) GetProblem(
 		v := c.Searches.Investigation(search.OfProblem(id))
 		d = names.problemDetail(&s.Problems[row], &problems[i], v)
 		names.addDecisions(d, decisions)
-		names.setNext(d, names.nextOfOpen(names.incidentOf(&d.Problem, id), v, d.Missing))
+		names.setNext(d, names.nextOfOpen(names.latestIncident(&d.Problem, id), v, d.Missing))
 	})
 	if err != nil {
 		return nil, err
@@ -208,8 +208,8 @@ func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions 
 	}
 }
 
-// incidentOf returns the latest incident that contained the problem p while p was open, or nil if no incident did.
-func (r renderer) incidentOf(p *contract.Problem, id analysis.Hash) *engine.Incident {
+// latestIncident returns the latest incident that contained the problem p while p was open, or nil if no incident did.
+func (r renderer) latestIncident(p *contract.Problem, id analysis.Hash) *engine.Incident {
 	all := r.Core.Incidents.All()
 	for i := range slices.Backward(all) {
 		x := &all[i]
