@@ -108,7 +108,7 @@ users, and CAP_SYS_ADMIN to measure its cost. docs/kernel.md describes the data,
 	c.Flags().StringSliceVar(&f.classes, "classes", nil, "classes to observe; default: all")
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
 	c.Flags().Uint32Var(&f.sums, "sums", 1<<16,
-		"largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
+		"maximum number of counters in the kernel, one for each thread, class and system call; 250 bytes each")
 	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
 	c.Flags().StringVar(&f.otlp, "otlp", "", "endpoint of a Collector or of Sibyl, host:port or grpcs://host:port "+
 		"(TLS), that receives waits above a threshold as children of the spans that waited; default with --sibyl: "+

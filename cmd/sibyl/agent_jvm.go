@@ -18,9 +18,9 @@ func jvmAgentCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "jvm --write FILE",
 		Short: "Write the agent for Java programs, or load it into a running one",
-		Long: `Jvm writes the agent for the JVM, one jar. It makes methods of an application tracepoints that Sibyl
-enables and disables at run time, or profiles a program without Sibyl, as its arguments say. docs/jvm.md describes
-both.`,
+		Long: `Jvm writes the JVM agent, a single jar, to a file. Depending on its arguments, the agent turns methods of
+an application into tracepoints that Sibyl enables and disables at run time, or profiles a program without Sibyl.
+docs/jvm.md describes both.`,
 		Example: `  sibyl agent jvm --write sibyl-agent.jar
   java -javaagent:sibyl-agent.jar='p:com\.shop\..*' -jar shop.jar          # a profile
   java -javaagent:sibyl-agent.jar=endpoint:http://127.0.0.1:8321#service:shop -jar shop.jar`,
@@ -49,9 +49,10 @@ func attachCommand(p *process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "attach PID ARGUMENTS",
 		Short: "Load the agent into a running JVM",
-		Long: `Attach loads the agent into the JVM with the given process ID, as root or as its user. The JVM may run
-in a container. It needs no JDK. The jar stays in /tmp of the JVM, which keeps it open. Messages and reports go to the
-JVM's standard error, reports to a file of the JVM with output:FILE.`,
+		Long: `Attach loads the agent into the running JVM with the process ID PID. Run it as root or as the user of
+that process. The JVM may run in a container, and no JDK is needed. The jar stays in /tmp as seen by the JVM, which
+keeps it open. Messages and reports go to the JVM's standard error; with output:FILE, reports go to FILE in the JVM's
+file system instead.`,
 		Example: `  sibyl agent jvm attach 4711 'p:com\.shop\..*#duration:30#output:/tmp/profile.txt'
   sibyl agent jvm attach 4711 'endpoint:http://127.0.0.1:8321#service:shop'`,
 		Args: cli.Arguments(2, 2),

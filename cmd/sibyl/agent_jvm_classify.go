@@ -35,7 +35,7 @@ func classifyCommand(p *process) *cobra.Command {
 		Use:   "classify PATH…",
 		Short: "Show which classes the agent considers the application's own",
 		Long: `Classify tells an application's own classes, whose methods become tracepoints, from those of its
-libraries. The agent in the JVM decides alike. PATH is a jar, a war, a jar of Spring Boot or a folder of classes or
+libraries, in the same way as the agent in the JVM. PATH is a jar, a war, a jar of Spring Boot or a folder of classes or
 jars. Several jars and folders are one application, in the order of its class path.
 
 For each package it shows the log-odds that the package is the application's own, in natural logarithms, and what
@@ -54,7 +54,8 @@ a class.`,
 	c.Flags().StringVar(&f.include, "include", "",
 		"only classes that match are the application's own, as the agent's argument include")
 	c.Flags().StringVar(&f.own, "own", "", "classes that match are the application's own, as the agent's argument own")
-	c.Flags().StringVar(&f.exclude, "exclude", "", "classes that match are not, as the agent's argument exclude")
+	c.Flags().StringVar(&f.exclude, "exclude", "",
+		"regular expression: matching classes are not the application's own, like exclude:… of the agent")
 	c.Flags().BoolVar(&f.classes, "classes", false, "list the classes of each package, too")
 	return c
 }

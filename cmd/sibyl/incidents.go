@@ -130,9 +130,9 @@ func incidentNoteCommand(
 func acceptIncidentCommand(p *process) *cobra.Command {
 	c := incidentNoteCommand(p, "accept", "Accept the behaviour since the onset of an open incident as normal",
 		"Accepted: the incident closes when the epoch ends.", (*client.Client).AcceptIncident)
-	c.Long = `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls
-to it, before the onset is deleted; they are compared with their behaviour since then. For a quarter of an hour the
-service raises no incident.`
+	c.Long = `Accept closes an open incident at the end of the epoch and makes the behaviour since its onset normal. It
+deletes the older history of the first suspect and of the calls to it. The service then raises no incident for a quarter
+of an hour.`
 	c.Example = "  sibyl incidents accept 101885cb --text 'invoices have more items since 1.8.2'"
 	return c
 }
@@ -145,7 +145,8 @@ func commentCommand(p *process) *cobra.Command {
 		Example: `  sibyl incidents comment 101885cb --helped "rolled back to 1.8.1"`,
 		Args:    cli.Arguments(2, 2),
 	}
-	c.Flags().BoolVar(&helped, "helped", false, "it ended the incident: later incidents of the service show the text")
+	c.Flags().BoolVar(&helped, "helped", false,
+		"mark the comment as the remedy that ended the incident; later incidents of the service show it")
 	server := p.addServerFlags(c)
 	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = change(p, server, "Added.", func(ctx context.Context, api *client.Client, args []string) error {

@@ -70,7 +70,8 @@ replay says that payment was fast while it was slow in the first.`,
 	c.Flags().StringVar(&f.to, "to", "127.0.0.1:4317",
 		"endpoint: host:port or grpc://… (gRPC), grpcs://… (with TLS), http://… or https://…")
 	c.Flags().StringVar(&f.token, "token", "", "bearer token; prefer SIBYL_TOKEN, which the process list does not show")
-	c.Flags().Float64Var(&f.speed, "speed", 1, "factor by which intervals between traces shrink")
+	c.Flags().Float64Var(&f.speed, "speed", 1,
+		"replay this many times as fast as recorded: divides the intervals between traces, not durations")
 	c.Flags().Var(&f.past, "past", "first part of the recording to send at once, with times before now")
 	c.Flags().BoolVar(&f.example, "example", false, "replay the recording that comes with Sibyl")
 	c.Flags().BoolVar(&f.loop, "loop", false, "repeat with new trace IDs until interrupted")

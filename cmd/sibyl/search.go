@@ -16,17 +16,18 @@ func searchCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "search",
 		Short: "Start or end the search for the cause of an incident or a problem",
-		Long: `Sibyl decides by itself which incidents and problems it searches for their cause, by enabling tracepoints
-within the budget. These commands decide instead. They take effect at the end of the epoch.`,
+		Long: `Sibyl normally chooses the incidents and problems for whose cause it searches, by enabling tracepoints
+within the budget. These commands override that choice, from the end of the epoch on.`,
 		Args: cli.OnlyCommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
 		steerCommand(p, contract.SteeringRequestKindStart, "Start a search, ahead of all others",
-			`Start searches for the cause of an incident or a problem, ahead of all others and within the budget. If the
-search is over, it begins anew. For an hour, the rules that put off or end searches don't hold for it.`, "an hour"),
+			`Start makes Sibyl search for the cause of an incident or a problem, ahead of all others and within the
+budget. If that search has ended, it starts again. For an hour, Sibyl neither postpones nor ends it by itself.`,
+			"an hour"),
 		steerCommand(p, contract.SteeringRequestKindEnd, "End a search, and disable its tracepoints",
-			"End disables the tracepoints of a search. It doesn't begin again for a day.", "a day"),
+			"End stops a search and disables its tracepoints. Sibyl doesn't resume it for a day.", "a day"),
 		withdrawSteeringCommand(p),
 	)
 	return c

@@ -26,8 +26,9 @@ found and listed as always. If one is still open when its silence ends, the noti
 
 // addMatchFlags adds the flags with the conditions of a silence.
 func addMatchFlags(c *cobra.Command, m *contract.SilenceMatch) {
-	c.Flags().StringVar(&m.Service, "service", "", "first suspect; * stands for any text, also in the other conditions")
-	c.Flags().StringVar(&m.RequestType, "type", "", "name of all affected request types")
+	c.Flags().StringVar(&m.Service, "service", "",
+		"match incidents with this first suspect; * matches any text, as in --type and --tag")
+	c.Flags().StringVar(&m.RequestType, "type", "", "match incidents that affect only request types with this `name`")
 	c.Flags().StringSliceVar(&m.Tags, "tag", nil, "`key=value` of an attribute that the first suspect has; repeatable")
 }
 
@@ -50,7 +51,7 @@ covers only a window on these days of each week.`,
 	addMatchFlags(c, &r.Match)
 	c.Flags().DurationVar(&lasts, "for", 0, "how long it lasts, such as 2h; at most 90 days (2160h)")
 	c.Flags().StringVar(&until, "until", "", "`time` at which it ends, such as 2026-12-24T06:00:00Z")
-	c.Flags().StringVar(&r.Text, "text", "", "why")
+	c.Flags().StringVar(&r.Text, "text", "", "reason, shown with the silence")
 	c.Flags().StringSliceVar(&days, "days", nil, "`days` of the week, such as friday,sunday; by default always")
 	c.Flags().StringVar(&weekly.Start, "start", "00:00", "with --days: `time` of day at which the window begins")
 	c.Flags().DurationVar(&length, "length", 24*time.Hour, "with --days: length of the window")

@@ -65,10 +65,10 @@ func tokenCreateCommand(p *process) *cobra.Command {
 	c.Flags().StringVar(&like.Name, "name", "", "name of the token's owner, recorded with every action")
 	c.Flags().StringSliceVar(&like.Services, "services", nil,
 		"services for which agents with the token may speak, like shop,pay-*; default: all")
-	c.Flags().StringVar(&like.Tenant, "tenant", "", "only tenant for which the token is good")
+	c.Flags().StringVar(&like.Tenant, "tenant", "", "restrict the token to this tenant")
 	c.Flags().BoolVar(&like.AnyTenant, "any-tenant", false, "let senders with the token name the tenant in "+
 		"X-Scope-OrgID")
-	c.Flags().Var(&last, "expires", "validity of the token; 0: until revoked")
+	c.Flags().Var(&last, "expires", "how long the token is valid; 0: until revoked")
 	c.Flags().BoolVar(&ifNone, "if-none", false, "do nothing if a token exists, for scripts that run at each start "+
 		"of a container")
 	dir := dataDirFlag(c, p)
