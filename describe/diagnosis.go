@@ -167,7 +167,7 @@ func (d *diagnosis) cause() {
 		return
 	}
 	x := &d.p.Explanations[i]
-	e := Evidence{Kind: VariableEvidence, Explained: true}
+	e := Evidence{Kind: VariableEvidence, Explained: true, Explanation: i}
 	if x.Value == "" {
 		d.Plain("; correlated with ")
 	} else {
