@@ -115,11 +115,15 @@ type API struct {
 	directory atomic.Pointer[directory.Directory]
 	failures  atomic.Uint64 // number of error answers; used to identify them
 	serving   atomic.Int64  // number of requests in progress, excluding streams
+	arriving  atomic.Int64  // number of bodies that are arriving; their requests aren't in progress yet
+	unknown   atomic.Int64  // those of senders whose signature can only be checked afterwards
 }
 
 // Limits on requests.
 const (
 	maxServing     = 128              // concurrent requests, excluding streams
+	maxArriving    = 128              // concurrent bodies, which may arrive slowly
+	maxUnknown     = 32               // those of senders that aren't known yet
 	maxBody        = 64 << 10         // bytes
 	requestTimeout = 10 * time.Second // for the body to arrive, and for the answer
 )

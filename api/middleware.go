@@ -525,24 +525,47 @@ func wantType(schema *openapi3.SchemaRef) string {
 	return "invalid value"
 }
 
+var errBusy = refusal.New(refusal.Overloaded, "too many concurrent requests", "").Later(time.Second)
+
 // limit limits the number of concurrent requests and the duration of each, including the arrival of its body and the
-// time that the client takes to read the answer.
+// time that the client takes to read the answer. A request takes its place once its body has arrived, so that clients
+// that send slowly don't keep out others.
 func (a *API) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer a.serving.Add(-1)
-		if a.serving.Add(1) > maxServing {
-			a.fail(w, r, refusal.New(refusal.Overloaded, "too many concurrent requests", "").Later(time.Second))
-			return
-		}
 		now, conn := a.options.Clock(), http.NewResponseController(w)
 		if r.ContentLength != 0 {
 			_ = conn.SetReadDeadline(now.Add(requestTimeout)) // only fails for recorders in tests
+			body, err := a.read(r)
+			if err != nil {
+				a.fail(w, r, err)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		defer a.serving.Add(-1)
+		if a.serving.Add(1) > maxServing {
+			a.fail(w, r, errBusy)
+			return
 		}
 		_ = conn.SetWriteDeadline(now.Add(requestTimeout + operating.WriteTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// read returns the body of r, or a refusal.
+func (a *API) read(r *http.Request) ([]byte, error) {
+	arriving, most := &a.arriving, int64(maxArriving)
+	if a.signer(r) != nil {
+		arriving, most = &a.unknown, maxUnknown
+	}
+	defer arriving.Add(-1)
+	if arriving.Add(1) > most {
+		return nil, errBusy
+	}
+	body, err := io.ReadAll(r.Body)
+	return body, invalid(err)
 }
 
 // wrongMethod refuses a request whose path only has other methods, and lists these methods.

@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -208,4 +211,43 @@ func TestPagerDutySignature(t *testing.T) {
 	}) {
 		t.Errorf("no entry of PagerDuty: %+v", entries)
 	}
+}
+
+// Slow bodies take no places of other requests, and those of senders without a token don't keep out senders with one.
+func TestSlowBodies(t *testing.T) {
+	w := newHarness(t)
+	token, _, err := w.tokens.Create(access.Token{Role: access.Operator}, w.clock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.options.GitHubSecret = "secret"
+	var sending sync.WaitGroup
+	slow := func(n int, header, value string) *io.PipeWriter {
+		body, end := io.Pipe()
+		for range n {
+			sending.Go(func() {
+				r := httptest.NewRequest(http.MethodPost, "/api/v1/annotations/github", body)
+				r.Header.Set(header, value)
+				w.ServeHTTP(httptest.NewRecorder(), r)
+			})
+		}
+		return end
+	}
+	unknown := slow(maxServing, signatureHeader, "sha256=00")
+	for w.unknown.Load() < maxUnknown {
+		time.Sleep(time.Millisecond)
+	}
+	authorization := []string{"Authorization", "Bearer " + token}
+	const path = "/api/v1/annotations"
+	w.expect(t, http.StatusOK, http.MethodPost, path, object{"kind": "other", "text": "x"}, authorization...)
+	known := slow(maxArriving, authorization[0], authorization[1])
+	for w.arriving.Load() < maxArriving {
+		time.Sleep(time.Millisecond)
+	}
+	w.expect(t, http.StatusServiceUnavailable, http.MethodPost, path, object{}, authorization...)
+	w.expect(t, http.StatusOK, http.MethodGet, path, nil, authorization...)
+	unknown.Close()
+	known.Close()
+	sending.Wait()
+	w.expect(t, http.StatusOK, http.MethodPost, path, object{"kind": "other", "text": "y"}, authorization...)
 }

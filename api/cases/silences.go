@@ -3,6 +3,7 @@ package cases
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -53,17 +54,13 @@ func OpenSilences(dir string) (*Silences, error) {
 
 // All returns all silences with their states: those in force, those to come and those that ended, the latest first.
 func (s *Silences) All(now time.Time) []contract.Silence {
-	all, kept := []contract.Silence{}, s.snapshot().Silences
-	for _, state := range []contract.SilenceState{
-		contract.SilenceStateInForce, contract.SilenceStateScheduled, contract.SilenceStateEnded,
-	} {
-		for _, x := range slices.Backward(kept) {
-			if x.State = stateOf(&x, now); x.State == state {
-				all = append(all, x)
-			}
-		}
+	byState := make(map[contract.SilenceState][]contract.Silence)
+	for _, x := range slices.Backward(s.snapshot().Silences) {
+		x.State = stateOf(&x, now)
+		byState[x.State] = append(byState[x.State], x)
 	}
-	return all
+	return slices.Concat([]contract.Silence{}, byState[contract.SilenceStateInForce],
+		byState[contract.SilenceStateScheduled], byState[contract.SilenceStateEnded])
 }
 
 // InForce reports whether a silence is in force.
@@ -104,9 +101,13 @@ func (s *Silences) add(x contract.Silence, now time.Time) (contract.Silence, err
 	next := slices.DeleteFunc(slices.Clone(s.kept.Silences), func(old contract.Silence) bool {
 		return now.Sub(old.Until) > silencePast
 	})
-	if len(next) >= maxSilences {
-		return x, refusal.New(refusal.Conflict, "there are too many silences",
-			"end some; those that ended are forgotten after 7 days")
+	if len(next) >= maxSilences { // scripts may add and end many in a week
+		ended := func(old contract.Silence) bool { return !now.Before(old.Until) }
+		i := slices.IndexFunc(next, ended)
+		if i < 0 {
+			return x, refusal.New(refusal.Conflict, fmt.Sprintf("there are %d silences", len(next)), "end some")
+		}
+		next = slices.Delete(next, i, i+1)
 	}
 	x.State = stateOf(&x, now)
 	return x, s.replace(keptSilences{append(next, x), s.kept.Held})
@@ -151,6 +152,30 @@ func stateOf(x *contract.Silence, now time.Time) contract.SilenceState {
 	return contract.SilenceStateEnded
 }
 
+// zones has the time zones in use by name, because reading one from its file takes longer than all else here.
+var zones struct {
+	mu    sync.Mutex // guards known
+	known map[string]*time.Location
+}
+
+// zoneOf returns the time zone with this name.
+func zoneOf(name string) (*time.Location, error) {
+	zones.mu.Lock()
+	defer zones.mu.Unlock()
+	if zone := zones.known[name]; zone != nil {
+		return zone, nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, err
+	}
+	if zones.known == nil || len(zones.known) >= maxSilences {
+		zones.known = make(map[string]*time.Location)
+	}
+	zones.known[name] = zone
+	return zone, nil
+}
+
 // windowAt reports whether x covers the time now, and returns when it stops: at its own end, or at the end of its
 // weekly window.
 func windowAt(x *contract.Silence, now time.Time) (until time.Time, covers bool) {
@@ -161,7 +186,7 @@ func windowAt(x *contract.Silence, now time.Time) (until time.Time, covers bool)
 	case w == nil:
 		return x.Until, true
 	}
-	zone, err1 := time.LoadLocation(w.Zone)
+	zone, err1 := zoneOf(w.Zone)
 	at, err2 := time.Parse("15:04", w.Start)
 	if err1 != nil || err2 != nil { // the file has been edited, or this machine no longer knows the zone
 		return until, false

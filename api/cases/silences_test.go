@@ -68,11 +68,17 @@ func TestSilencesEnd(t *testing.T) {
 	if err := add(now); err == nil {
 		t.Error("there is no limit")
 	}
+	if err := s.end(1, "ann", now); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(now); err != nil {
+		t.Errorf("silences that ended keep out another: %v", err)
+	}
 	now = now.Add(silencePast + 2*time.Hour)
 	if err := add(now); err != nil {
 		t.Error(err)
 	}
-	if all := s.All(now); len(all) != 1 || all[0].ID != maxSilences+1 {
+	if all := s.All(now); len(all) != 1 || all[0].ID != maxSilences+2 {
 		t.Errorf("%d silences", len(all))
 	}
 }
