@@ -22,6 +22,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/sibyl-trace/sibyl/api/access"
 )
 
 // flood fills requests with things that are never seen again. Each kind makes Sibyl remember something for each.
@@ -275,6 +277,65 @@ func TestFloods(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFloodsOfNewTenants: tenants that were created while the process runs don't end it, although the default tenant
+// keeps its share of the memory until the next start. This start needs no more.
+func TestFloodsOfNewTenants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 20 s")
+	}
+	const size = 256
+	v := newProcess(t, t.TempDir())
+	v.http, v.more = freeAddress(t), []string{"--memory", fmt.Sprint(size, "MiB")}
+	v.cgroup = limitedMemory(t, size<<20/4*5)
+	admin, _, err := access.Open(v.dir).Create(access.Token{Role: access.Admin}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.start()
+	t.Cleanup(func() { v.end(os.Kill) })
+	v.ready()
+	length := 5 * time.Second
+	if *soak {
+		length = time.Minute
+	}
+	v.flood(floods, admin, 1, length) // the default tenant takes what it may
+	tokens := []string{admin}
+	for _, name := range []string{"a", "b"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+v.api+"/api/v1/tenants",
+			strings.NewReader(`{"name":"`+name+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+admin)
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusNoContent {
+			t.Fatalf("create a tenant: %s", answer.Status)
+		}
+		token, _, err := access.Open(v.dir).Create(access.Token{Role: access.Agent, Tenant: name}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, token)
+	}
+	var all sync.WaitGroup
+	for _, token := range tokens {
+		all.Go(func() { v.floodFromElsewhere(token, length) })
+	}
+	all.Wait()
+	if v.zombie() {
+		t.Fatalf("the process was killed; the end of its log:\n%s", v.logged())
+	}
+	t.Logf("peak memory %d MiB", peakMemory(t, v.cmd.Process.Pid)>>20)
+	v.end(os.Kill)
+	v.start()
+	t.Logf("ready after %s", v.ready().Round(time.Millisecond))
 }
 
 // flood sends floods with a token from the given number of senders each, and fails the test if the process ends.
