@@ -43,7 +43,7 @@ func ask(t *testing.T, q *Question, serve http.HandlerFunc) *contract.IncidentTe
 	}).About(t.Context(), q)
 }
 
-// record answers with the recorded answers of real servers in testdata.
+// record answers with the answers in testdata, written in the documented form of real servers.
 func record(t *testing.T, asked map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		file := map[string]string{
