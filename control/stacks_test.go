@@ -34,7 +34,7 @@ func TestStacks(t *testing.T) {
 			}
 			return answer.StackSeconds, a.Code
 		}
-		expect := func(when string, wantSeconds, wantCode int, seconds, code int) {
+		expect := func(when string, wantSeconds, wantCode, seconds, code int) {
 			t.Helper()
 			if seconds != wantSeconds || code != wantCode {
 				t.Errorf("%s: %d s, %d; want %d s, %d", when, seconds, code, wantSeconds, wantCode)

@@ -253,7 +253,7 @@ export interface paths {
         /**
          * Silence the incidents that match, for some time
          * @description Nobody is notified of an incident that opens while a silence covers it. If it is still open when no silence covers it any more, the
-         *     notification is sent then. Detection goes on, and the incident stays in all lists. At most 500 silences are kept.
+         *     notification is sent then. Detection goes on, and the incident stays in all lists. At most 500 silences are kept; new ones replace those that have ended.
          */
         post: operations["addSilence"];
         delete?: never;
