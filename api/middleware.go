@@ -527,9 +527,9 @@ func wantType(schema *openapi3.SchemaRef) string {
 
 var errBusy = refusal.New(refusal.Overloaded, "too many concurrent requests", "").Later(time.Second)
 
-// limit limits the number of concurrent requests and the duration of each, including the arrival of its body and the
-// time that the client takes to read the answer. A request takes its place once its body has arrived, so that clients
-// that send slowly don't keep out others.
+// limit bounds the number of concurrent requests and the time that each may take, including the time to receive its
+// body and the time that the client takes to read the response. A request occupies a slot only once its body has
+// arrived, so that slow senders don't keep others out.
 func (a *API) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, conn := a.options.Clock(), http.NewResponseController(w)

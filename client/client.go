@@ -25,7 +25,7 @@ const (
 // Client queries one service. It is safe for concurrent use.
 type Client struct{ connection }
 
-// New returns a client of the service at the URL server, whose path is the base path of the service. If token isn't
+// New returns a client for the service at server, a URL that includes the base path of the service. If token isn't
 // empty, the client sends it with each request.
 func New(server, token string) (*Client, error) {
 	u, err := url.Parse(server)

@@ -581,7 +581,7 @@ func headers() kind[[]Header] {
 	}
 }
 
-// headerValue describes the value of a header.
+// headerValue says, in error messages, what the value of a header must be.
 const headerValue = secretValue
 
 func checkHeader(h *Header) string {

@@ -221,5 +221,5 @@ func (t *lastReported) reportMeasured(
 	}
 }
 
-// differ reports whether the costs a and b differ by more than costFactor.
+// differ reports whether the larger of the costs a and b is more than costFactor times the smaller.
 func differ(a, b float64) bool { return math.Max(a, b) > costFactor*math.Min(a, b) }

@@ -34,7 +34,7 @@ type Contrast struct {
 	Rest     int          `json:"rest"`     // sampled, with other values
 	Duration Difference   `json:"duration"`
 	Edges    []Difference `json:"edges"` // slower edges, largest excess first
-	Sentence Sentence     `json:"-"`     // Text
+	Sentence Sentence     `json:"-"`     // Text as a Sentence
 }
 
 // Difference presents how much longer some requests take than others.

@@ -72,8 +72,8 @@ func (c *Incidents) problems() (all []analysis.Hash) {
 // leastRetention is the minimum time for which closed incidents are kept.
 const leastRetention = 24 * time.Hour
 
-// forget deletes the incidents that have been closed for longer than age and leastRetention, unless age is 0. It also
-// deletes the oldest incidents if there are too many.
+// forget deletes the incidents that have been closed for longer than both age and leastRetention, or none of them if
+// age is 0. In either case, it also deletes the oldest closed incidents beyond [incident.MaxClosed].
 func (c *Incidents) forget(now trace.Nanos, age time.Duration) {
 	before := trace.Nanos(math.MinInt64)
 	if age > 0 {

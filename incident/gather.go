@@ -59,8 +59,8 @@ func (x *tracked) gathers(now trace.Nanos) bool {
 	return x.IsOpen() && !x.unexplained() && now.Sub(x.LastOpened()) <= gathering
 }
 
-// isIn reports whether x is open and is already known to be caused by place. Services that become slow there much later
-// then belong to x.
+// isIn reports whether x is open and place is already known to be its cause. If so, services that become slow there
+// belong to x, however late.
 func (x *tracked) isIn(place *compare.SharedPlace) bool {
 	return x.IsOpen() && len(x.Shared.Services) > 0 && x.Shared.Key == place.Key && x.Shared.Value == place.Value
 }

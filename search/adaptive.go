@@ -8,6 +8,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
+// DefaultStrategy is the name of the strategy that is used if no strategy is named.
+const DefaultStrategy = "adaptive"
+
+func defaultStrategy() Strategy { return Strategy{Name: DefaultStrategy, Pick: adaptive, Frugal: true} }
+
 // Limits on the picks of adaptive.
 const (
 	minSplit      = 3   // so that a step at least halves the region

@@ -17,9 +17,6 @@ type Strategy struct {
 	UsesPairs bool
 }
 
-// DefaultStrategy is the name of the strategy that is used if no strategy is named.
-const DefaultStrategy = "adaptive"
-
 // Strategies returns the published strategies, ascending by name.
 func Strategies() []Strategy {
 	return []Strategy{
@@ -30,8 +27,6 @@ func Strategies() []Strategy {
 		{Name: "hierarchical", Pick: Hierarchical},
 	}
 }
-
-func defaultStrategy() Strategy { return Strategy{Name: DefaultStrategy, Pick: adaptive, Frugal: true} }
 
 // StrategyNames returns the names of the published strategies, ascending.
 func StrategyNames() []string {

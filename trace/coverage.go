@@ -21,8 +21,8 @@ func (p *Part) add(q Part) {
 	}
 }
 
-// LongSpan is the minimum duration of spans whose time we count separately. A span that was never ended, or whose end
-// is wrong, can take more time than all others together, and would then alone determine the judged share of the time.
+// LongSpan is the duration from which the time of a span is counted separately. A span that was never ended, or whose
+// end is wrong, can outlast all others together, and would then decide on its own what share of the time was judged.
 const LongSpan = time.Hour
 
 // Accounts divides spans by outcome: Requests, Own and Left add up to all spans. Long holds the spans of [LongSpan] or

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"github.com/sibyl-trace/sibyl/analysis/history"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 )
 
@@ -101,4 +102,62 @@ func (c *liveWindow) assess(number int32) (a assessment) {
 		a.siteTime = c.siteTime(number, float64(a.calls), a.mean, a.onPath)
 	}
 	return a
+}
+
+// sample returns the calls at site `number` in the window, or nil if the window has no calls or the history has too
+// few.
+func (c *liveWindow) sample(number int32) *sample {
+	c.site.Cells = c.times(number).Unpack(c.site.Cells)
+	now := c.site.Within(c.window)
+	n := now.Calls()
+	if c.now[number] = float64(n); n == 0 {
+		return nil
+	}
+	series, past, before := c.history(number)
+	if before < history.MinHistory {
+		return nil
+	}
+	c.divide(past, before, n)
+	c.means = c.means[:0]
+	for _, p := range c.pieces {
+		c.means = append(c.means, past[p.first:p.last].LowestMean(c.parts))
+	}
+	s := &c.current
+	*s = sample{
+		time:   c.siteTime(number, float64(n), now.LowestMean(c.parts), now.OnPath()),
+		shapes: s.shapes[:0],
+	}
+	s.time.means = c.means
+	if c.lasting() {
+		s.time.window = now
+	} else {
+		s.time.before = float64(past.Own()) / float64(before)
+		s.time.usual = max(s.time.usual, s.time.before)
+	}
+	if !c.sites[number].Border {
+		c.note(number, n)
+		if c.gap(number, now) < c.window.From {
+			c.addShapes(s, number, series)
+		}
+	}
+	return s
+}
+
+// history returns the series that a site is compared with, the cells of its past, and the number of calls in them. It
+// is the series of the site itself, c.site. If that has too few calls, it is the series of the step under all callers,
+// or else the series of the operation with any target; both have no shapes.
+func (c *liveWindow) history(number int32) (s *judgedSeries, past history.Cells, before uint64) {
+	s, c.otherTargets = &c.site, false
+	past = c.past(s.Cells, &c.kept)
+	if before = past.Calls(); before >= history.MinHistory {
+		return s, past, before
+	}
+	for i, pool := range c.of.index().pools.of(number) {
+		s, c.otherTargets = c.pooled(pool), i > 0
+		past = c.past(s.Cells, &c.kept)
+		if before = past.Calls(); before >= history.MinHistory {
+			break
+		}
+	}
+	return s, past, before
 }

@@ -81,13 +81,13 @@ func (u *usage) add(v usage) {
 	u.errors += v.errors
 }
 
-// instanceCost holds the usage of a value in the window, in its thirds and before, and its usual usage.
+// instanceCost holds the usage of one value: in the whole window, in each third of the window, and before the window.
 type instanceCost struct {
 	history.InstanceKey
 	whole  usage
 	thirds [history.SteadyParts]usage
 	before usage
-	usual  usage // per call
+	usual  usage // expected usage per call, from the history or from the other values
 	cost   float64
 }
 

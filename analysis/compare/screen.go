@@ -44,8 +44,8 @@ type wantedShape struct {
 	rest  history.Encoded // unread cells of the past
 }
 
-// enough returns how many of n values must reach x to show that the fence of the values does, too; see [atMost]. It
-// never decreases with n.
+// enough returns the number of values, out of n, that must be at least some x to show that the fence of all n values is
+// at least x, too; see [atMost]. It is nondecreasing in n.
 func (j Judge) enough(n uint64) int { return int(n) - int(j.rare*float64(n-1)) }
 
 // screening is the scratch memory of a screener.

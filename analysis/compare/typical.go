@@ -160,8 +160,8 @@ func (c *liveWindow) addTypical(number int32, a *assessment) {
 	}
 }
 
-// ownerOf returns the service that the own time of the calls at site `number` belongs to, if it is known. The own time
-// of calls to a service with spans is time on the wire.
+// ownerOf returns the service that the own time of the calls at site `number` belongs to. known is false if there is no
+// such service: for example, the own time of calls to a service with spans is time on the wire.
 func (c *liveWindow) ownerOf(number int32) (service int32, known bool) {
 	p := &c.sites[number]
 	if p.Border {

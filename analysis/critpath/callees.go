@@ -26,8 +26,8 @@ type callees struct {
 	elsewhere map[int32]int32
 }
 
-// find prepares for the spans of another trace. It finds callees below tracepoint CLIENT spans. These need special
-// treatment, because in the forest, baseline spans below a tracepoint span are children of its nearest baseline
+// find resets c for the spans of another trace, and finds the callees of CLIENT spans that are tracepoints. These need
+// special treatment, because in the forest, baseline spans below a tracepoint span are children of its nearest baseline
 // ancestor. [layout.addChildren] finds the other callees.
 func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller, parent []int32) {
 	c.spans, c.ids, c.forest = spans, ids, forest

@@ -137,7 +137,7 @@ func (r *Refinement) Durations() (n uint64, mean, variance float64) {
 	return m.N, m.Mean(), m.Variance()
 }
 
-// Arm returns the arm and its tracepoints.
+// Arm returns the name of r's arm, and the tracepoints that are on in it.
 func (r *Refinement) Arm() (name trace.Symbol, on []trace.Symbol) { return r.arm, r.on }
 
 // Requests returns the number of requests.

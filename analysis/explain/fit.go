@@ -183,7 +183,7 @@ type whitened struct {
 	scratch []float64
 }
 
-// whiten returns the part of c beyond f.
+// whiten returns the part of c that f does not explain.
 func (f *fit) whiten(c *column) *whitened {
 	k := len(c.labels)
 	w := &whitened{

@@ -55,7 +55,7 @@ type deviceFlows struct {
 	flows map[string]*deviceFlow
 }
 
-// add returns the handle of a new log-in.
+// add stores f and returns a new handle for it. It also deletes the log-ins that have expired.
 func (d *deviceFlows) add(f *deviceFlow, now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -49,7 +49,7 @@ func (s *Service) Start(w http.ResponseWriter, r *http.Request) {
 // maxPath is the maximum length of the path of a page, because browsers limit cookies to 4096 bytes.
 const maxPath = 1024
 
-// pathOf returns `to` if it is the path of a page of this UI, and otherwise the path of the first page.
+// pathOf returns `to` if it is the path of a page of this UI, or the path of the home page otherwise.
 func (s *Service) pathOf(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || len(to) > maxPath || !strings.HasPrefix(to, s.base+"/") {

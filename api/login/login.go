@@ -120,8 +120,8 @@ func New(o Options) (*Service, error) {
 // Address returns the address at which people log in.
 func (s *Service) Address() string { return s.options.URL + StartPath }
 
-// Discover asks the provider for its metadata, unless that has succeeded before. It logs failures, so call it at the
-// start, when somebody reads the log. Later, Discover is called again whenever the provider is needed.
+// Discover asks the provider for its metadata, unless that has succeeded before. It logs failures, so call it at
+// startup, when somebody is likely to be watching the log. If it fails, s tries again when the provider is next needed.
 func (s *Service) Discover(ctx context.Context) { _, _ = s.discover(ctx) }
 
 func (s *Service) discover(ctx context.Context) (*provider, error) {
@@ -259,7 +259,7 @@ func (s *Service) Person(r *http.Request) (access.Principal, error) {
 	return s.person(x)
 }
 
-// person returns the person of a session, or a refusal if the person has lost the role.
+// person returns the person of a session, or a refusal if they no longer have a role.
 func (s *Service) person(x session) (access.Principal, error) {
 	who := s.principal(x)
 	if who.Role == "" {

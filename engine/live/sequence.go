@@ -183,8 +183,8 @@ func (q *sequencer) epochEnd() *barrier {
 }
 
 // renewNames starts a new period of the core's dictionary if the current one is over, and reports whether it did.
-// Requests decoded from then on carry all of their names again. Names of requests decoded earlier arrived in the last
-// period, and the requests' traces close in this one. So the core doesn't delete any name that it still needs.
+// Requests decoded from then on carry all of their names again. The names of earlier requests arrived in the previous
+// period, and the traces of those requests close in this one, so the core never deletes a name that it still needs.
 func (q *sequencer) renewNames(now trace.Nanos) bool {
 	if now.Sub(q.renewed) < max(q.options.names, 2*q.options.Assembly.MaxAge) {
 		return false

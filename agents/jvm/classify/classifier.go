@@ -14,9 +14,9 @@ import (
 // Rules are patterns from the configuration that override the model. Compile them with [Pattern], so that they match
 // whole class names. A nil pattern decides nothing.
 type Rules struct {
-	Include *regexp.Regexp // only classes that match are own
-	Own     *regexp.Regexp // classes that match are own
-	Exclude *regexp.Regexp // classes that match are not own; takes precedence over Include and Own
+	Include *regexp.Regexp // if set, exactly the classes that match are the application's own; Own is ignored
+	Own     *regexp.Regexp // classes that match are the application's own
+	Exclude *regexp.Regexp // classes that match are not the application's own; takes precedence over the others
 }
 
 // decide reports whether the rules decide about class and, if so, whether it is the application's own.

@@ -99,7 +99,7 @@ func Printable(s string, limit int) string {
 	}, s[:min(len(s), limit)])
 }
 
-// checkName checks a text of at most MaxText bytes that must not be empty.
+// checkName checks that s, the value of field, is a valid text of 1 to MaxText bytes.
 func checkName(field, s string) error {
 	if s == "" {
 		return invalid(field, "missing")
