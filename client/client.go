@@ -100,12 +100,12 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 	return status, at, nil
 }
 
-// Silence is the time without traces after which [Client.Silence] reports that traces have stopped.
-const Silence = time.Minute
+// MaxGap is the time without traces after which [Client.Gap] reports that traces have stopped.
+const MaxGap = time.Minute
 
-// Silence returns a sentence that says that traces have stopped arriving. It returns "" if traces are arriving, or if
+// Gap returns a sentence that says that traces have stopped arriving. It returns "" if traces are arriving, or if
 // no trace has ever arrived. now is the current time, which is used if the service's answer has no time.
-func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
+func (c *Client) Gap(ctx context.Context, now time.Time) (string, error) {
 	status, at, err := c.Status(ctx)
 	if err != nil || status.Ingest.LastArrival == nil {
 		return "", err
@@ -114,7 +114,7 @@ func (c *Client) Silence(ctx context.Context, now time.Time) (string, error) {
 		at = now
 	}
 	last, layout := status.Ingest.LastArrival.Local(), time.TimeOnly
-	if at.Sub(last) <= Silence {
+	if at.Sub(last) <= MaxGap {
 		return "", nil
 	}
 	if at.Sub(last) >= 12*time.Hour {

@@ -84,7 +84,7 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 		f.State, f.Saw = warning, arrived(s)+" No request could be analysed yet."
 		f.Do = "Run sibyl doctor again in a minute: a trace is analysed once no span of it has " +
 			"arrived for some seconds. If this persists, the checks below show what the spans lack."
-	case at.Sub(*last) > client.Silence:
+	case at.Sub(*last) > client.MaxGap:
 		f.State, f.Saw = warning,
 			fmt.Sprintf("The last request that could be analysed arrived %s ago.", units.Coarse(at.Sub(*last)))
 		f.Do = "If it was the end of a recording (sibyl replay), all is well. Otherwise look at the logs of the " +

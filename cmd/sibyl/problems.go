@@ -147,16 +147,16 @@ func change(
 // showJudged is like showQuery, but for a list that depends on the traces of the last minutes. If no traces arrive, it
 // reports that first.
 func showJudged[T any](p *process, f *listFlags, query query[T], show printer[T]) runE {
-	var silence string
+	var gap string
 	return showQuery(p, f, func(ctx context.Context, api *client.Client) (T, error) {
 		x, err := query(ctx, api)
 		if err == nil && f.output.Value != "json" {
-			silence, err = api.Silence(ctx, time.Now())
+			gap, err = api.Gap(ctx, time.Now())
 		}
 		return x, err
 	}, func(w io.Writer, x T, style terminal.Style, now time.Time) error {
-		if silence != "" {
-			for line := range strings.Lines(style.Wrap(silence, 0)) {
+		if gap != "" {
+			for line := range strings.Lines(style.Wrap(gap, 0)) {
 				if _, err := fmt.Fprintln(w, style.Paint(terminal.Red, strings.TrimRight(line, "\n"))); err != nil {
 					return err
 				}
