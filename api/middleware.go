@@ -532,9 +532,9 @@ var errBusy = refusal.New(refusal.Overloaded, "too many concurrent requests", ""
 // arrived, so that slow senders don't keep others out.
 func (a *API) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		now, conn := a.options.Clock(), http.NewResponseController(w)
+		conn := http.NewResponseController(w)
 		if r.ContentLength != 0 {
-			_ = conn.SetReadDeadline(now.Add(requestTimeout)) // only fails for recorders in tests
+			_ = conn.SetReadDeadline(a.options.Clock().Add(requestTimeout)) // only fails for recorders in tests
 			body, err := a.read(r)
 			if err != nil {
 				a.fail(w, r, err)
@@ -547,7 +547,7 @@ func (a *API) limit(next http.Handler) http.Handler {
 			a.fail(w, r, errBusy)
 			return
 		}
-		_ = conn.SetWriteDeadline(now.Add(requestTimeout + operating.WriteTimeout))
+		_ = conn.SetWriteDeadline(a.options.Clock().Add(requestTimeout + operating.WriteTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))

@@ -37,6 +37,7 @@ type agent struct {
 	outcomes []report     // ascending by ID
 	usage    search.Usage // between the last two statuses, if both are about the same plan
 	sampled  bool         // it has reported stacks
+	asked    int          // times that it was asked for its first ones
 }
 
 // Reasons to refuse an agent. Except after ErrPages and ErrServices, the agent should try again. Over HTTP, the answer

@@ -14,6 +14,8 @@ import (
 const (
 	sampleSeconds = 15   // longer than the time between two statuses
 	mostStacks    = 4096 // operations with stacks that are not recorded yet
+	mostAsked     = 20   // statuses after which an agent that has reported no stacks is no longer asked for the first
+	mostTime      = time.Duration(1 << 60)
 )
 
 // stackKey identifies an operation with stacks.
@@ -41,7 +43,8 @@ func (p *Plane) WantStacks(services []string) {
 }
 
 // stackSeconds returns for how long the agent with an ID should sample stacks from now on. asked is false if the agent
-// can't. The first samples of an agent are wanted in any case: they tell the search that it can expect more.
+// can't. The first samples of an agent are wanted even if nobody has asked for them, unless they don't come: they tell
+// the search that it can expect more.
 func (p *Plane) stackSeconds(id string) (seconds int, asked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +52,11 @@ func (p *Plane) stackSeconds(id string) (seconds int, asked bool) {
 	if a == nil || !slices.Contains(a.capabilities, protocol.CanStacks) {
 		return 0, false
 	}
-	if p.sampling[a.resource["service.name"]] || !a.sampled {
+	if p.sampling[a.resource["service.name"]] {
+		return sampleSeconds, true
+	}
+	if !a.sampled && a.asked < mostAsked {
+		a.asked++
 		return sampleSeconds, true
 	}
 	return 0, true
@@ -75,7 +82,7 @@ func (p *Plane) addStacks(a *agent, list []protocol.Stacks, all []tracepoint) {
 	}
 }
 
-// add adds the times of frames.
+// add adds the times of frames. The sums stay below mostTime, so that they can't overflow.
 func (x *stackTimes) add(frames []protocol.Frame, all []tracepoint) {
 	total, own := make([]time.Duration, len(frames)), make([]time.Duration, len(frames))
 	ids := make([]string, len(frames))
@@ -95,15 +102,15 @@ func (x *stackTimes) add(frames []protocol.Frame, all []tracepoint) {
 	}
 	for i, id := range ids {
 		if i == 0 {
-			x.time += total[0]
+			x.time = min(x.time+total[0], mostTime)
 		}
 		if id == "" {
 			continue
 		}
 		t := x.points[id]
-		t.ID, t.Own = id, t.Own+own[i]
+		t.ID, t.Own = id, min(t.Own+own[i], mostTime)
 		if !recurs(frames, ids, i) {
-			t.Total += total[i]
+			t.Total = min(t.Total+total[i], mostTime)
 		}
 		x.points[id] = t
 	}

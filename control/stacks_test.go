@@ -24,6 +24,7 @@ func TestStacks(t *testing.T) {
 		w.call(http.MethodPut, "old", r)
 		r.Capabilities = append(r.Capabilities, protocol.CanStacks)
 		w.call(http.MethodPut, "new", r)
+		w.call(http.MethodPut, "silent", r)
 		send := func(id string, stacks ...protocol.Stacks) (seconds, code int) {
 			a := w.call(http.MethodPost, id+"/status", protocol.Status{Protocol: 1, Session: "1", Stacks: stacks})
 			var answer protocol.StatusAnswer
@@ -42,6 +43,12 @@ func TestStacks(t *testing.T) {
 		}
 		seconds, code := send("old")
 		expect("an agent that can't", 0, http.StatusNoContent, seconds, code)
+		for range 20 {
+			seconds, code = send("silent")
+			expect("an agent that reports no stacks", 15, http.StatusOK, seconds, code)
+		}
+		seconds, code = send("silent")
+		expect("an agent that still reports no stacks", 0, http.StatusOK, seconds, code)
 		seconds, code = send("new")
 		expect("a new agent", 15, http.StatusOK, seconds, code)
 		seconds, code = send("new", protocol.Stacks{

@@ -125,11 +125,22 @@ func (f *Offers) sample(at trace.Nanos, from *search.Stacks) {
 	before := f.samples[x.Op]
 	if before == nil {
 		if len(f.samples) >= maxSampled {
-			return
+			f.dropSample()
 		}
 		before = new(search.Sample)
 	}
 	f.samples[x.Op] = before.Add(x)
+}
+
+// dropSample deletes the sample that was updated longest ago.
+func (f *Offers) dropSample() {
+	var oldest *search.Sample
+	for _, x := range f.samples {
+		if oldest == nil || cmp.Or(cmp.Compare(x.At, oldest.At), cmp.Compare(x.Op, oldest.Op)) < 0 {
+			oldest = x
+		}
+	}
+	delete(f.samples, oldest.Op)
 }
 
 // replace replaces the catalogues of all services with catalogue.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,16 @@ func TestSamples(t *testing.T) {
 	if x := offers.samples[op]; x == nil || x.Requests != 12 || x.Time != 1.5e9 || x.At != 3 {
 		t.Errorf("sample %+v; want the first report with half its weight, and the second", x)
 	}
+	for i := range maxSampled {
+		// Names that differ only in numbers would be the same operation.
+		operation := strings.Map(func(digit rune) rune { return digit - '0' + 'g' }, fmt.Sprint(i))
+		offers.apply(&search.Feedback{At: trace.Nanos(4 + i), Stacks: []search.Stacks{{
+			Service: "shop", Operation: operation, Kind: trace.Server, Requests: 1, Time: time.Second,
+		}}})
+	}
+	if n := len(offers.samples); n != maxSampled || offers.samples[op] != nil {
+		t.Errorf("%d samples, the oldest %v; want %d without the oldest", n, offers.samples[op], maxSampled)
+	}
 	var saved savedCore
 	offers.save(&saved)
 	restored := newOffers(table, 10)
@@ -38,7 +50,7 @@ func TestSamples(t *testing.T) {
 	if d := cmp.Diff(offers.samples, restored.samples); d != "" {
 		t.Error(d)
 	}
-	offers.apply(&search.Feedback{At: 4, Catalogues: []search.Catalogue{{Service: "shop"}}})
+	offers.apply(&search.Feedback{At: 9999, Catalogues: []search.Catalogue{{Service: "shop"}}})
 	if len(offers.samples) > 0 {
 		t.Error("samples remain without tracepoints")
 	}

@@ -35,7 +35,8 @@ type PointTime struct {
 	Total, Own float64
 }
 
-// Add returns x with half its weight and the report y of the same operation. It does not modify x.
+// Add returns x with half its weight and the report y of the same operation, without the tracepoints that no longer
+// take any time. It does not modify x.
 func (x *Sample) Add(y *Sample) *Sample {
 	sum := &Sample{Op: y.Op, At: y.At, Requests: x.Requests/2 + y.Requests, Time: x.Time/2 + y.Time}
 	sum.Points = slices.Clone(y.Points)
@@ -47,6 +48,7 @@ func (x *Sample) Add(y *Sample) *Sample {
 		sum.Points[at].Total += p.Total / 2
 		sum.Points[at].Own += p.Own / 2
 	}
+	sum.Points = slices.DeleteFunc(sum.Points, func(p PointTime) bool { return p.Total < 1 })
 	return sum
 }
 

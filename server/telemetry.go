@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/api/telemetry"
 	"github.com/sibyl-trace/sibyl/config"
@@ -52,9 +53,11 @@ func kubernetesTransport(c *config.Kubernetes) (http.RoundTripper, error) {
 		return nil, fmt.Errorf("%s has no certificate; correct kubernetes.ca-file", c.CAFile)
 	}
 	trusting := &http.Transport{
-		Proxy:             http.ProxyFromEnvironment,
-		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2: true,
+		Proxy:               http.ProxyFromEnvironment,
+		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: 5 * time.Second,
+		IdleConnTimeout:     time.Minute,
+		ForceAttemptHTTP2:   true,
 	}
 	return tokenTransport{c.TokenFile, trusting}, nil
 }

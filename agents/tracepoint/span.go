@@ -247,6 +247,9 @@ func (p *Point) start(ctx context.Context) (context.Context, func()) {
 	}
 	above := spanOf(ctx)
 	ctx, returned := p.registry.stacks.call(ctx, p)
+	if returned == nil {
+		returned = noopEnd
+	}
 	parent := p.registry.parentOf(above)
 	if parent.request == nil {
 		sc := above.SpanContext()

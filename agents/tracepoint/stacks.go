@@ -27,7 +27,8 @@ type stacks struct {
 
 	mu       sync.Mutex // guards the fields below
 	stop     *time.Timer
-	since    time.Time // of the measurements
+	started  time.Time // of following: earlier requests lack calls
+	since    time.Time // of the report
 	finished map[operation][]*followed
 }
 
@@ -48,7 +49,10 @@ func (r *Registry) SampleStacks(d time.Duration) {
 		x.stop = time.AfterFunc(d, r.stopStacks)
 	}
 	if !x.on.Load() {
-		x.begin()
+		x.started = time.Now()
+		if x.finished == nil || time.Since(x.since) > time.Second { // otherwise, a report has just begun
+			x.begin()
+		}
 		x.on.Store(true)
 		r.activateAll()
 	}
@@ -80,21 +84,28 @@ func (x *stacks) begin() {
 // Stacks returns the calling trees of the requests that have ended since the last call, or nil if the measurement is
 // too young.
 func (r *Registry) Stacks() []protocol.Stacks {
-	x := &r.stacks
+	var list []protocol.Stacks
+	for op, requests := range r.stacks.take() {
+		list = append(list, r.merge(op, requests))
+	}
+	slices.SortFunc(list, func(a, b protocol.Stacks) int { // the first ones may be all that fit into a status
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Operation, b.Operation),
+			cmp.Compare(a.SpanKind, b.SpanKind))
+	})
+	return protocol.LimitStacks(list)
+}
+
+// take returns the requests that have ended and begins a new report, or returns nil if the current one is too young.
+// The requests are no longer changed, so they can be merged while others end.
+func (x *stacks) take() map[operation][]*followed {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.finished) == 0 || time.Since(x.since) < reportAge {
 		return nil
 	}
-	var list []protocol.Stacks
-	for op, requests := range x.finished {
-		list = append(list, r.merge(op, requests))
-	}
+	finished := x.finished
 	x.begin()
-	slices.SortFunc(list, func(a, b protocol.Stacks) int {
-		return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.SpanKind, b.SpanKind))
-	})
-	return protocol.LimitStacks(list)
+	return finished
 }
 
 // merge returns the calling tree of the slowest quarter of requests. The others would hide the cause if few are slow.
@@ -103,7 +114,6 @@ func (r *Registry) merge(op operation, requests []*followed) protocol.Stacks {
 	slow := requests[:(len(requests)+3)/4]
 	all := followed{frames: []frame{{}}}
 	for _, q := range slow {
-		q.mu.Lock()
 		at := make([]int32, len(q.frames))
 		for i := range q.frames {
 			f := &q.frames[i]
@@ -115,7 +125,6 @@ func (r *Registry) merge(op operation, requests []*followed) protocol.Stacks {
 			}
 			all.frames[at[i]].spent += f.spent
 		}
-		q.mu.Unlock()
 	}
 	s := protocol.Stacks{Operation: op.name, SpanKind: op.kind, Requests: len(slow)}
 	for i := range all.frames {
@@ -124,7 +133,8 @@ func (r *Registry) merge(op operation, requests []*followed) protocol.Stacks {
 		for k := f.first; k > 0; k = all.frames[k].next {
 			own -= all.frames[k].spent
 		}
-		x := protocol.Frame{Caller: int(f.caller), Nanos: int64(max(0, own))} // calls at the same time add up to more
+		own = min(max(0, own), protocol.MaxStackNanos) // calls at the same time add up to more than their caller
+		x := protocol.Frame{Caller: int(f.caller), Nanos: int64(own)}
 		if f.point != nil {
 			x.ID = f.point.ID()
 		}
@@ -174,21 +184,28 @@ func (q *followed) rename(name string) {
 	q.name.name = name
 }
 
-// end ends the request. Calls that still run are not part of it. If the measurement has ended meanwhile, calls are
-// missing, and the request does not count.
+// end ends the request. Calls that still run are not part of it. If following stopped in the meantime, calls are
+// missing, and the request doesn't count. Further calls of end do nothing.
 func (q *followed) end() {
 	q.mu.Lock()
 	ended := q.ended
-	q.ended = true
-	q.frames[0].spent = time.Since(q.began)
-	name := q.name
+	if !ended {
+		q.ended = true
+		q.frames[0].spent = time.Since(q.began)
+	}
+	name := operation{protocol.Printable(q.name.name, protocol.MaxText), q.name.kind}
 	q.mu.Unlock()
 	x := q.stacks
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !ended && x.on.Load() && len(x.finished[name]) < followedKept && name.name != "" {
-		x.finished[name] = append(x.finished[name], q)
+	if ended || !x.on.Load() || q.began.Before(x.started) || name.name == "" {
+		return
 	}
+	kept := x.finished[name]
+	if kept == nil && len(x.finished) == protocol.MaxStacks || len(kept) == followedKept {
+		return
+	}
+	x.finished[name] = append(kept, q)
 }
 
 // child returns the frame of p below caller, or -1 if there is no room for it. The caller of child holds q.mu.
@@ -232,20 +249,21 @@ func (c *followedContext) Value(key any) any {
 }
 
 // call records that a tracepoint is called in ctx. The caller must call end once it returns; further calls of end do
-// nothing. It returns ctx and noopEnd if the request is not followed.
+// nothing. It returns ctx and nil if the request is not followed.
 func (x *stacks) call(ctx context.Context, p *Point) (_ context.Context, end func()) {
 	if !x.on.Load() {
-		return ctx, noopEnd
+		return ctx, nil
 	}
 	if left := x.left.Add(-1); left <= 0 {
-		if left == 0 {
-			p.registry.stopStacks() // until Sibyl asks again
+		if left == 0 { // stop until Sibyl asks again
+			x.on.Store(false)
+			go p.registry.activateAll() // not in the request: there may be many tracepoints
 		}
-		return ctx, noopEnd
+		return ctx, nil
 	}
 	c, _ := ctx.Value(followedKey{}).(*followedContext)
 	if c == nil {
-		return ctx, noopEnd
+		return ctx, nil
 	}
 	q := c.request
 	q.mu.Lock()
@@ -255,15 +273,14 @@ func (x *stacks) call(ctx context.Context, p *Point) (_ context.Context, end fun
 	}
 	q.mu.Unlock()
 	if at < 0 {
-		return ctx, noopEnd
+		return ctx, nil
 	}
 	began := time.Now()
 	return &followedContext{ctx, q, at}, func() {
-		spent := time.Since(began)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if !q.ended && !began.IsZero() {
-			q.frames[at].spent += spent
+			q.frames[at].spent += time.Since(began)
 		}
 		began = time.Time{}
 	}

@@ -110,11 +110,12 @@ func (d *Durations) age(now Slice) {
 	maps.DeleteFunc(d.past, func(k tickKey, _ Percentiles) bool { return !plausible.Contains(k.tick) })
 }
 
-// Latest returns the durations of the spans of an instance in the last ten to twelve minutes, ignoring ticks that start
-// before `from`. If k has only a service, it returns the durations at all of its instances.
-func (d *Durations) Latest(k InstanceKey, from trace.Nanos) (all stats.Ranks) {
-	for x, r := range d.latest {
-		if x.InstanceKey == k && x.tick.Start() >= from {
+// Latest returns the durations of the spans of an instance in the ten to twelve minutes before now, ignoring ticks that
+// start before `from`. If k has only a service, it returns the durations at all of its instances.
+func (d *Durations) Latest(k InstanceKey, from, now trace.Nanos) (all stats.Ranks) {
+	last := SliceOf(now).tick()
+	for tick := last - latestTicks*tickSlices; tick <= last; tick += tickSlices {
+		if r := d.latest[tickKey{tick, k}]; r != nil && tick.Start() >= from {
 			all.Merge(r)
 		}
 	}

@@ -26,11 +26,12 @@ func TestDurations(t *testing.T) {
 		t.Fatalf("the history changes with a restart: %v", err)
 	}
 	service, pod, d := h.table.Symbol("cart"), InstanceKeys[1], &again.Durations
-	whole := d.Latest(InstanceKey{Service: service}, 0)
+	end := trace.Nanos(40 * time.Minute)
+	whole := d.Latest(InstanceKey{Service: service}, 0, end)
 	var median []float64
 	var sum stats.Ranks
 	for _, x := range again.Instances.Of(service, pod) {
-		r := d.Latest(x.InstanceKey, 0)
+		r := d.Latest(x.InstanceKey, 0, end)
 		median = append(median, r.Quantile(0.5))
 		sum.Merge(&r)
 	}
@@ -38,7 +39,7 @@ func TestDurations(t *testing.T) {
 		3*min(median[0], median[1]) {
 		t.Errorf("%d spans, of instances %d with medians %v", whole.Count(), sum.Count(), median)
 	}
-	since := d.Latest(InstanceKey{Service: service}, trace.Nanos(36*time.Minute))
+	since := d.Latest(InstanceKey{Service: service}, trace.Nanos(36*time.Minute), end)
 	if n, most := since.Count(), whole.Count(); n == 0 || n >= most {
 		t.Errorf("%d spans in the last four minutes, %d in ten", n, most)
 	}

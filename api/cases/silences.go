@@ -59,8 +59,13 @@ func (s *Silences) All(now time.Time) []contract.Silence {
 		x.State = stateOf(&x, now)
 		byState[x.State] = append(byState[x.State], x)
 	}
-	return slices.Concat([]contract.Silence{}, byState[contract.SilenceStateInForce],
-		byState[contract.SilenceStateScheduled], byState[contract.SilenceStateEnded])
+	all := []contract.Silence{} // not nil: it is an empty list in JSON
+	for _, state := range []contract.SilenceState{
+		contract.SilenceStateInForce, contract.SilenceStateScheduled, contract.SilenceStateEnded,
+	} {
+		all = append(all, byState[state]...)
+	}
+	return all
 }
 
 // InForce reports whether a silence is in force.

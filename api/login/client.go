@@ -10,7 +10,8 @@ import (
 )
 
 // client is an address from which people log in, or a network of IPv6: providers give each customer one. Limits hold
-// for each client, so that nobody can keep others from logging in. It is zero if the address is unknown.
+// for each client, so that one on the Internet can't keep others from logging in. Those on private networks are trusted
+// not to claim addresses of others. It is zero if the address is unknown.
 type client = netip.Prefix
 
 // clientNetwork is the length of the prefix of a customer's network in IPv6.

@@ -84,7 +84,7 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 		var spans stats.Ranks
 		if t.live {
 			k := history.InstanceKey{Service: x.Service, Key: y.Key, Value: y.Value}
-			spans = c.History.Durations.Latest(k, t.onset)
+			spans = c.History.Durations.Latest(k, t.onset, t.uses.Now.To)
 		}
 		d.Instances = append(d.Instances, contract.ServiceInstance{
 			Key:       names.Text(y.Key),

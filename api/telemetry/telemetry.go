@@ -113,7 +113,7 @@ func (f failure) Error() string { return f.text }
 
 // say returns one line about err, or nil. Addresses stay in the log.
 func (b *Backends) say(ctx context.Context, system string, err error) *string {
-	if err == nil {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // nobody waits for the answer any more
 		return nil
 	}
 	b.options.Log.LogAttrs(ctx, slog.LevelWarn, "a query about an incident failed",
@@ -135,6 +135,9 @@ func (b *Backends) get(ctx context.Context, s *Server, path string, query url.Va
 	case b.turns <- struct{}{}:
 		defer func() { <-b.turns }()
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) { // the person has left
+			return ctx.Err()
+		}
 		return failure{"was not asked: too many queries at once; try again"}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet,

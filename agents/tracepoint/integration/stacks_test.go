@@ -85,6 +85,58 @@ func TestStacks(t *testing.T) {
 	})
 }
 
+// Middleware may name spans by whatever a client asks for. A report is valid even then, and has the operations with the
+// most requests.
+func TestStacksOfManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService("shop")
+		request := func(name string) {
+			_, span := s.enter(t.Context(), "GET /")
+			span.SetName(name)
+			time.Sleep(time.Millisecond)
+			span.End()
+			time.Sleep(time.Millisecond)
+			span.End() // as some instrumentation does; the request isn't longer
+		}
+		s.SampleStacks(time.Minute)
+		for range 8 {
+			request("GET /usual")
+		}
+		for i := range 1000 {
+			request(fmt.Sprintf("GET /%d\n%s", i, strings.Repeat("x", 300)))
+		}
+		time.Sleep(10 * time.Second)
+		got := s.Stacks()
+		status := protocol.Status{Protocol: 1, Session: "s", Stacks: got}
+		if err := status.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(got); n != protocol.MaxStacks {
+			t.Fatalf("%d operations, want %d", n, protocol.MaxStacks)
+		}
+		first, second := stackText(got[:1]), got[1].Operation
+		if first != "GET /usual 2ms\n" || len(second) != protocol.MaxText || !strings.HasPrefix(second, "GET /0?x") {
+			t.Errorf("first %q, second %q", first, second)
+		}
+	})
+}
+
+// A request that began before Sibyl asked again lacks calls, and doesn't count.
+func TestStacksAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService("shop")
+		s.SampleStacks(time.Second)
+		_, span := s.enter(t.Context(), "GET /")
+		time.Sleep(time.Minute)
+		s.SampleStacks(time.Minute)
+		span.End()
+		time.Sleep(10 * time.Second)
+		if got := s.Stacks(); got != nil {
+			t.Errorf("stacks of half a request: %s", stackText(got))
+		}
+	})
+}
+
 // A program with very many calls is followed for a part of the time only.
 func TestStacksAreBounded(t *testing.T) {
 	s := newService("shop")

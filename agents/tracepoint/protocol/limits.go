@@ -42,6 +42,8 @@ const (
 	MaxStacks    = 256
 	MaxFrames    = 20_000 // of all stacks of a status
 
+	MaxStackFrames = 2048 // of an operation
+
 	MaxStackRequests = 1_000_000
 	MaxStackNanos    = 1e15 // of a frame
 	MaxLease         = 3600 // seconds

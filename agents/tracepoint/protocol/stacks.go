@@ -54,6 +54,9 @@ func (s *Stacks) validate(field string) error {
 	if s.Requests < 1 || s.Requests > MaxStackRequests {
 		return invalid(field+".requests", "%d is not in [1, %d]", s.Requests, MaxStackRequests)
 	}
+	if err := checkCount(field+".frames", len(s.Frames), MaxStackFrames); err != nil {
+		return err
+	}
 	for i := range s.Frames {
 		f, field := &s.Frames[i], fmt.Sprintf("%s.frames[%d]", field, i)
 		if err := checkText(field+".id", f.ID, MaxText); err != nil {
