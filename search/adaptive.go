@@ -17,22 +17,23 @@ func defaultStrategy() Strategy { return Strategy{Name: DefaultStrategy, Pick: a
 const (
 	minSplit      = 3   // so that a step at least halves the region
 	maxSplit      = 32  // so that a region with thousands of siblings does not take the whole budget
-	takeWhole     = 5   // maximum number of candidates of a region that is taken whole
-	secondDraw    = 0.8 // of the best draw; a second region whose draw is at least that much is divided too
-	maxUnanchored = 12  // unanchored candidates to try if there are no others; half of those without a caller if more
-	fewUnanchored = 4   // unanchored candidates to try next to functions that divide the region
+	takeWhole     = 5   // a region with at most this many candidates is picked whole
+	secondDraw    = 0.8 // a second region is divided, too, if its draw is at least this fraction of the best draw
+	maxUnanchored = 12  // unanchored candidates to try if there are no others; more if over twice as many lack a caller
+	fewUnanchored = 4   // unanchored candidates to try alongside functions that divide the region
 )
 
 // adaptive picks the candidates that reveal most of the unexplained share per cost:
 //
 //  1. Regions are drawn by Thompson sampling over their posterior shares, so that a region that is only probably better
 //     doesn't starve the others.
-//  2. The drawn region is divided. Each pick takes the part with the largest prior weight (from smoothed history, or
-//     else the number of locations) and divides it best for its cost. Shares are inclusive: a location that shows below
-//     one pick but not below another distinguishes the parts, even if tracepoints in between are off.
-//  3. Unanchored candidates, such as probes of the process, are tried next to the others, a few at a time, because one
-//     of them may turn out to carry most. Below a leaf many are tried at once: half of the candidates with unknown
-//     callers.
+//  2. The drawn region is divided. Each pick splits a part in two, and is the candidate with the largest information
+//     gain per cost. Parts are weighed by their prior weight (from smoothed history, or else the number of locations).
+//     Shares are inclusive, so a location that appears below one pick but not below another tells the parts apart even
+//     if tracepoints in between are off.
+//  3. Unanchored candidates, such as probes of the process, are tried alongside the others, a few at a time, because
+//     one of them may turn out to carry most of the share. Below a leaf many are tried at once: half of the candidates
+//     with unknown callers.
 //
 // Its picks are enabled only for the requests that a verdict needs, not for all.
 func adaptive(q *Question) []Pick {
@@ -58,7 +59,7 @@ func adaptive(q *Question) []Pick {
 }
 
 // divide returns the picks that divide region r, and its unanchored picks. If agents have sampled the stacks of slow
-// requests, it picks the functions that stand there most.
+// requests, it picks the functions that account for most of the time on them.
 func (q *Question) divide(r int) []Pick {
 	if picks := q.standing(r); len(picks) > 0 {
 		return picks
@@ -109,9 +110,9 @@ func (q *Question) priorWeight(i int) float64 {
 	return q.Candidates[i].PriorWeight
 }
 
-// splitCount returns how many of n candidates to pick at once, about as many as each resulting part then contains. If
-// requests are rare and a step lasts several epochs, it picks proportionally more: time is scarce then, and spans are
-// cheap.
+// splitCount returns how many of n candidates to pick at once: about √n, so that each resulting part has about as many
+// candidates as there are picks. If requests are rare and a step lasts several epochs, it picks proportionally more:
+// time is scarce then, and spans are cheap.
 func (q *Question) splitCount(n int) int {
 	if n <= takeWhole {
 		return n

@@ -21,8 +21,8 @@ const allArms = 1<<len(armSizes) - 1
 // ArmNames are the names of a plan's arms, by index.
 var ArmNames = [len(armSizes)]string{"a", "b", "c", "d", "e"}
 
-// ArmName returns the text of the name of an arm, even before any request has added it to a table, or "" if no plan
-// has such an arm.
+// ArmName returns the text of name, or "" if name isn't the symbol of one of [ArmNames]. It needs no table, so it works
+// even before any request has added the name to one.
 func ArmName(name trace.Symbol) string {
 	for _, text := range ArmNames {
 		if trace.SymbolOf([]byte(text)) == name {
@@ -52,9 +52,9 @@ func shareOf(mask uint32) float64 {
 	return float64(sixteenths) / 16
 }
 
-// armsFor returns the mask of the fewest arms with at least 0.7 of share, or of all arms. It always takes the first
-// arms of a plan, so one of any two results contains the other. A tracepoint that is on for few requests is therefore
-// on together with tracepoints that are on for many.
+// armsFor returns the mask of the fewest arms that together get at least 0.7·share of the requests, or of all arms if
+// even they get less. It always takes the first arms of a plan, so of any two results, one contains the other. A
+// tracepoint that is on for few requests is therefore on together with tracepoints that are on for many.
 func armsFor(share float64) uint32 {
 	for k := range armSizes {
 		mask := uint32(1)<<(k+1) - 1
@@ -89,8 +89,8 @@ type planEntry struct {
 // compile makes the plan from overrides and the requests of investigations:
 //
 //  1. Entries are sorted by rank, then by value.
-//  2. Entries that fit the rest of the budget get leases. Others are evicted from their investigations. Forced entries
-//     always fit.
+//  2. Entries that fit into the remaining budget get leases. The others are evicted from their investigations. Forced
+//     entries always fit.
 func (s *epochStep) compile() {
 	old := &s.in.State.Plan
 	s.state.Overrun = s.overrun()
@@ -303,7 +303,7 @@ func (s *epochStep) explainRest() {
 	}
 }
 
-// whyOff returns why the tracepoint of l is off although no investigation switched it off.
+// whyOff returns the reason why the tracepoint of l is off, given that no investigation switched it off.
 func (s *epochStep) whyOff(l *Lease) string {
 	switch {
 	case s.excluded.forbidden[l.Tracepoint]:

@@ -18,10 +18,10 @@ const (
 	explainEpochs  = 3   // calls of Next that wait for a variable to explain a located suspect
 )
 
-// conclude ends the search. If located, it locates the best suspect, unless it carries less than leastShare or is an
-// operation without a known location inside. Two kinds of operations need no known location inside: calls of something
-// that emits no spans, and spans started by the application itself within an operation, because their author named the
-// place. Otherwise the search is exhausted, for the given reason if located is false.
+// conclude ends the search. If located is true, conclude locates the best suspect, unless the suspect carries less than
+// leastShare or is an operation without a known location inside. Two kinds of operations need no known location inside:
+// calls of something that emits no spans, and spans started by the application itself within an operation, because
+// their author named the place. Otherwise the search is exhausted, for the given reason if located is false.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
@@ -40,7 +40,8 @@ func (s *investigationStep) conclude(located bool, reason string) {
 }
 
 // inside reports whether x is a span within an operation of its service, neither an entry nor a call. The operations of
-// an incident have no callers. For them, the service must have an entry among the operations searched or the suspects.
+// an incident have no callers; there, an entry of the same service must be among the operations that carry the problem
+// or the suspects.
 func (s *investigationStep) inside(x *Suspect) bool {
 	table := s.epoch.in.Table
 	if table == nil || table.Operation(x.Op).Kind != trace.Internal {
@@ -56,13 +57,14 @@ func (s *investigationStep) inside(x *Suspect) bool {
 		slices.ContainsFunc(s.v.Suspects, func(o Suspect) bool { return isEntry(o.Op) })
 }
 
-// betweenServices reports whether step calls another service, so its own time is spent on the way there and back.
+// betweenServices reports whether step calls another service, in which case its own time is spent on the way there and
+// back.
 func (s *investigationStep) betweenServices(step trace.Op) bool {
 	table := s.epoch.in.Table
 	return table != nil && table.Target(step) != 0 && table.Operation(step).Kind == trace.Client
 }
 
-// whyNotBelow returns the reason why x is located, and no place below it.
+// whyNotBelow returns the reason why the search located x rather than something below it.
 func (s *investigationStep) whyNotBelow(x *Suspect) string {
 	switch {
 	case x.Open > 0:
@@ -73,7 +75,7 @@ func (s *investigationStep) whyNotBelow(x *Suspect) string {
 	return "no candidate below it is left"
 }
 
-// part formats share, which noise may push above 1.
+// part formats share as a whole percentage, or as "all" if it would round to 100 or more: noise may push it above 1.
 func part(share float64) string {
 	if share >= 0.995 {
 		return "all"
@@ -119,7 +121,7 @@ func (s *investigationStep) watch() {
 	s.requestPicks()
 }
 
-// settle ends the search and all its requests.
+// settle sets the final status of the search and ends all its requests.
 func (s *investigationStep) settle(status Status, reason string) {
 	s.setStatus(status, reason)
 	s.endRequests()
@@ -191,7 +193,7 @@ func (s *investigationStep) explanation() string {
 	return ""
 }
 
-// isCall reports whether op is a call, so its time may be spent elsewhere.
+// isCall reports whether op is a call, in which case its time may be spent elsewhere.
 func (s *investigationStep) isCall(op trace.Op) bool {
 	if s.epoch.in.Table == nil {
 		return false

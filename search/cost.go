@@ -27,7 +27,7 @@ type costs struct {
 
 // price is the expected cost of a tracepoint in all arms, before scaling.
 type price struct {
-	service trace.Symbol // that runs it; 0: unknown
+	service trace.Symbol // service that runs it; 0 if unknown
 	total   Usage
 }
 
@@ -41,7 +41,7 @@ func newCosts(trees map[analysis.Hash]*cct.Tree, rates map[analysis.Hash]float64
 	return c
 }
 
-// of returns the expected cost of tp in the arms of mask, over all request types.
+// of returns the expected cost of tp in the arms of mask, summed over all request types.
 func (c *costs) of(tp trace.Symbol, mask uint32) Usage { return c.scaled(c.price(tp).total, mask) }
 
 // scaled converts u from all arms to the arms of mask, and applies the overrun.
@@ -105,15 +105,16 @@ func treeCost(t *cct.Tree, at []int32, rate float64) Usage {
 	return u
 }
 
-// usageOf returns the cost of hits per second. bytes and cost are per hit; 0 stands for the defaults.
+// usageOf returns the cost of the given number of hits per second. bytes and cost are per hit; 0 stands for the
+// default.
 func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
 	return Usage{
 		Hits: hits, Bytes: hits * float64(cmp.Or(bytes, defaultBytes)), CPU: hits * cmp.Or(cost, defaultCost).Seconds(),
 	}
 }
 
-// nodeHits returns the expected number of spans of a request at node i. This is the hit rate of the nearest node at or
-// above i with requests that could run it, or 1 if there is no such node.
+// nodeHits returns the expected number of spans per request at node i: the hit rate of the nearest node, at or above i,
+// that some request could run, or 1 if there is no such node.
 func nodeHits(t *cct.Tree, i int32) float64 {
 	for ; i >= 0; i = t.Nodes[i].Parent {
 		if t.Nodes[i].Requests > 0 {
@@ -129,8 +130,8 @@ type Overrun struct{ Bytes, CPU float64 }
 // overrunDecay is the fraction of the overrun above 1 that remains after a call of [Next] without measurements.
 const overrunDecay = 0.99
 
-// overrun returns the overrun of the current plan. Without measurements the previous overrun decays slowly, so that
-// tracepoints that cost too much aren't switched on again at once.
+// overrun returns the overrun of the current plan. If there are no measurements, the previous overrun decays slowly, so
+// that tracepoints that cost too much aren't switched on again at once.
 func (s *epochStep) overrun() Overrun {
 	old := &s.in.State.Plan
 	masks := make(map[trace.Symbol]uint32)
@@ -169,7 +170,7 @@ func newLedger(c *costs, b *Budget) *ledger {
 	return &ledger{costs: c, budget: b, services: make(map[trace.Symbol]Usage)}
 }
 
-// fits reports whether the budget also allows tp in the arms of mask.
+// fits reports whether the rest of the budget has room for tp in the arms of mask.
 func (l *ledger) fits(tp trace.Symbol, mask uint32) bool {
 	p := l.costs.price(tp)
 	u := l.costs.scaled(p.total, mask)
@@ -179,7 +180,7 @@ func (l *ledger) fits(tp trace.Symbol, mask uint32) bool {
 	return p.service == 0 || l.budget.Service.allows(l.services[p.service].plus(u))
 }
 
-// add adds the cost of tp in the arms of mask.
+// add adds the cost of tp in the arms of mask to the totals.
 func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	p := l.costs.price(tp)
 	u := l.costs.scaled(p.total, mask)

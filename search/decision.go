@@ -6,12 +6,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Decision records a change of the plan or of an investigation's status, with the evidence for it. A decision without
-// an investigation follows from overrides, agents or the budget.
+// Decision records a change of the plan or of an investigation's status, with the evidence for it. A decision with a
+// zero Subject follows from overrides, reports of agents or the budget.
 type Decision struct {
 	At       trace.Nanos
 	Plan     int64   // version of the plan that carries it out
-	Subject  Subject // of the investigation; zero: none
+	Subject  Subject // of the investigation; zero if there is none
 	Strategy string
 	From, To Status
 	Reason   string

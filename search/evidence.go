@@ -22,10 +22,10 @@ const (
 	patience     = 8 // epochs after which more waiting is not expected to improve evidence
 )
 
-// observe merges the evidence in p, collected under the plan that applied. Evidence is kept per batch, the requests
-// with the same set of tracepoints on, because contexts within a batch look alike. Of several results for one context
-// in one batch, it keeps the one from the most requests, even if p no longer contains it. Evidence from unproven
-// tracepoints is dropped.
+// observe merges the evidence in p, which was collected under the plan `applied`, into v.Evidence. Evidence is kept per
+// batch (the requests with the same set of tracepoints on), because contexts within a batch look alike. If a context
+// has several results in one batch, observe keeps the result from the most requests, even if p no longer contains it.
+// Evidence from unproven tracepoints is dropped.
 func (v *Investigation) observe(p *detect.Problem, applied *Plan, unproven map[trace.Symbol]bool) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
@@ -64,8 +64,8 @@ func compareEvidence(a, b *Evidence) int {
 		cmp.Compare(a.Context, b.Context), cmp.Compare(a.Batch, b.Batch))
 }
 
-// evidenceOf reduces r to its share of p. If p is chronic slowness, or the share isn't finite, it uses the share of the
-// mean.
+// evidenceOf reduces r to its share of p. It uses r.ShareMean if p is chronic slowness or r.Share isn't finite, and
+// estimates the interval from the number of requests if r has no valid one.
 func evidenceOf(p *detect.Problem, r *detect.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
@@ -95,7 +95,7 @@ func finite(x float64) float64 {
 }
 
 // implied returns shares of 0 for tracepoints that have been on for more than patience epochs but were judged by fewer
-// than minRequests requests: requests of the problem don't reach an agent that has them.
+// than minRequests requests: the problem's requests apparently never reach an agent that has them.
 func (v *Investigation) implied(p *detect.Problem) []Evidence {
 	judged := requestsOf(v.Evidence)
 	var list []Evidence
@@ -112,8 +112,8 @@ func (v *Investigation) implied(p *detect.Problem) []Evidence {
 //
 //  1. Evidence is mapped to locations by projection, that is, to the locations of its tracepoint whose path includes
 //     everything that appeared above it.
-//  2. The other locations of a tracepoint that showed something elsewhere in the scope, or nothing at all, have a
-//     share of 0.
+//  2. A judged tracepoint's other locations have a share of 0, whether it appeared elsewhere in the scope or not at
+//     all.
 //  3. The own share of a known location is its share minus the shares of the known locations next below it.
 //
 // A location with a wide interval isn't known yet, unless its tracepoint is settled: waiting would not improve its
@@ -179,8 +179,8 @@ type sampleKey struct {
 // sample estimates a share. square is the square of half its 95 % interval.
 type sample struct{ share, square float64 }
 
-// credit adds e to the samples of the locations that it may come from, divided by how often they run. The interval is
-// wider because all of the share may come from any one of them.
+// credit divides e among the locations that it may come from, in proportion to how often they run, and adds it to their
+// samples. It widens the intervals, because the whole share may come from any one of them.
 func (o *operationScope) credit(samples map[sampleKey]sample, locations []int32, e *Evidence, weight float64) {
 	hits := 0.0
 	for _, i := range locations {
@@ -201,8 +201,8 @@ func (o *operationScope) credit(samples map[sampleKey]sample, locations []int32,
 }
 
 // combine averages the samples of each location over the batches that had its tracepoint on, weighted by requests. A
-// batch whose requests didn't run the location counts as 0. A batch with a wide interval counts less, because its
-// share is uncertain.
+// batch whose requests didn't run the location counts as a share of 0. A batch with a wide interval counts less,
+// because its share is uncertain.
 func (o *operationScope) combine(samples map[sampleKey]sample, evidence []Evidence) {
 	batches := make(map[trace.Symbol][]batchKey)
 	most := batchesOf(evidence)
@@ -288,7 +288,8 @@ func newProjection(o *operationScope, evidence []Evidence) *projection {
 	return p
 }
 
-// locations returns the locations that e may come from. It adds one if the tree doesn't contain any.
+// locations returns the locations that e may come from. If the tree contains no such location, it adds one to the
+// scope.
 func (p *projection) locations(e *Evidence) []int32 {
 	key := appearance{e.Batch, e.Within, e.Context}
 	if found, ok := p.done[key]; ok {

@@ -72,7 +72,7 @@ func (x *exclusions) reason(subject Subject, tp trace.Symbol) string {
 	return ""
 }
 
-// coolDown keeps tp off for subject for [CooldownPeriod]. It doesn't extend a cooldown.
+// coolDown keeps tp off for subject for [CooldownPeriod]. It doesn't extend a cooldown that is running.
 func (x *exclusions) coolDown(subject Subject, tp trace.Symbol, now trace.Nanos) {
 	if k := (coolingKey{subject, tp}); !x.cooling[k] {
 		x.cooling[k] = true

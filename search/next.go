@@ -46,7 +46,8 @@ type epochStep struct {
 	onset     map[Subject]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool        // operations that better-ranked investigations pick for
 	steady    int                      // chronic problems that are being searched
-	// services of the requests of better-ranked changed problems that have their turn; false if these are located
+	// services that requests of the better-ranked changed problems with a turn run through; false once these are
+	// located
 	changing map[trace.Symbol]bool
 	opening  bool                  // the search of an incident starts in this call
 	sampled  map[trace.Symbol]bool // services whose agents have sampled stacks
@@ -118,7 +119,7 @@ func (s *epochStep) investigate(p *Problem) {
 
 // hasTurn reports whether v, which must investigate a changed problem, is searched before others. After longestTurn
 // epochs without a change of its status, for example because requests are rare, it no longer blocks them. Steady
-// problems also wait for that long once it is located: it may be their cause, and its incident is about to open.
+// problems wait for as long after v has located a cause: it may be their cause, too, and its incident is about to open.
 func (s *epochStep) hasTurn(v *Investigation) bool {
 	return (v.Status == Investigating || v.Answer() != 0) && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
 }
@@ -149,9 +150,9 @@ func (s *epochStep) treeOf(p *Problem) *cct.Tree {
 	return new(cct.Tree)
 }
 
-// inTurn reports whether the search for the cause of p may start now. Steady problems are searched a few at a time,
-// the worst first. They aren't urgent, and in many applications most groups vary: searching all of them at once would
-// enable most of their tracepoints, which would cost more than the answers are worth.
+// inTurn reports whether the search for the cause of p may start now. Steady problems are searched a few at a time, the
+// worst first, because they aren't urgent. In many applications, most groups vary: searching all of them at once would
+// enable most tracepoints and cost more than the answers are worth.
 func (s *epochStep) inTurn(p *Problem) bool {
 	return p.Onset != detect.Chronic || s.steady < maxSteady
 }
@@ -206,8 +207,8 @@ func (s *epochStep) open(p *Problem) *Investigation {
 	return &s.state.Investigations[len(s.state.Investigations)-1]
 }
 
-// endMissing ends the investigations of problems that closed or were taken, and deletes investigations that ended long
-// ago.
+// endMissing ends the investigations of problems that have closed or whose incident is searched instead, and deletes
+// investigations that ended more than [CooldownPeriod] ago.
 func (s *epochStep) endMissing() {
 	kept := s.state.Investigations[:0]
 	for _, v := range s.state.Investigations {
@@ -229,7 +230,7 @@ func (s *epochStep) endMissing() {
 	s.state.Investigations = kept
 }
 
-// end ends v and returns the decision, with the given reason.
+// end ends v for the given reason, and returns the decision.
 func (s *epochStep) end(v *Investigation, reason string) Decision {
 	d := Decision{At: s.in.Now, Subject: v.Subject, Strategy: v.Strategy, From: v.Status, To: Gone, Reason: reason}
 	d.Suspects = slices.Clone(v.Suspects[:min(len(v.Suspects), maxSuspects)])

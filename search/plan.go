@@ -92,8 +92,8 @@ type Input struct {
 	Measured    Usage          // by agents, for State.Plan; zero if unknown
 	Arms        []ArmTimes     // durations of requests by arm of State.Plan, for every problem; may be empty
 	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or no longer have
-	// Unproven are the tracepoints in Unavailable whose agents missed records. So the absence of evidence from them
-	// proves nothing.
+	// Unproven are the tracepoints in Unavailable whose agents missed records, so that the absence of evidence from
+	// them proves nothing.
 	Unproven []trace.Symbol
 	// Returning are the tracepoints in Unproven that can soon be enabled again.
 	Returning []trace.Symbol

@@ -52,7 +52,7 @@ type Candidate struct {
 	Kind        cct.TracepointKind
 	PriorWeight float64 // weight of the cause being here rather than below
 	Hits        float64 // expected spans per request
-	Standing    float64 // share of the time of slow requests that it stands for; 0 if unknown
+	Standing    float64 // share of the time of slow requests that it accounts for; 0 if unknown
 	Calls       bool    // a call of another service, known if there is a sample
 	Inside      bool    // can lie between the neighbours of the region's edges
 	Unanchored  bool    // may run anywhere in the operation
@@ -97,8 +97,8 @@ func (q *Question) Within(r int) []int {
 	return inside
 }
 
-// open counts the candidates in the region of each location. Candidates that may lie in any region are added to every
-// function with enough own share. excluded returns a reason for tracepoints that may not be switched on.
+// open counts the candidates in the region of each location. Candidates that may lie in any region are counted for
+// every function with enough own share. excluded returns a reason for tracepoints that may not be switched on.
 func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 	counts, anywhere := make([]int, len(o.locations)), 0
 	for k := range o.locations {
@@ -134,7 +134,7 @@ func (o *operationScope) bestFunction() int32 {
 	return best
 }
 
-// knownLocation names a known location by its scope and its index there.
+// knownLocation identifies a known location by its scope and its index in the scope.
 type knownLocation struct {
 	scope *operationScope
 	index int32
@@ -143,8 +143,8 @@ type knownLocation struct {
 // share returns the location's own share of the problem.
 func (k knownLocation) share() float64 { return k.scope.score * k.scope.locations[k.index].own }
 
-// regionsOf returns the regions that may carry the problem, best first and without candidates, and the known location
-// of each.
+// regionsOf returns the regions that may carry the problem, best first, and the known location of each. Their
+// candidates are not set yet.
 func regionsOf(scopes []*operationScope) (regions []Region, at []knownLocation) {
 	var known []knownLocation
 	most := 0.0
@@ -184,8 +184,8 @@ type candidateList struct {
 	rejected   []Rejected
 }
 
-// fill sets the candidates of q. Location at[r] must belong to q.Regions[r]. It returns the tracepoints that may not be
-// switched on.
+// fill sets q.Candidates and the candidates of each region. at[r] must be the known location of q.Regions[r]. fill
+// returns the tracepoints that are not worth switching on or may not be, with the reasons.
 func (q *Question) fill(
 	at []knownLocation, scopes []*operationScope, excluded func(tp trace.Symbol) string,
 ) []Rejected {
@@ -230,7 +230,7 @@ func (c *candidateList) below(o *operationScope, at int32, r int, wanted func(*l
 	}
 }
 
-// add appends l and returns its index, or returns -1 if l may not be switched on.
+// add appends l and returns its index. If l may not be switched on, or isn't worth trying, it rejects l and returns -1.
 func (c *candidateList) add(l *location, r, parent, depth int) int {
 	why := c.excluded(l.tp)
 	switch {

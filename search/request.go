@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// wantedRequests is the number of the problem's requests per epoch that a pick should be on for.
+// wantedRequests is the number of requests of the problem, per epoch, for which a pick should be on.
 const wantedRequests = 24
 
 // requested returns the index of tp in v.Requested, or -1 if it isn't there.
@@ -28,8 +28,8 @@ func (v *Investigation) settled(tp trace.Symbol) bool {
 	return at < 0 || v.Epochs-v.Requested[at].Epoch > patience
 }
 
-// pending returns the requested tracepoints whose share is still uncertain, or that too few requests have judged. It
-// quadruples the share of the requests they are on for if that was too small.
+// pending returns the requested tracepoints whose share is still uncertain or has been judged by too few requests. If
+// such a tracepoint was on for too few requests, pending quadruples the share of requests that it is on for.
 func (s *investigationStep) pending() map[trace.Symbol]bool {
 	v := s.v
 	pending := make(map[trace.Symbol]bool)
@@ -50,7 +50,7 @@ func (s *investigationStep) pending() map[trace.Symbol]bool {
 	return pending
 }
 
-// pick asks the strategy and requests its picks. It reports whether there were any.
+// pick requests the tracepoints that the strategy picks. It reports whether there were any.
 func (s *investigationStep) pick() bool {
 	if len(s.question.Candidates) == 0 {
 		return false
@@ -113,9 +113,9 @@ func (s *investigationStep) request(p *Pick) {
 	}
 }
 
-// switchOff ends the requests for tracepoints that explain nothing or were never executed. These cool down. It also
-// ends the requests for tracepoints that are known well enough. Frugal strategies keep only the tracepoints of regions.
-// Tracepoints in waiting stay on. It reports whether any tracepoint was never executed.
+// switchOff ends the requests for tracepoints that explain nothing or were never executed, which then cool down, and
+// the requests for tracepoints that are known well enough. Frugal strategies keep only the tracepoints of regions.
+// Tracepoints in waiting stay on. switchOff reports whether any tracepoint was never executed.
 func (s *investigationStep) switchOff(waiting map[trace.Symbol]bool, regions []Region) (never bool) {
 	carried := carriedBy(s.searched)
 	dividing := make(map[trace.Symbol]bool)

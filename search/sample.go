@@ -12,15 +12,16 @@ import (
 
 // Rules for samples of stacks.
 const (
-	sampledRequests = 8    // slow requests without which a sample proves nothing
-	offStack        = 0.03 // of the time of slow requests; a tracepoint that stands for less is not tried
+	sampledRequests = 8    // minimum number of slow requests in a sample
+	offStack        = 0.03 // of the time of slow requests; a function that accounts for less is not tried
 	sampleEpochs    = 3    // calls of Next that wait for a sample
 	sampleAge       = 30 * time.Second
-	standingShare   = 0.8 // of the time of a region; the picks must stand for as much of it
+	standingShare   = 0.8 // of a region's time on the stacks; the picks must account for at least this
 	maxStanding     = 4   // picks by sample at a time
 )
 
-// Sample holds the times that slow requests of a baseline operation spent in tracepoints. Later reports count more.
+// Sample holds the times that slow requests of a baseline operation spent in tracepoints. Each report halves the weight
+// of the reports before it.
 type Sample struct {
 	Op       trace.Op
 	At       trace.Nanos // of the last report
@@ -29,14 +30,15 @@ type Sample struct {
 	Points   []PointTime // ascending by Tracepoint
 }
 
-// PointTime is the time in a tracepoint in nanoseconds, with those that it calls and alone.
+// PointTime is the time spent in a tracepoint, in nanoseconds. Total includes the tracepoints that it calls; Own
+// doesn't.
 type PointTime struct {
 	Tracepoint trace.Symbol
 	Total, Own float64
 }
 
-// Add returns x with half its weight and the report y of the same operation, without the tracepoints that no longer
-// take any time. It does not modify x.
+// Add returns the sum of the report y and half of x, which must be samples of the same operation. It drops tracepoints
+// with a total of less than a nanosecond. It modifies neither x nor y.
 func (x *Sample) Add(y *Sample) *Sample {
 	sum := &Sample{Op: y.Op, At: y.At, Requests: x.Requests/2 + y.Requests, Time: x.Time/2 + y.Time}
 	sum.Points = slices.Clone(y.Points)
@@ -59,7 +61,7 @@ func (x *Sample) find(tp trace.Symbol) (at int, found bool) {
 	})
 }
 
-// of returns the shares of the time that requests spent in tp.
+// of returns the shares of the requests' time that they spent in tp with and without the tracepoints that it calls.
 func (x *Sample) of(tp trace.Symbol) (total, own float64) {
 	at, found := x.find(tp)
 	if !found || x.Time == 0 {
@@ -68,8 +70,8 @@ func (x *Sample) of(tp trace.Symbol) (total, own float64) {
 	return x.Points[at].Total / x.Time, x.Points[at].Own / x.Time
 }
 
-// sampleOf returns the sample of o, or nil if it has too few requests, or is older than the investigation by more than
-// sampleAge, so that the requests may have been healthy.
+// sampleOf returns the sample of o. It returns nil if there is no sample, if it has too few requests, or if it is more
+// than sampleAge older than the investigation, so that its requests may have been healthy.
 func (s *investigationStep) sampleOf(o *operationScope) *Sample {
 	x := s.epoch.in.Samples[o.op]
 	if x == nil || x.At.Add(sampleAge) < s.v.Opened || x.Requests < sampledRequests {
@@ -78,11 +80,11 @@ func (s *investigationStep) sampleOf(o *operationScope) *Sample {
 	return x
 }
 
-// sample weighs the functions of o by the time that slow requests spent in them, if agents have sampled it. A function
-// stands for its own time and for that of the functions below it that stand for too little. Those are not tried.
+// sample weighs the functions of o by the time that slow requests spent in them. It does nothing if x is nil. Functions
+// that account for less than offStack are not tried, and their time is added to the location above them.
 //
-// A function then says more than waits in the kernel, so these need not be known to locate it, and rare ones are not
-// tried.
+// Functions then say more than waits in the kernel do. A function can thus be located before its waits are known, and
+// rare kinds of waits are not tried.
 func (o *operationScope) sample(x *Sample, table *trace.Table) {
 	if x == nil {
 		return
@@ -108,8 +110,8 @@ func (o *operationScope) sample(x *Sample, table *trace.Table) {
 	}
 }
 
-// awaitsSample reports whether the search should wait for the stacks of slow requests of its leading operation. It asks
-// for them, and waits for a few calls at most, and only where agents have sampled stacks before.
+// awaitsSample reports whether the search should wait for the stacks of slow requests of its leading operation. It
+// waits for at most sampleEpochs calls of [Next], and only if agents of the service have sampled stacks before.
 func (s *investigationStep) awaitsSample() bool {
 	lead := s.searched[0]
 	return s.v.Epochs < sampleEpochs && s.sampleOf(lead) == nil && s.epoch.sampled[s.epoch.serviceOf(lead.op)]
@@ -123,7 +125,7 @@ func (s *epochStep) serviceOf(op trace.Op) trace.Symbol {
 	return s.in.Table.Operation(op).Service
 }
 
-// ask asks for the stacks of the services that the investigation searches.
+// ask asks agents for the stacks of the services that the investigation searches.
 func (s *investigationStep) ask() {
 	for _, o := range s.searched {
 		if service := s.epoch.serviceOf(o.op); service != 0 && !slices.Contains(s.epoch.state.Sampling, service) {
@@ -132,8 +134,9 @@ func (s *investigationStep) ask() {
 	}
 }
 
-// standing returns picks of the functions of region r that stand for most of the time of slow requests. It returns nil
-// without a sample. Calls of other services come last, because the time of most passes there.
+// standing returns picks of the functions of region r that account for most of the time of slow requests, or nil if
+// there is no sample. It picks calls of other services only if there are no other functions, because most calls spend
+// their time in the other service.
 func (q *Question) standing(r int) []Pick {
 	var list, calls []int
 	for _, i := range q.spans(r) {
@@ -168,8 +171,8 @@ func (q *Question) standing(r int) []Pick {
 	return picks
 }
 
-// waits returns the common waits in the kernel of the leading operation that may be switched on and are not known. They
-// may explain a function that was located by samples.
+// waits returns the common waits in the kernel of the leading operation that may be switched on and are not known yet.
+// They may explain a function that was located from samples of stacks.
 func (s *investigationStep) waits() []trace.Symbol {
 	var list []trace.Symbol
 	lead := s.searched[0]

@@ -55,9 +55,9 @@ type location struct {
 	share, half float64 // inclusive share of the scope, and half its 95 % interval
 	region      int32   // the nearest known location at or above
 	anyRegion   bool    // may lie in any region: unanchored and unknown, like all locations above but the operation
-	own, ownSD  float64 // if known, the share minus those of the known locations next below, and its deviation
+	own, ownSD  float64 // if known, share minus the shares of the known locations next below, and its deviation
 	computing   bool    // waits for a CPU that count as own time of the function around them
-	standing    float64 // share of the time of slow requests that it stands for; 0 if unknown
+	standing    float64 // share of the time of slow requests that it accounts for; 0 if unknown
 	offStack    bool    // not worth trying, as samples of stacks show
 	calls       bool    // a call of another service
 	rare        bool    // a kind of wait that seldom makes requests slow
@@ -105,7 +105,7 @@ func leavesApplication(table *trace.Table, step trace.Op) bool {
 		table.Operation(table.Target(step)).Kind == trace.External
 }
 
-// orderEdges returns the indices of the edges with a positive score, best first.
+// orderEdges returns the indices of the edges with a context and a positive score, best first.
 func orderEdges(edges []group.EdgeShare) []int {
 	var order []int
 	for i := range edges {
@@ -329,8 +329,8 @@ func compareSiblings(a, b *cct.Node) int {
 		cmp.Compare(a.Tracepoint, b.Tracepoint))
 }
 
-// expectedHits returns the expected number of spans of a request at nodes: the sum of the observed hit rates or, if no
-// request could run the nodes, above, the rate at their parent.
+// expectedHits returns the expected number of spans per request at nodes. It is the sum of the observed hit rates, or
+// the parent's rate, `above`, if no request could run the nodes.
 func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	hits, seen := 0.0, false
 	for _, i := range nodes {
@@ -345,9 +345,9 @@ func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	return hits
 }
 
-// prior returns the weight of nodes as the place of the cause, relative to other locations. The weight is 1 without
+// prior returns the prior weight of the cause being at nodes, relative to other locations. The weight is 1 without
 // history, more if past causes were there, and small if requests that could run the nodes didn't. It is never 0, so a
-// wrong prior can't hide the cause. history is the part of weight that is due to past causes.
+// wrong prior can't hide the cause. history is the part of weight that comes from past causes.
 func prior(t *cct.Tree, nodes []int32) (weight, history float64) {
 	var h cct.History
 	requests, hits := uint64(0), uint64(0)

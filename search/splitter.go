@@ -24,7 +24,7 @@ func newSplitter(q *Question, list []int, weight func(i int) float64) *splitter 
 		q: q, list: list, parent: make([]int, len(list)), cost: make([]float64, len(list)),
 		below: make([]float64, len(list)), picked: make([]bool, len(list)), part: make([]int, len(list)), root: 1,
 	}
-	var above []int // positions of the candidates around the present one
+	var above []int // positions of the candidates that enclose the current one
 	for k, i := range list {
 		for len(above) > 0 && q.Candidates[list[above[len(above)-1]]].End <= i {
 			above = above[:len(above)-1]
@@ -67,8 +67,8 @@ func (s *splitter) next() int {
 	return s.list[best]
 }
 
-// gain returns the information per cost from picking k in a part of weight whole: the variance of whether the cause is
-// below k, times whole.
+// gain returns the information gained per cost by picking k in a part of weight `whole`: whole times the variance of
+// whether the cause is below k.
 func (s *splitter) gain(k int, whole float64) float64 {
 	return s.below[k] * (1 - s.below[k]/whole) / s.cost[k]
 }

@@ -14,7 +14,7 @@ type State struct {
 	Investigations []Investigation // in the order they were opened
 	Cooldowns      []Cooldown      // ascending by (Subject, Tracepoint)
 	Overrides      []Override      // added and removed by the caller
-	Steered        []Steering      // the same; at most one for each subject
+	Steered        []Steering      // added and removed by the caller; at most one per subject
 	Overrun        Overrun         // as last measured
 	Sampling       []trace.Symbol  `cbor:",omitempty" json:",omitempty"` // services whose stacks are wanted, ascending
 }
@@ -82,7 +82,7 @@ func (v *Investigation) Answer() trace.Op {
 }
 
 // place returns the located suspect with its share at the time it was located. Later shares would be wrong, because the
-// tracepoints that showed it are off. place is zero if v is nil or has located nothing.
+// tracepoints that revealed the suspect are off. place is zero if v is nil or has located nothing.
 func (v *Investigation) place() Suspect {
 	if v == nil || v.Status != Located && v.Status != Explained {
 		return Suspect{}
@@ -102,13 +102,13 @@ type TracepointRequest struct {
 	Arms       uint32 // bit i: in Plan.Arms[i]
 	Since      trace.Nanos
 	Epoch      int     // Investigation.Epochs when it was picked
-	Value      float64 // share per cost when it was picked; the least valuable goes first when the budget falls
+	Value      float64 // share per cost when it was picked; the least valuable is dropped first if the budget shrinks
 	Need       uint64  // requests needed to judge it; 0 for as few as possible
 	Cause      string
 }
 
 // Evidence is the share of an edge at a tracepoint. It is a [detect.RefinedShare] reduced to the fields that the search
-// uses, kept after the tracepoint was switched off.
+// uses, and it is kept after the tracepoint is switched off.
 type Evidence struct {
 	Within          trace.Edge
 	Context, Parent trace.Context // as they appeared; Context is 0 if no request executed the tracepoint
@@ -140,7 +140,7 @@ type Cooldown struct {
 	Until      trace.Nanos
 }
 
-// OverrideKind distinguishes enabling, pinning and forbidding a tracepoint.
+// OverrideKind is the effect of an override on its tracepoint.
 type OverrideKind uint8
 
 // The kinds of override.

@@ -8,10 +8,10 @@ import (
 )
 
 // Steering is a person's decision about the search for one problem or incident. It takes precedence over the rules that
-// start and end searches; the budget limits the search all the same.
+// start and end searches, but not over the budget.
 type Steering struct {
 	Subject Subject
-	Ended   bool        // don't search it; otherwise search it now, once more if that is done
+	Ended   bool        // don't search it; if false, search it now, or again if the search is over
 	Until   trace.Nanos // when the rules decide again
 	By      string
 	Reason  string // as given; may be empty
@@ -46,8 +46,8 @@ func (s *epochStep) ended(p *Problem) bool {
 	return true
 }
 
-// restart forgets what the search for p has found, if a person has asked for a search since, so that it begins anew. A
-// search that is under way goes on. It reports whether a person wants p searched.
+// restart starts the search for p over if it has ended and a person has since asked for another. A search that is under
+// way goes on. restart reports whether a person wants p searched.
 func (s *epochStep) restart(p *Problem) bool {
 	if !s.state.Wanted(p.Subject) {
 		return false
@@ -69,7 +69,7 @@ func (s *epochStep) restart(p *Problem) bool {
 	return true
 }
 
-// reason returns the name of the person, with `did` and their own reason.
+// reason returns the reason for a decision: the person's name, the action `did`, and the person's own reason, if any.
 func (x *Steering) reason(did string) string {
 	text := cmp.Or(x.By, "a person") + " " + did
 	if x.Reason != "" {
@@ -91,7 +91,7 @@ func (s *epochStep) begin(p *Problem) Investigation {
 	}
 }
 
-// first reports whether p is searched before chronic problems, and in place of one if there is no room.
+// first reports whether p takes precedence over chronic problems: it is searched before them, and may displace one.
 func (s *epochStep) first(p *Problem) bool {
 	return p.Onset == detect.Changed || s.state.Wanted(p.Subject)
 }

@@ -56,7 +56,7 @@ func (s *investigationStep) run() {
 	s.end()
 }
 
-// rank sets the suspects.
+// rank sets the suspects of the investigation.
 func (s *investigationStep) rank() {
 	s.v.Suspects = suspectsOf(s.searched, s.rest, func(o *operationScope) []int { return o.open(s.excluded) })
 }
@@ -69,7 +69,7 @@ func (s *investigationStep) excluded(tp trace.Symbol) string {
 	return s.epoch.excluded.reason(s.v.Subject, tp)
 }
 
-// begin starts the decision with its evidence.
+// begin initializes the decision with the evidence for it.
 func (s *investigationStep) begin() {
 	p := s.problem
 	s.decision = Decision{
@@ -152,7 +152,8 @@ func (s *investigationStep) reopen() {
 //  1. Regions that may carry the problem are found, and tracepoints with known shares are switched off.
 //  2. Candidates are listed after this, so that they exclude tracepoints that have just started to cool down.
 //  3. Unless a location stands out, the strategy picks candidates.
-//  4. Otherwise, or without candidates, it waits for tracepoints that miss many records: they may carry the problem.
+//  4. Otherwise, or if there are no candidates, the search waits for tracepoints with many missing records, because
+//     they may carry the problem.
 //  5. A location that stands out is verified, then located. If no location stands out, the best suspects are watched
 //     until one does or the investigation gives up.
 func (s *investigationStep) search() {
@@ -226,9 +227,8 @@ func (s *investigationStep) follows() bool {
 // of many types. If we searched each type at the same time, we would enable most tracepoints. So another changed
 // problem doesn't start, and the search of a steady problem pauses, because its requests show the change, too.
 //
-// The cause of an incident is searched at once: an incident stands for many problems. In the first call of its search
-// no requests have run through it, so all others wait. Otherwise the problems that it takes would leave their turn to
-// the next.
+// An incident stands for many problems, so the search for its cause starts at once. All other searches wait in that
+// call of Next; otherwise, the problems that the incident takes over would pass their turn to the next ones.
 func (s *investigationStep) waitsForTurn() bool {
 	if s.problem.Onset == detect.Changed && (s.v.Status != Opened || s.problem.Tree != nil) {
 		return false
@@ -278,8 +278,8 @@ func (s *investigationStep) returns(counts func(l *location) bool) bool {
 	})
 }
 
-// leads reports whether the first suspect carries at least half of the leading operation, surely more than any other
-// suspect, and has no candidate below it.
+// leads reports whether the first suspect carries at least half of the leading operation's share, clearly exceeds every
+// other suspect, and has no candidate below it.
 func (s *investigationStep) leads() bool {
 	top := &s.v.Suspects[0]
 	return top.Low > s.runnerUp() && top.Share >= s.searched[0].score/2 && top.Open == 0

@@ -47,7 +47,8 @@ func (q *Question) spansByTracepoint() map[trace.Symbol][]int {
 	return byTP
 }
 
-// commonShare returns the total share of the pairs of edges of two operations that both contain one of candidates.
+// commonShare returns the total share of the pairs of edges that belong to two different operations, if both operations
+// contain one of the candidates.
 func (q *Question) commonShare(candidates []int) float64 {
 	operation := make(map[trace.Edge]*group.EdgeShare) // for each edge the first one of its operation
 	for _, i := range candidates {

@@ -26,7 +26,7 @@ const (
 // OfProblem returns the subject for the problem id.
 func OfProblem(id analysis.Hash) Subject { return Subject{ProblemSubject, id} }
 
-// OfIncident returns the subject for the incident number id.
+// OfIncident returns the subject for incident number id.
 func OfIncident(id uint64) Subject { return Subject{IncidentSubject, analysis.Hash{Lo: id}} }
 
 // Incident returns the number of the incident s. ok is false if s isn't an incident.

@@ -30,7 +30,7 @@ func doubtfulExcess(p *detect.Problem, edges []*group.EdgeShare) bool {
 
 // verify collects more requests to judge two kinds of locations, once for each best suspect: locations next below it
 // that few requests judged, because rare slowness may be missing from these requests, and suspects that stand out only
-// together. It reports whether there are any.
+// together. It reports whether any location needs more requests.
 func (s *investigationStep) verify() bool {
 	top := &s.v.Suspects[0]
 	if s.v.Verified == top.Context {
@@ -63,7 +63,7 @@ func (s *investigationStep) verify() bool {
 func verifyingNeed(edges []*group.EdgeShare) float64 {
 	need := 0.0
 	for _, e := range edges {
-		if e.Affected > 0 { // it is known
+		if e.Affected > 0 { // the fraction is known
 			need = max(need, math.Ceil(certain/e.Affected))
 		}
 	}

@@ -74,8 +74,8 @@ func hostOf(p *detect.Problem) string {
 const leastComputing = 1.0 / 3
 
 // creditComputing counts waits for a CPU as own time of the function around them if this function itself computes for
-// long. On a busy machine, a thread that computes for longer also waits longer for its turn. But if only the waits
-// have grown, others take the CPU.
+// long. On a busy machine, a thread that computes for longer also waits longer for its turn. But if only the waits have
+// grown, other threads take the CPU.
 func (o *operationScope) creditComputing(table *trace.Table) {
 	if table == nil {
 		return
