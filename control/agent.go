@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// agent is the plane's knowledge of one agent, from its messages.
+// agent holds the plane's knowledge of one agent, from its messages.
 type agent struct {
 	id, session, principal string // see Caller
 	transport              string
@@ -37,11 +37,11 @@ type agent struct {
 	outcomes []report     // ascending by ID
 	usage    search.Usage // between the last two statuses, if both are about the same plan
 	sampled  bool         // it has reported stacks
-	asked    int          // times that it was asked for its first ones
+	asked    int          // times that it was asked for its first stacks
 }
 
-// Reasons to refuse an agent. Except after ErrPages and ErrServices, the agent should try again. Over HTTP, the answer
-// contains the delay, except for these two.
+// Reasons to refuse an agent. The agent should try again, except after ErrPages and ErrServices. Over HTTP, all other
+// refusals contain the delay.
 var (
 	ErrConflict = refusal.New(refusal.Conflict, "another agent has this ID",
 		"choose another ID, or wait until that agent is gone")
@@ -127,12 +127,12 @@ func (p *Plane) lookup(c Caller) (*agent, error) {
 	return a, nil
 }
 
-// Register processes a registration and returns the numbers of the pages that the agent should send. r.Page may be nil
-// if the catalogue is known. The error is one of the reasons above except ErrUnknown.
+// Register processes a registration and returns the numbers of the pages that the agent should send. r.Page may be nil.
+// The error is any of the reasons above except ErrUnknown.
 //
-// An ID belongs to the session that registered it for as long as that session polls or sends messages. Another session
-// that uses the ID meanwhile is refused with ErrConflict. A session that uses it later gets it, and the former session
-// is refused if it returns. Two agents with the same ID therefore don't keep replacing each other.
+// An ID belongs to the session that registered it for as long as that session polls or sends messages. Until then,
+// Register refuses another session with ErrConflict. A later session takes over the ID, and the former session is
+// refused if it returns. Two agents with the same ID therefore don't keep replacing each other.
 func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,7 +235,7 @@ func shownAttributes(resource map[string]string) map[string]string {
 	return shown
 }
 
-// expire removes agents that don't poll and were silent for two leases.
+// expire removes agents that aren't polling and have sent nothing for two leases.
 func (p *Plane) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,7 +248,7 @@ func (p *Plane) expire() {
 	}
 }
 
-// Leave removes the agent identified by c, because it said that it disconnects. It ignores an unknown agent.
+// Leave removes the agent identified by c, which has announced that it is disconnecting. It ignores an unknown agent.
 func (p *Plane) Leave(c Caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,9 +31,9 @@ func (s *agents) remove(a *agent, now time.Time) {
 	}
 }
 
-// dispensable returns the agent to remove to make room for an agent of the token principal. It takes one from the token
-// with the most agents, the one that has been silent for longest, so that the agents of one token can't keep out
-// others. It returns nil if principal itself would then have the most.
+// dispensable returns the agent to remove to make room for a new agent with the token `principal`: of the agents with
+// the most common token, it is the one that has been silent for longest. So the agents with one token can't keep others
+// out. It returns nil if principal itself would then have the most agents.
 func (s *agents) dispensable(principal string) *agent {
 	most := 0
 	for _, n := range s.perPrincipal {

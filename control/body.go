@@ -18,7 +18,7 @@ import (
 
 const (
 	bodyTimeout = 20 * time.Second // for reading a body, and for waiting until it can be decoded
-	freeBytes   = 64 << 10         // bytes of each message that are not counted, so small ones are never refused
+	freeBytes   = 64 << 10         // bytes of each message that don't count, so that small messages are never refused
 )
 
 // errBusy refuses a message because the messages in memory are too large, or too many wait to be decoded.
@@ -41,11 +41,11 @@ type Meter struct {
 	bytes    int64
 }
 
-// Meter returns a Meter at zero. The caller calls Done at the end.
+// Meter returns a new Meter. The caller must call Done once the message has been processed.
 func (x *Messages) Meter() *Meter { return &Meter{messages: x} }
 
-// Add adds n bytes. It returns errBusy if all messages together exceed [Options.MaxBuffered], unless this message has
-// at most freeBytes. The bytes are counted even then.
+// Add counts n more bytes, even if it returns an error. It returns errBusy if all messages together exceed
+// [Options.MaxBuffered], unless this message has at most freeBytes.
 func (m *Meter) Add(n int) error {
 	before := m.counted()
 	m.bytes += int64(n)
@@ -81,8 +81,9 @@ func (m meteredReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Body returns the decompressed body of r, at most limit bytes or [Options.MaxBuffered], and a function to call when
-// the caller no longer uses it. The client has [bodyTimeout] to send the body. The error is a [*refusal.Error].
+// Body returns the decompressed body of r, which may have at most limit bytes and at most [Options.MaxBuffered]. The
+// caller must call done when it no longer uses the body. The client has [bodyTimeout] to send the body. The error is a
+// [*refusal.Error].
 func (x *Messages) Body(
 	w http.ResponseWriter, r *http.Request, limit int64,
 ) (body []byte, done func(), err error) {

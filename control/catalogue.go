@@ -15,12 +15,12 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// catalogue is a list of tracepoints, shared by all agents that announced the same one.
+// catalogue is a list of tracepoints, shared by all agents that announced the same list.
 type catalogue struct {
 	protocol.Catalogue
 	pages     [][]protocol.Tracepoint // received pages by number; nil once all were received
 	requested []time.Time             // by page: when an agent was last asked for it
-	text      int                     // bytes of its texts, each counted once in a page or, once all are there, in all
+	text      int                     // bytes of its distinct texts, within each page until all pages were received
 	agents    int
 	idle      time.Time     // when it lost its last agent
 	done      chan struct{} // closed when all pages were received
@@ -33,15 +33,16 @@ type catalogue struct {
 	plan *encodedPlan // latest part of a plan; may be nil
 }
 
-// tracepoint is an entry of a complete catalogue: what decisions and reports need of a [protocol.Tracepoint].
+// tracepoint is an entry of a complete catalogue: the fields of a [protocol.Tracepoint] that decisions and reports
+// need.
 type tracepoint struct {
 	search.Announced
 
 	service string
 }
 
-// pageTimeout is the time for an agent to send a page, after which another agent is asked for it. Thus only a few of
-// the agents with the same catalogue send it.
+// pageTimeout is the time that an agent has to send a page before another agent is asked for it. So only a few of the
+// agents with the same catalogue send each page.
 const pageTimeout = 5 * time.Second
 
 // catalogues are the known catalogues. The mutex of the plane guards them.
@@ -155,7 +156,7 @@ func (c *catalogue) add(page *protocol.Page) error {
 		return ErrPages
 	}
 	for i := range all {
-		all[i].Scope, all[i].Code = "", "" // nobody needs them
+		all[i].Scope, all[i].Code = "", "" // no longer needed
 	}
 	c.text = intern(all)
 	c.pages, c.requested, c.services = nil, nil, make(map[string]bool)
@@ -184,7 +185,7 @@ func ascending(all []protocol.Tracepoint) bool {
 }
 
 // intern makes equal strings in all share memory, because there are only a few distinct services, scopes and owners,
-// and the ID of a method contains its operation. It returns the number of bytes of the distinct strings.
+// and the ID of a method contains its operation. It returns the total length of the distinct strings in bytes.
 func intern(all []protocol.Tracepoint) (bytes int) {
 	known := make(map[string]string)
 	for i := range all {

@@ -2,9 +2,9 @@
 // sends each agent its part of the plan, and reduces the reports of agents to input for decisions ([search.Feedback]).
 // Agents connect over HTTP ([Plane.Handler]) or OpAMP (package control/opamp).
 //
-// The state is lost at a restart, but agents register again. The engine stores the input of decisions. An agent that
-// receives no answer returns to its baseline when its lease ends, so that no tracepoint stays on if this package or
-// the network fails.
+// The state is lost on restart, but agents register again, and the engine stores the input for decisions. An agent that
+// receives no answer returns to its baseline when its lease ends, so that no tracepoint stays on if this package or the
+// network fails.
 //
 // Agents, catalogues and the memory for messages are bounded. Agents with equal catalogues share one catalogue and one
 // encoded plan: ten thousand agents of twenty services need twenty of each.
@@ -53,16 +53,15 @@ const (
 	recordTimeout       = 10 * time.Second
 	// defaultMaxTracepoints is the default of MaxTracepoints.
 	defaultMaxTracepoints = 1_000_000
-	// outcomesPerTracepoint is the number of outcomes, of all agents, that are kept for each tracepoint that may be in
-	// a catalogue.
+	// outcomesPerTracepoint is the maximum number of outcomes of all agents, as a multiple of MaxTracepoints.
 	outcomesPerTracepoint = 2
-	// textPerTracepoint is the maximum number of bytes of the texts of a tracepoint, on average over all catalogues.
+	// textPerTracepoint is the maximum size of the texts in all catalogues, in bytes, as a multiple of MaxTracepoints.
 	textPerTracepoint = 160
 )
 
 // Plane is the control plane. Call New, Begin, Run and Close, in this order. It is safe for concurrent use.
 type Plane struct {
-	Messages *Messages // limits those being read or processed
+	Messages *Messages // limits the messages being read or processed
 
 	options   Options
 	engine    Engine
@@ -130,7 +129,7 @@ func (p *Plane) ready() error {
 	}
 }
 
-// Close answers all waiting agents. It must be called only once.
+// Close answers all agents that are waiting for a plan. It must be called only once.
 func (p *Plane) Close() { close(p.closing) }
 
 // Counts returns the counters of p.
@@ -169,8 +168,8 @@ func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
 // enables reports whether an arm of the plan has the tracepoint id on.
 func (b *published) enables(id string) bool { return b.enabled[id] }
 
-// removeWaiting subtracts the number of agents that stopped waiting. It closes drained if the plan was replaced and no
-// agent waits any longer.
+// removeWaiting records that the given number of agents have stopped waiting. It closes drained if the plan was
+// replaced and no agent waits any longer.
 func (b *published) removeWaiting(agents int64) {
 	if b.waiting.Add(-agents) > 0 {
 		return
@@ -192,7 +191,7 @@ func (p *Plane) newPlan(version int64) *protocol.Plan {
 	}
 }
 
-// Publish sends plan to all agents. table has the names of its symbols. A plan with the current version is ignored.
+// Publish sends plan to all agents. table must contain its symbols. A plan with the current version is ignored.
 func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before := p.published.Load()
 	if before.plan.Version == plan.Version {

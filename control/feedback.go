@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// lastReported is the state last reported to the engine. We compare with it to report only changes.
+// lastReported is the state last reported to the engine. We compare the current state to it and report only changes.
 type lastReported struct {
 	services    map[string]uint64 // hash of the catalogue by service; 0 if known since before the start
 	began       time.Time         // start time; earlier services keep their catalogues for CatalogueTTL after it
@@ -135,7 +135,7 @@ func unite(list []search.Announced) []search.Announced {
 // hashSeed is random, because hashes do not survive a restart.
 var hashSeed = maphash.MakeSeed()
 
-// hashOf returns a hash of list, which isn't 0.
+// hashOf returns a hash of list, which is never 0.
 func hashOf(list []search.Announced) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)

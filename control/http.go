@@ -155,8 +155,8 @@ func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) err
 	return writeJSON(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-// BadJSON returns the refusal of a body that failed to decode with err. Unlike errors of encoding/json, the refusal
-// does not mention Go types, nor callbacks of the decoder.
+// BadJSON returns the refusal of a body that failed to decode with err. Unlike err, the refusal mentions neither Go
+// types nor callbacks of the decoder.
 func BadJSON(err error) error {
 	why := strings.ReplaceAll(err.Error(), "callback: ", "")
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -202,7 +202,7 @@ func (h *handler) plan(w http.ResponseWriter, r *http.Request, c Caller) error {
 	return nil
 }
 
-// statusDelay limits the time for which statuses wait while a new plan is being delivered.
+// statusDelay is the maximum time that statuses wait while a new plan is being delivered.
 const statusDelay = time.Second
 
 // afterDelivery waits until all agents that waited for the current plan have received it, but at most statusDelay,

@@ -17,8 +17,8 @@ type encodedPlan struct {
 	json []byte
 }
 
-// planOf returns the part of `from` for agents with the catalogue c: all arms, with only the tracepoints in c that are
-// not in the baseline.
+// planOf returns the part of `from` for agents with the catalogue c: all arms, each with only its tracepoints that are
+// in c but not in the baseline, and at most [protocol.MaxEnabled] of them.
 func (c *catalogue) planOf(from *published) *encodedPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()

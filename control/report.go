@@ -44,7 +44,7 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	return nil
 }
 
-// fit reports whether there is room for n outcomes of a instead of its current ones. If not, it counts a refusal.
+// fit reports whether there is room to replace the outcomes of a by n others. If not, it counts a refusal.
 func (p *Plane) fit(a *agent, n int) bool {
 	fits := p.agents.outcomes-len(a.outcomes)+n <= outcomesPerTracepoint*p.options.MaxTracepoints
 	if !fits {
@@ -69,7 +69,7 @@ func count(plan *published, outcomes []report) (on, failed int) {
 	return on, failed
 }
 
-// report is an agent's latest report about a tracepoint: what decisions need of a [protocol.Outcome].
+// report is an agent's latest report about a tracepoint: the fields of a [protocol.Outcome] that decisions need.
 type report struct {
 	id                  string
 	hits, drops         uint64
@@ -205,7 +205,7 @@ const (
 )
 
 // silent reports whether a has stopped polling or sending statuses. OpAMP agents are never silent, because they don't
-// send them at intervals.
+// send statuses at regular intervals.
 func (a *agent) silent(now time.Time) bool {
 	if a.transport != overHTTP {
 		return false

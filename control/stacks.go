@@ -14,7 +14,7 @@ import (
 const (
 	sampleSeconds = 15   // longer than the time between two statuses
 	mostStacks    = 4096 // operations with stacks that are not recorded yet
-	mostAsked     = 20   // statuses after which an agent that has reported no stacks is no longer asked for the first
+	mostAsked     = 20   // statuses after which an agent without any stacks is no longer asked for its first
 	mostTime      = time.Duration(1 << 60)
 )
 
@@ -42,9 +42,9 @@ func (p *Plane) WantStacks(services []string) {
 	p.sampling = wanted
 }
 
-// stackSeconds returns for how long the agent with an ID should sample stacks from now on. asked is false if the agent
-// can't. The first samples of an agent are wanted even if nobody has asked for them, unless they don't come: they tell
-// the search that it can expect more.
+// stackSeconds returns the number of seconds for which the agent with the given ID should sample stacks from now on, or
+// 0 to stop. asked is false if the agent can't sample stacks. We ask each agent for a first sample even if the search
+// wants no stacks, because that sample tells the search that it can expect more, but give up after mostAsked statuses.
 func (p *Plane) stackSeconds(id string) (seconds int, asked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +62,8 @@ func (p *Plane) stackSeconds(id string) (seconds int, asked bool) {
 	return 0, true
 }
 
-// addStacks adds the stacks that a reported to those for the engine. Time in tracepoints that are not in the agent's
-// catalogue belongs to their callers. The caller holds mu.
+// addStacks adds the stacks that a reported to p.stacks. Time in tracepoints that are not in the agent's catalogue is
+// attributed to their callers. The caller holds mu.
 func (p *Plane) addStacks(a *agent, list []protocol.Stacks, all []tracepoint) {
 	for i := range list {
 		s := &list[i]
@@ -116,7 +116,7 @@ func (x *stackTimes) add(frames []protocol.Frame, all []tracepoint) {
 	}
 }
 
-// recurs reports whether a caller of frame i, directly or not, is a call of the same tracepoint.
+// recurs reports whether any direct or indirect caller of frame i is a call of the same tracepoint.
 func recurs(frames []protocol.Frame, ids []string, i int) bool {
 	for k := frames[i].Caller; k > 0; k = frames[k].Caller {
 		if ids[k] == ids[i] {

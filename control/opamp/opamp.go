@@ -381,7 +381,7 @@ func resource(d *protobufs.AgentDescription) map[string]string {
 	return attributes
 }
 
-// textOf returns v as text if it is a string, an integer or a boolean, or "".
+// textOf returns v as text if it is a string, an integer or a boolean, and "" otherwise.
 func textOf(v *protobufs.AnyValue) string {
 	switch x := v.GetValue().(type) {
 	case *protobufs.AnyValue_StringValue:

@@ -41,8 +41,8 @@ const wanted = 10
 
 // RatesOf returns rates for entries, the entry operations under investigation, which may repeat. seen has the received
 // traces per second by entry operation, and before the rates at which they were sampled, or nil for the default.
-// RatesOf computes the request rates from the two. If the budget is too small, earlier entries come first. RatesOf
-// depends only on its arguments.
+// RatesOf computes the request rates from the two. If the budget is too small, earlier entries take precedence. The
+// result depends only on the arguments.
 func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
 	r := &Rates{Default: o.Default, Services: make(map[string][]Operation)}
 	left := o.Budget
