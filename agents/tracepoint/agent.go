@@ -71,7 +71,7 @@ func WithGoroutineLabels() Option { return func(o *options) { o.labels = true } 
 
 // Connect applies the plans of Sibyl to the tracepoints of [Default] until ctx is done or the agent is closed. It does
 // not wait for a connection: while Sibyl is unreachable, only the baseline is enabled. It returns an error if the
-// options are not valid or [Default] has an agent.
+// options are not valid or [Default] already has an agent.
 func Connect(ctx context.Context, opts ...Option) (*Agent, error) {
 	return Default.Connect(ctx, opts...)
 }
@@ -129,7 +129,7 @@ func (r *Registry) exchangeSettings(o *options) exchange.Settings {
 // Close returns to the baseline and waits for the agent's goroutines to end.
 func (a *Agent) Close() { a.exchange.Close() }
 
-// ID returns the ID of the agent. It changes if Sibyl knows another agent by the same ID.
+// ID returns the ID of the agent. It changes if another agent has registered with the same ID.
 func (a *Agent) ID() string { return a.exchange.ID() }
 
 // registered adapts a registry to the exchange with Sibyl.

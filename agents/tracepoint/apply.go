@@ -103,7 +103,8 @@ func compile(p *protocol.Plan) *plan {
 // activation returns the activation of p under the current state, or nil if p is disabled. The caller holds r.mu.
 func (r *Registry) activation(p *Point) *activation { return r.activationIn(r.state.Load(), p) }
 
-// activationIn is like activation, but under state s. While requests are followed, it isn't nil.
+// activationIn is like activation, but under state s. While stacks are being sampled, the activation of a point outside
+// the baseline is never nil, so that its calls are recorded.
 func (r *Registry) activationIn(s *state, p *Point) *activation {
 	if p.info.Baseline {
 		return nil

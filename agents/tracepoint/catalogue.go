@@ -12,7 +12,7 @@ import (
 )
 
 // Catalogue returns the tracepoints of r, ascending by ID: the tracepoints that plans can enable, and the baseline
-// spans seen so far. It omits tracepoints with too long IDs, and all beyond [protocol.MaxCatalogue].
+// spans seen so far. It omits tracepoints whose IDs are too long, and all tracepoints beyond [protocol.MaxCatalogue].
 func (r *Registry) Catalogue() []protocol.Tracepoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()

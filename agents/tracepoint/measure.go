@@ -34,8 +34,8 @@ func estimateSpanBytes(name string) int {
 	return spanOverheadBytes + len(name) + attributeOverheadBytes + len(protocol.KeyTracepoint) + len(name)
 }
 
-// maxHitDuration is the longest plausible duration of a hit. Longer ones are ignored, because the goroutine was
-// preempted.
+// maxHitDuration is the longest plausible duration of a hit. Longer durations are ignored, because the goroutine was
+// probably preempted.
 const maxHitDuration = time.Millisecond
 
 // measurements accumulates the measured costs of hits.

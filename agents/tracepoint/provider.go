@@ -30,7 +30,8 @@ type tracerKey struct {
 	attributes            attribute.Distinct
 }
 
-// maxTracers limits the tracers that a provider caches. Beyond it, every call of Tracer creates one.
+// maxTracers limits the tracers that a provider caches. Once the cache is full, every call of Tracer with a new scope
+// creates a tracer.
 const maxTracers = 1024
 
 // A ProviderOption configures [Provider].
@@ -146,8 +147,8 @@ func (t *tracer) startBaseline(
 	return s.contextWith(s.Context), s
 }
 
-// startRoot starts the first span of a trace. It decides about the request after the start, which generates the trace
-// ID. The point may be nil.
+// startRoot starts the first span of a trace. It makes the decision about the request only after the span has started,
+// because starting it generates the trace ID. The point may be nil.
 func (t *tracer) startRoot(
 	ctx context.Context, point *Point, options []trace.SpanStartOption, e *entrySpan,
 ) (context.Context, trace.Span) {
@@ -164,7 +165,7 @@ func (t *tracer) startRoot(
 	return s.contextWith(s.Context), s
 }
 
-// startDisabled returns a disabled span below parent. If returned isn't nil, the span calls it at its end.
+// startDisabled returns a disabled span below parent. If returned isn't nil, the span calls it when it ends.
 func (t *tracer) startDisabled(
 	ctx context.Context, parent trace.Span, p *parentInfo, returned func(),
 ) (context.Context, trace.Span) {
@@ -180,8 +181,9 @@ func (t *tracer) startDisabled(
 	return d.contextWith(ctx), d
 }
 
-// point returns the tracepoint of the spans with the given name, in or outside the baseline. It returns nil if the
-// catalogue is full or the name doesn't fit. Such spans are always enabled.
+// point returns the tracepoint of the spans with the given name, in the baseline or outside of it. It returns nil if
+// too many tracepoints have been discovered, or if the name or the scope is not a valid name of a tracepoint; such
+// spans are always enabled.
 func (t *tracer) point(name string, kind trace.SpanKind, baseline bool) *Point {
 	cache := &t.points
 	if baseline {
@@ -200,7 +202,8 @@ func (t *tracer) point(name string, kind trace.SpanKind, baseline bool) *Point {
 	return p
 }
 
-// discover returns the tracepoint of the spans with the given scope and name, or nil if there are too many.
+// discover returns the tracepoint of the spans with the given scope and name, and registers it if necessary. It returns
+// nil if maxDiscovered tracepoints have been discovered already.
 func (r *Registry) discover(scope, name string, kind trace.SpanKind, baseline bool) *Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Scope is the instrumentation scope of the spans that [Point.Start] makes.
+// Scope is the instrumentation scope of the spans that [Point.Start] starts.
 const Scope = "github.com/sibyl-trace/sibyl/agents/tracepoint"
 
 // UnknownService is the service name of [Default] until [Connect] or [Registry.SetService] sets one.
@@ -39,7 +39,7 @@ type Registry struct {
 	discovered int // number of points that providers discovered
 }
 
-// tracerBox gives tracers of all types one type for atomic.Pointer.
+// tracerBox wraps a tracer of any type, so that an atomic.Pointer can hold it.
 type tracerBox struct{ tracer trace.Tracer }
 
 // Default is the registry that the package's functions use.
@@ -113,8 +113,8 @@ func (p *Point) recordName(name string) {
 	}
 }
 
-// ownerHint returns the name and kind of the only baseline span that p was seen in, or else as declared with
-// [WithOwner]. They are empty if both are unknown. The caller holds registry.mu.
+// ownerHint returns the name and kind of the only baseline span that p was seen in, or else the name and kind declared
+// with [WithOwner]. They are empty if neither is known. The caller holds registry.mu.
 func (p *Point) ownerHint() (name string, kind protocol.SpanKind) {
 	if o := p.owner.Load(); o != nil && o != &ambiguousOwner && !o.renamed.Load() {
 		return o.info.Operation, o.info.SpanKind

@@ -42,7 +42,7 @@ func (q *request) withOwner(owner *Point) *request {
 	return &inner
 }
 
-// entrySpan describes, at its start, the span that a request enters the service with.
+// entrySpan describes the span with which a request enters the service, as of the start of the span.
 type entrySpan struct {
 	name       string
 	kind       trace.SpanKind
@@ -79,7 +79,7 @@ func (r *Registry) follow(d protocol.Decision, text string, id trace.TraceID) *r
 	return q
 }
 
-// decide decides about a request that reaches this service first.
+// decide makes the decision about a request that reaches this service before any other.
 func (r *Registry) decide(id trace.TraceID, e *entrySpan) *request {
 	q := &request{registry: r, randomness: protocol.RandomnessOf(id)}
 	p := r.state.Load().current

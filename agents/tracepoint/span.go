@@ -82,7 +82,8 @@ func (s *span) SpanContext() trace.SpanContext {
 	return s.Span.SpanContext()
 }
 
-// TracerProvider returns the provider that makes spans switchable.
+// TracerProvider returns the provider that makes spans switchable, or the SDK's provider if s wasn't started through
+// one.
 func (s *span) TracerProvider() trace.TracerProvider {
 	if s.provider != nil {
 		return s.provider
@@ -149,9 +150,9 @@ func (s *span) recordPanic(recovered any, options []trace.SpanEndOption) {
 	s.AddEvent("exception", trace.WithAttributes(attributes...))
 }
 
-// disabledSpan is a disabled span, and the context that holds it. It has the span context of its parent, which thereby
-// becomes the parent of its children. It is not the parent itself, because some instrumentation (otelgrpc) takes its
-// span from the context and ends it.
+// disabledSpan is a disabled span, and the context that holds it. It has the span context of its parent, so that the
+// parent becomes the parent of its children, too. We don't use the parent itself in its place, because some
+// instrumentation (otelgrpc) takes its span from the context and ends it.
 type disabledSpan struct {
 	context.Context //nolint:containedctx // it is a context
 	noop.Span
@@ -311,7 +312,7 @@ func startSpan(
 	return s
 }
 
-// ensureExtra returns s.extra, which it allocates if necessary.
+// ensureExtra returns s.extra, allocating it if necessary.
 func (s *span) ensureExtra() *extra {
 	if s.extra == nil {
 		s.extra = new(extra)
@@ -340,9 +341,9 @@ func (s *span) enterService() {
 // labelKeys holds the keys of both labels, so that they are next to each other in memory.
 const labelKeys = "trace_idspan_id"
 
-// setLabels sets the goroutine's labels until the span ends, which then restores the labels of outer. They are empty if
-// the span isn't sampled, because nobody will find it. Keys and values are next to each other in memory, which halves
-// the cost of Sibyl's kernel agent for reading them.
+// setLabels sets the goroutine's labels until the span ends, which then restores the labels of outer. The labels are
+// empty if the span isn't sampled, because it is never exported. Keys and values are next to each other in memory,
+// which halves the cost of Sibyl's kernel agent for reading them.
 func (s *span) setLabels(outer context.Context) {
 	const traceDigits = 32
 	text := ""

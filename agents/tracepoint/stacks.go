@@ -16,19 +16,19 @@ const (
 	followedCalls  = 20_000          // calls of tracepoints per second, about 0.25 µs each: 0.5 % of a CPU
 	followedFrames = 512             // frames of a request
 	followedKept   = 512             // requests of an operation until the next report
-	reportAge      = 5 * time.Second // least age of a report
+	reportAge      = 5 * time.Second // minimum age of a report
 )
 
-// stacks measures where requests spend their time, by the tracepoints that they run through, while Sibyl asks for it.
-// It exports nothing. Unlike a sampling profiler it sees every call, waiting or running, so seconds are enough.
+// stacks measures how much time requests spend in each tracepoint that they run through, while Sibyl asks for it. It
+// exports nothing. Unlike a sampling profiler, it sees every call, waiting or running, so a few seconds are enough.
 type stacks struct {
 	on   atomic.Bool  // read before the mutex is locked
 	left atomic.Int64 // calls that may be followed until the next report
 
 	mu       sync.Mutex // guards the fields below
 	stop     *time.Timer
-	started  time.Time // of following: earlier requests lack calls
-	since    time.Time // of the report
+	started  time.Time // start of following; requests that began before it lack calls
+	since    time.Time // start of the current report
 	finished map[operation][]*followed
 }
 
@@ -38,7 +38,8 @@ type operation struct {
 	kind protocol.SpanKind
 }
 
-// SampleStacks follows requests for d from now on. Then the tracepoints return to their usual cost.
+// SampleStacks makes r record the calling trees of requests for d from now on; see [Registry.Stacks]. Afterwards, the
+// tracepoints return to their usual cost.
 func (r *Registry) SampleStacks(d time.Duration) {
 	x := &r.stacks
 	x.mu.Lock()
@@ -58,13 +59,13 @@ func (r *Registry) SampleStacks(d time.Duration) {
 	}
 }
 
-// stopStacks ends the measurement: the time is over, or so many calls were followed that it would cost too much.
+// stopStacks ends the measurement when its time is over.
 func (r *Registry) stopStacks() {
 	r.stacks.on.Store(false)
 	r.activateAll()
 }
 
-// activateAll gives all tracepoints the activations for the current state.
+// activateAll recomputes the activations of all tracepoints from the current state.
 func (r *Registry) activateAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,8 +82,9 @@ func (x *stacks) begin() {
 	x.since, x.finished = now, make(map[operation][]*followed)
 }
 
-// Stacks returns the calling trees of the requests that have ended since the last call, or nil if the measurement is
-// too young.
+// Stacks returns the calling trees of the slow requests that have ended since it last returned any, one tree per
+// operation, with the most frequent operations first. It omits the trees that don't fit into a status, and returns nil
+// until it has measured for a few seconds.
 func (r *Registry) Stacks() []protocol.Stacks {
 	var list []protocol.Stacks
 	for op, requests := range r.stacks.take() {
@@ -95,8 +97,8 @@ func (r *Registry) Stacks() []protocol.Stacks {
 	return protocol.LimitStacks(list)
 }
 
-// take returns the requests that have ended and begins a new report, or returns nil if the current one is too young.
-// The requests are no longer changed, so they can be merged while others end.
+// take returns the requests that have ended and begins a new report, or returns nil if the current report is younger
+// than reportAge. The requests are no longer changed, so they can be merged while others end.
 func (x *stacks) take() map[operation][]*followed {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,7 +110,8 @@ func (x *stacks) take() map[operation][]*followed {
 	return finished
 }
 
-// merge returns the calling tree of the slowest quarter of requests. The others would hide the cause if few are slow.
+// merge sorts requests and returns the calling tree of the slowest quarter. If few requests are slow, the others would
+// hide the cause.
 func (r *Registry) merge(op operation, requests []*followed) protocol.Stacks {
 	slices.SortFunc(requests, func(a, b *followed) int { return cmp.Compare(b.frames[0].spent, a.frames[0].spent) })
 	slow := requests[:(len(requests)+3)/4]
@@ -162,8 +165,8 @@ type frame struct {
 	spent       time.Duration
 }
 
-// follow returns ctx for a request that enters an operation, and a function that ends it, or ctx and nil if the request
-// is not followed.
+// follow starts to follow a request that enters the operation of the baseline span `point`. It returns the context for
+// the request's calls and the followed request, or ctx and nil if the request is not followed.
 func (x *stacks) follow(ctx context.Context, point *Point) (context.Context, *followed) {
 	if point == nil || !x.on.Load() {
 		return ctx, nil

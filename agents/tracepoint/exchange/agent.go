@@ -29,7 +29,7 @@ const (
 	minPollInterval   = time.Second // if "not modified" comes earlier, the server does not support long polling
 )
 
-// Tracepoints can be enabled by plans. The agent calls the methods from several goroutines.
+// Tracepoints is the set of tracepoints that plans can enable. The agent calls its methods from several goroutines.
 type Tracepoints interface {
 	// Catalogue returns all tracepoints, ascending by ID.
 	Catalogue() []protocol.Tracepoint
@@ -58,7 +58,7 @@ type Settings struct {
 	Capabilities []protocol.Capability
 	// Changed receives a value when the catalogue has changed.
 	Changed <-chan struct{}
-	// Due receives a value when the outcomes have changed so that a status should not wait.
+	// Due receives a value when the outcomes have changed and a status should be sent at once.
 	Due    <-chan struct{}
 	Client *http.Client // without a timeout, because of long polling; http.DefaultClient if nil
 	Logger *slog.Logger // for connection failures and recoveries; may be nil
@@ -226,8 +226,7 @@ func (a *Agent) setPlanError(err error) {
 	}
 }
 
-// register sends the agent's description and catalogue to Sibyl. If another agent has the same ID, it chooses a new
-// one.
+// register sends the agent's description and catalogue to Sibyl. If another agent has the same ID, it chooses a new ID.
 func (a *Agent) register(ctx context.Context) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()

@@ -56,7 +56,7 @@ func (e *responseError) Unwrap() error {
 	return nil
 }
 
-// client is an HTTP client of the tracepoint protocol.
+// client is an HTTP client for the tracepoint protocol.
 type client struct {
 	base     string
 	token    string
@@ -161,7 +161,7 @@ func (c *client) put(ctx context.Context, r *protocol.Registration) ([]int, erro
 	return response.Missing, err
 }
 
-// status sends s and returns for how long to sample stacks from now on.
+// status sends s and returns the time for which to sample stacks from now on, at most maxSample.
 func (c *client) status(ctx context.Context, s *protocol.Status) (sample time.Duration, err error) {
 	s.Protocol, s.Session = protocol.Version, c.session
 	var answer protocol.StatusAnswer
@@ -169,7 +169,8 @@ func (c *client) status(ctx context.Context, s *protocol.Status) (sample time.Du
 	return min(time.Duration(answer.StackSeconds)*time.Second, maxSample), err
 }
 
-// send sends body as JSON, compressed unless it is small, and decodes the response into response unless that is nil.
+// send sends body as JSON, compressed unless it is small, and decodes the body of the response, unless it is empty,
+// into response.
 func (c *client) send(ctx context.Context, method, path string, body, response any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

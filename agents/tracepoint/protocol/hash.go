@@ -32,7 +32,7 @@ func HashCatalogue(tracepoints []Tracepoint) string {
 	return e.sum()
 }
 
-// HashPlan returns the hash of all fields of p except Hash, 32 hexadecimal digits.
+// HashPlan returns the hash, 32 hexadecimal digits, of all fields of p except Protocol and Hash.
 func HashPlan(p *Plan) string {
 	e := newEncoder("sibyl plan 1")
 	e.integer(uint64(p.Version))

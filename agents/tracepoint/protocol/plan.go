@@ -21,7 +21,8 @@ type Filter struct {
 	Service   string   `json:"service,omitempty"`
 	Operation string   `json:"operation,omitempty"` // name of the span
 	SpanKind  SpanKind `json:"span_kind,omitempty"`
-	// Attributes must be present at the start of the span. Values other than strings are formatted.
+	// Attributes must be present, with these values, at the start of the span. Values other than strings are compared
+	// as text.
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
@@ -57,7 +58,7 @@ func (f *Filter) Matches(service, operation string, kind SpanKind, attribute fun
 	return true
 }
 
-// FilterBit returns the bit of Decision.Filters that must be set, or 0 without a filter.
+// FilterBit returns the bit of Decision.Filters that must be set, or 0 if t has no filter.
 func (t *Enabled) FilterBit() uint64 {
 	if t.Filter == 0 {
 		return 0

@@ -3,13 +3,13 @@ package protocol
 import "fmt"
 
 // Stacks is the calling tree of slow requests of an operation, with the times that they spent in each frame, waiting or
-// running. An agent may sample or measure them. Sibyl tries tracepoints in the order of their times, and does not try
-// those that appear in no frame or with hardly any time. An agent must therefore know all tracepoints of its catalogue
-// by their frames, except variables.
+// running. An agent may sample or measure them. Sibyl first tries the tracepoints with the most time, and skips
+// tracepoints that appear in no frame or have hardly any time. An agent must therefore recognize the frames of all
+// tracepoints in its catalogue, except variables.
 type Stacks struct {
 	Operation string   `json:"operation"` // name of the baseline span
 	SpanKind  SpanKind `json:"span_kind"`
-	Requests  int      `json:"requests"` // slow ones, about a quarter of all
+	Requests  int      `json:"requests"` // number of slow requests, about a quarter of all
 	Frames    []Frame  `json:"frames"`   // the first is the operation; each follows its caller
 }
 
@@ -18,10 +18,10 @@ type Stacks struct {
 type Frame struct {
 	ID     string `json:"id,omitempty"` // of the tracepoint; empty for the operation
 	Caller int    `json:"caller"`       // index in Frames
-	Nanos  int64  `json:"ns"`           // in the frame itself, not in those that it calls
+	Nanos  int64  `json:"ns"`           // in the frame itself, without the frames that it calls
 }
 
-// LimitStacks returns the first of list that fit into a status.
+// LimitStacks returns the longest prefix of list that fits into a status.
 func LimitStacks(list []Stacks) []Stacks {
 	frames := 0
 	for i := range list {
