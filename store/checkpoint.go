@@ -92,7 +92,7 @@ type Checkpoints struct{ db database }
 // called concurrently.
 //
 // The pieces of the state become durable one by one, next to the pieces of the last checkpoint, before the head refers
-// to them. One large commit would fill the queue of the disk, and the journal would have to wait for all of it.
+// to them. One large commit would fill the disk's queue, and the journal would have to wait for all of it.
 func (c Checkpoints) Save(next *Checkpoint, forget trace.Nanos) error {
 	last, err := c.head()
 	if err != nil && !errors.Is(err, ErrCheckpoint) { // a damaged checkpoint is replaced

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ClosedProblem is a problem as of when it closed. The encoding of Row and Evidence is defined by package api and
+// ClosedProblem is a problem as it was when it closed. The encoding of Row and Evidence is defined by package api and
 // opaque to the store.
 type ClosedProblem struct {
 	At       trace.Nanos // end of the epoch when it closed
@@ -35,7 +35,7 @@ func closedProblemKey(first byte, at trace.Nanos, id analysis.Hash) []byte {
 
 const closedProblemKeySize = 1 + 8 + hashSize
 
-// Put stores all, and replaces problems with the same time and ID. They are durable once the next checkpoint is.
+// Put stores all, replacing problems with the same time and ID. They become durable with the next checkpoint.
 func (c ClosedProblems) Put(all []ClosedProblem) error {
 	err := c.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
 		for i := range all {
@@ -81,7 +81,7 @@ func (c ClosedProblems) each(f func(p ClosedProblem, packed []byte) error) error
 	return during("read closed problems", err)
 }
 
-// Get returns the problem id as of when it last closed, or nil if it is not kept.
+// Get returns the problem id as it was when it last closed, or nil if it is not kept.
 func (c ClosedProblems) Get(id analysis.Hash) (*ClosedProblem, error) {
 	var found *ClosedProblem
 	err := c.each(func(p ClosedProblem, packed []byte) (err error) {

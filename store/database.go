@@ -114,7 +114,7 @@ func during(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
-// numbered returns the key with first byte first and number n. Keys sort by number.
+// numbered returns the key that consists of the byte `first` and the number n. Such keys sort by number.
 func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
 
 // hashSize is the size of a hash in a key.
@@ -130,7 +130,7 @@ func hashAt(b []byte) analysis.Hash {
 }
 
 // subjectKey returns the key, with first as its first byte, of the problem or incident `of`. The kind comes last
-// because it is never 255, so that the key can be a prefix for each.
+// because it is never 255, so that the key can be a prefix for [database.each].
 func subjectKey(first byte, of search.Subject) []byte {
 	return append(appendHash([]byte{first}, of.ID), byte(of.Kind))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Located is the evidence that located the place of a problem or an incident. The encoding of Evidence is defined by
+// Located is the evidence for the located place of a problem or an incident. The encoding of Evidence is defined by
 // package api and opaque to the store.
 type Located struct {
 	Of       search.Subject
@@ -30,7 +30,8 @@ type Places struct{ db database }
 
 func locatedKey(of search.Subject) []byte { return subjectKey(keyLocated, of) }
 
-// Put stores x, replacing earlier evidence for the same problem or incident. It is durable once the next checkpoint is.
+// Put stores x, replacing earlier evidence for the same problem or incident. It becomes durable with the next
+// checkpoint.
 func (p Places) Put(x *Located) error {
 	value := binary.BigEndian.AppendUint64(nil, uint64(max(0, x.At)))
 	err := p.db.Set(locatedKey(x.Of), append(value, s2.Encode(nil, x.Evidence)...), pebble.NoSync)

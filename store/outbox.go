@@ -49,7 +49,7 @@ type Message struct {
 	Endpoint string         `json:"endpoint"` // name of the endpoint
 	Event    string         `json:"event"`    // type of the event
 	Format   string         `json:"format"`   // of Body
-	Subject  search.Subject `json:"subject"`  // messages about a subject are delivered in order; zero: no subject
+	Subject  search.Subject `json:"subject"`  // messages about a subject are delivered in order; may be zero
 	At       trace.Nanos    `json:"at"`       // time of the event
 	Put      trace.Nanos    `json:"put"`      // when it was last put into the outbox
 	Next     trace.Nanos    `json:"next"`     // earliest time of the next attempt
@@ -416,8 +416,8 @@ func (o *Outbox) Drop(number uint64) error {
 	return nil
 }
 
-// Expire moves to the dead letters the waiting messages that were put before the given time, or whose endpoint isn't
-// known, unless they are taken. It returns the number of messages moved. It also deletes old event IDs.
+// Expire makes dead letters of waiting messages that were put before the given time or whose endpoint isn't known,
+// except messages that are taken. It returns the number of messages moved. It also deletes old event IDs.
 func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) bool) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

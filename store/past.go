@@ -77,8 +77,8 @@ func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Per
 	return p
 }
 
-// Put stores period, replacing the stored requests of its groups in the same period. It is durable once the next
-// checkpoint is.
+// Put stores period, replacing the stored requests of its groups in the same period. It becomes durable with the next
+// checkpoint.
 func (p Past) Put(period *Period) error {
 	err := p.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
 		begin := 0

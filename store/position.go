@@ -9,12 +9,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Positions keeps, for each source, the time that it has been read up to.
+// Positions keeps the time up to which each source has been read.
 type Positions struct{ db database }
 
 func positionKey(source string) []byte { return append([]byte{keyPositions}, source...) }
 
-// Save stores through, the time that source has been read up to.
+// Save stores through, the time up to which source has been read.
 func (p Positions) Save(source string, through time.Time) error {
 	value, err := through.MarshalBinary()
 	if err == nil {

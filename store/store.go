@@ -75,8 +75,8 @@ const (
 	cache    = 32 << 20
 )
 
-// Open opens the store in o.Dir, or creates it. Unless the file system refused an operation, the error wraps one of the
-// errors of [pebbledb.Open].
+// Open opens the store in o.Dir, or creates it. The error wraps one of the errors of [pebbledb.Open], unless the file
+// system failed.
 func Open(o Options) (*Store, error) {
 	opened, err := pebbledb.Open(pebbledb.Options{
 		Dir:      o.Dir,

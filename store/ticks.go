@@ -48,7 +48,7 @@ func tickKey(x Tick) []byte {
 	return appendHash(minuteKey(x.From), x.Group)
 }
 
-// Add adds the requests in all to the stored ones. They are durable once the next checkpoint is.
+// Add adds the requests in all to the stored requests. They become durable with the next checkpoint.
 func (t Ticks) Add(all map[Tick]*group.Past) error {
 	order := sorting.Sorted(maps.Keys(all), func(a, b Tick) int {
 		return cmp.Or(bytes.Compare(tickKey(a), tickKey(b)), cmp.Compare(a.From, b.From))
@@ -72,8 +72,8 @@ func (t Ticks) Add(all map[Tick]*group.Past) error {
 	return during("store latencies", err)
 }
 
-// addMinute adds the requests of ticks, which must be of the same group and minute, to the value under key. It writes
-// to b.
+// addMinute adds the requests of ticks, which must be of the same group and minute, to the value under key, and sets
+// the new value in b.
 func (t Ticks) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tick]*group.Past) error {
 	value, err := t.db.get(key)
 	if err != nil {
@@ -131,7 +131,7 @@ func decodeWindows(b []byte, start trace.Nanos, span, length time.Duration) (win
 	return windows, nil
 }
 
-// hourKey returns the key prefix of the hour that contains at. minutesKey returns the key of a group within an hour.
+// hourKey returns the key prefix of the hour that contains at.
 func hourKey(at trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keyMinutes}, uint32(max(0, at)/trace.Nanos(time.Hour)))
 }
