@@ -130,8 +130,8 @@ func (p *Plane) lookup(c Caller) (*agent, error) {
 // Register processes a registration and returns the numbers of the pages that the agent should send. r.Page may be nil.
 // The error is any of the reasons above except ErrUnknown.
 //
-// An ID belongs to the session that registered it for as long as that session polls or sends messages. Until then,
-// Register refuses another session with ErrConflict. A later session takes over the ID, and the former session is
+// An ID belongs to the session that registered it for as long as that session polls or sends messages. While it does,
+// Register refuses other sessions with ErrConflict. A later session takes over the ID, and the former session is
 // refused if it returns. Two agents with the same ID therefore don't keep replacing each other.
 func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err error) {
 	p.mu.Lock()
