@@ -189,8 +189,8 @@ func sameVersion(x, y string) bool {
 	return x == y || len(x) >= leastCommit && strings.Trim(x, "0123456789abcdef") == "" && strings.HasPrefix(y, x)
 }
 
-// Reported returns the annotation of the event reported by x, which must have been applied. If that annotation has been
-// deleted since, Reported returns x's own.
+// Reported returns the stored annotation of the event that x reports. x must have been applied. If the annotation has
+// been deleted since, Reported returns the annotation in x.
 func (v *View) Reported(x *Report) *Annotation {
 	for i := range v.Annotations {
 		if y := &v.Annotations[i]; v.annotations.same(&x.Annotation, y) || x.ID == y.ID {

@@ -36,8 +36,8 @@ type Options struct {
 	// Contexts is the maximum number of calling contexts in all trees together and, separately, of nodes in their
 	// cached builds; 0: no limit.
 	Contexts int
-	// Operations is the maximum number of operations with span percentiles, at most [observation.MaxSpanOps]; 0: the
-	// same.
+	// Operations is the maximum number of operations with span percentiles, at most [observation.MaxSpanOps], which is
+	// also the default if it is 0.
 	Operations int
 	// Kept is the approximate number of requests that are kept for comparisons.
 	Kept int
@@ -186,7 +186,7 @@ func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.
 }
 
 // Ingest takes a closed trace and returns the number of requests in it. Unusable roots don't count as requests, but
-// their spans and calls enter the history.
+// their spans and calls are added to the history.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
 	p.Cover(&c.coverage)
@@ -213,8 +213,8 @@ func (c *Core) ObserveSpans(t *observation.SpanTally) { c.spans.Merge(t) }
 func (c *Core) ObserveSites(t *history.Tally) { c.calls.Merge(t) }
 
 // ObserveVersions adds the versions of services seen since the last call, in any order and without duplicates. It sorts
-// seen. A new version counts as a deploy if it appears after the learning period, or equally late in a recorded past,
-// unless it is the first known version of its service.
+// seen. A new version counts as a deploy if it appears after the learning period or, in a recorded past, at least that
+// long after the first known version of any service. The first known version of a service never counts.
 func (c *Core) ObserveVersions(seen []VersionSeen) {
 	c.versions.observe(seen, c.learning.over, c.options.Learning)
 }

@@ -73,7 +73,7 @@ func (k *Kept) observe(requestType, group *group.Group, o *observation.Observati
 	from := o.Start - o.Start%trace.Nanos(keptStratum)
 	s := strata[from]
 	if s == nil {
-		if len(strata) > int(keptFor/keptStratum)+1 { // because of wrong clocks
+		if len(strata) > int(keptFor/keptStratum)+1 { // start times from wrong clocks
 			return
 		}
 		s = new(stats.NewSample[keptRequest](k.size))
@@ -151,8 +151,8 @@ func (k *Kept) appendNames(b []byte) []byte {
 	return b
 }
 
-// Of returns requests of g, a group or request type, in pseudo-random order. They comprise the sample of g, if it has a
-// problem, and the kept requests of the last hours, which lack contexts.
+// Of returns requests of g, a group or request type, in pseudo-random order. They are the sample of g, if it has a
+// problem, and the kept requests of the last few hours, which lack contexts.
 func (k *Kept) Of(g *group.Group) []*observation.Observation {
 	all := k.problems.Sampled(g.ID)
 	seen := make(map[uint64]bool, len(all))

@@ -65,7 +65,7 @@ func (l *learning) endEpoch(now trace.Nanos) {
 // pastEpochs is the number of epochs within which a recorded past must have arrived completely.
 const pastEpochs = 2
 
-// arrives reports whether more of a recorded past may still arrive. Nothing can be judged while it does.
+// arrives reports whether more of a recorded past may still arrive. Nothing can be judged until all of it has arrived.
 func (l *learning) arrives(now trace.Nanos) bool {
 	return !l.over && (l.began == 0 || now.Sub(l.began) < pastEpochs*l.epoch)
 }
@@ -143,7 +143,7 @@ type earlyEpochs struct {
 	seen    uint64      // requests already assigned to an epoch
 }
 
-// divide returns the epochs of the learning period, which must end now.
+// divide returns the epochs of the learning period, which must end at time now.
 func (l *learning) divide(now trace.Nanos, sites *history.Sites) *earlyEpochs {
 	e := &earlyEpochs{arrived: l.epochs, length: l.epoch}
 	if sites.Requests.Covered(now) <= now.Sub(l.began) {

@@ -162,9 +162,9 @@ func (f *Offers) room() int {
 	return room
 }
 
-// set adds the catalogue of from.Service, which must not have one yet, unless it is empty. It leaves out tracepoints
-// that there is no room for. Normally package control refuses agents with too many tracepoints, but after a restart it
-// doesn't know the agents that were connected before.
+// set adds the catalogue `from`, unless it is empty. from.Service must not have a catalogue yet. set leaves out the
+// tracepoints that exceed the limit. Normally package control refuses agents with too many tracepoints, but after a
+// restart it doesn't know the agents that were connected before.
 func (f *Offers) set(from *search.Catalogue) {
 	service := f.table.Symbol(from.Service)
 	announced := from.Tracepoints[:min(len(from.Tracepoints), f.room())]
@@ -266,9 +266,9 @@ func (f *Offers) setCosts(at trace.Nanos, costs []search.Cost) {
 // returnsSoon is the maximum time for which the search waits for a tracepoint that is unavailable at the moment.
 const returnsSoon = 2 * time.Minute
 
-// withdrawn returns three ascending lists of tracepoints: list holds all tracepoints that can't be enabled at time now,
-// unproven the ones among them that agents have reported as temporarily unavailable, and returning the ones among
-// unproven that can be enabled again within returnsSoon.
+// withdrawn returns three ascending lists of tracepoints. list holds all tracepoints that can't be enabled at time now,
+// unproven the subset that agents have reported as temporarily unavailable, and returning the subset of unproven that
+// can be enabled again within returnsSoon.
 func (f *Offers) withdrawn(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
 	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
 	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })

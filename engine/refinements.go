@@ -40,8 +40,8 @@ func (r *refinements) add(o *observation.Observation, a *arm, of *plans, coarse 
 	refinement.Observe(o, coarse)
 }
 
-// attach sets the shares of p measured by the tracepoints of the arms in present, and drops the statistics of other
-// arms.
+// attach sets p.Refined to the shares that the tracepoints of the arms in present have measured, and drops the
+// statistics of all other arms.
 func (r *refinements) attach(p *detect.Problem, present []arm) {
 	present = append(present, r.partsOf(present)...)
 	for set := range r.bySet {

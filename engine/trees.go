@@ -133,8 +133,8 @@ func (r *Trees) drop(t *tree) {
 	}
 }
 
-// Built returns the latest build of the tree of requestType, or nil if it hasn't been built. some reports whether the
-// type has a tree.
+// Built returns the latest build of the tree of requestType, or nil if there is no build. some reports whether the type
+// has a tree.
 func (r *Trees) Built(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	t := r.byType[requestType]
 	if t == nil {
