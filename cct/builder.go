@@ -224,14 +224,14 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 	p.history.Merge(from.history)
 }
 
-// Age forgets the contexts and the sets of tracepoints that no request has used in the time idle before now. It also
-// forgets the oldest sets beyond maxSets.
+// Age forgets the contexts and the sets of tracepoints that no request has used for longer than idle. It also forgets
+// the oldest sets beyond maxSets.
 func (b *Builder) Age(now trace.Nanos, idle time.Duration) {
 	b.forget(func(_ trace.Context, p *place) bool { return now.Sub(p.seen) > idle })
 	b.ageSets(now, idle)
 }
 
-// forget deletes each context that old returns true for.
+// forget deletes each context for which old returns true.
 func (b *Builder) forget(old func(trace.Context, *place) bool) {
 	before := len(b.places)
 	maps.DeleteFunc(b.places, old)
@@ -245,7 +245,7 @@ func (b *Builder) forget(old func(trace.Context, *place) bool) {
 	}
 }
 
-// ageSets forgets the sets that were not enabled in the time idle before now, and the oldest sets beyond maxSets. It
+// ageSets forgets the sets that have not been enabled for longer than idle, and the oldest sets beyond maxSets. It
 // moves their request counts to b.before.
 func (b *Builder) ageSets(now trace.Nanos, idle time.Duration) {
 	hashes := slices.Sorted(maps.Keys(b.sets))

@@ -26,10 +26,10 @@ type point struct {
 	hinted bool // has an ancestor with a place, so that it is placed under its parent
 }
 
-// NewCatalogue returns the catalogue of the tracepoints in list, in any order. It does not retain list. table provides
-// the services of operations and may be nil. If several entries have the same ID, the greatest is kept. Entries without
-// an ID are ignored. NewCatalogue takes O(n) time and about 100 bytes per entry, so the caller must limit the length of
-// list.
+// NewCatalogue returns the catalogue of the tracepoints in list, which may be in any order. It does not retain list.
+// table provides the services of operations and may be nil. If several entries have the same ID, the greatest is kept.
+// Entries without an ID are ignored. NewCatalogue takes O(n) time and about 100 bytes per entry, so the caller must
+// limit the length of list.
 func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	var keys byKey
 	all := keys.distinct(list)

@@ -23,7 +23,7 @@ const (
 // Match holds the nodes that match an observed calling context.
 type Match struct {
 	// Nodes holds all nodes whose context, without disabled tracepoints, is nearest to the observed context, ascending.
-	// It is empty if no context is nearer than half the length of the observed one.
+	// It is empty if no context is nearer than half the length of the observed context.
 	Nodes   []int32
 	Weights []float64 // by node, proportional to hits; they add up to 1
 	// Distance is the edit distance of Nodes in operations; 0 means an exact match. If Nodes is empty, it is the
@@ -38,9 +38,9 @@ type RunnerUp struct {
 	Distance int
 }
 
-// Match returns the nodes that match path, a calling context, root first, that was observed while only the tracepoints
-// in on (ascending) were enabled. If no node matches exactly, it returns the nearest contexts by edit distance over
-// operations.
+// Match returns the nodes that match a calling context observed while only the tracepoints in on (ascending) were
+// enabled. path holds the operations of that context, root first. If no node matches exactly, it returns the nearest
+// contexts by edit distance over operations.
 //
 // It takes O(n) time for n nodes, plus a bounded number of edit distances if no node matches exactly.
 func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
@@ -129,8 +129,9 @@ type bounded struct {
 
 // nearest finds the nearest contexts by edit distance:
 //
-//  1. Walk the tree once. For each distinct visible context, count its operations, and those that the observed context
-//     also has. The greater length minus the operations in common is a lower bound on the distance.
+//  1. Walk the tree once. For each distinct visible context, count its operations, and its operations that also occur
+//     in the observed context. The greater length minus the number of operations in common is a lower bound on the
+//     distance.
 //  2. Compare contexts in the order of their bounds until no bound is below the distances found.
 //  3. Return all nodes at the smallest distance, if it is within half the observed length.
 func (t *Tree) nearest(path []trace.Op, on []trace.Symbol, projected []trace.Context) Match {

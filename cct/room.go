@@ -19,8 +19,7 @@ type Room struct {
 	refused int
 }
 
-// oneBuilder is the divisor of a room that gives the maximum number of contexts of a single builder, so that one
-// request type can't keep out all others.
+// oneBuilder limits a single builder to 1/oneBuilder of a room, so that one request type can't keep out all others.
 const oneBuilder = 4
 
 // Used returns the number of contexts in r.
@@ -37,8 +36,8 @@ func (r *Room) left(contexts int) int {
 	return min(r.Limit-r.used-r.sets, max(1, r.Limit/oneBuilder)-contexts)
 }
 
-// take takes room for one more context of a builder with the given number of contexts. It returns false if there is no
-// room.
+// take reserves room for one more context of a builder with the given number of contexts. It returns false if there is
+// no room.
 func (r *Room) take(contexts int) bool {
 	if r == nil {
 		return true
@@ -53,7 +52,7 @@ func (r *Room) take(contexts int) bool {
 // setSize returns the size of a set of the tracepoints in `on`, as a number of contexts.
 func setSize(on []trace.Symbol) int { return 1 + len(on)/16 }
 
-// takeSet takes room for a set of the tracepoints in `on`. It returns false if there is not enough room.
+// takeSet reserves room for a set of the tracepoints in `on`. It returns false if there is not enough room.
 func (r *Room) takeSet(on []trace.Symbol) bool {
 	if r == nil {
 		return true
@@ -83,8 +82,8 @@ func (r *Room) refuse() {
 	}
 }
 
-// Join makes the contexts and sets of b count in r. If r has no room for all of them, b forgets sets and the least
-// recently seen contexts. b must not have joined another room.
+// Join makes the contexts and sets of b count towards the limit of r. If r has no room for all of them, b forgets sets
+// and the least recently seen contexts. b must not have joined another room.
 func (b *Builder) Join(r *Room) {
 	for _, h := range slices.Sorted(maps.Keys(b.sets)) {
 		if s := b.sets[h]; !r.takeSet(s.on) {

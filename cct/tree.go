@@ -10,7 +10,8 @@ import (
 )
 
 // Tree is the calling-context tree of a request type, in pre-order: the subtree of node i is Nodes[i:Nodes[i].End].
-// Siblings are ordered by layer, kind, operation and tracepoint. A Tree is immutable once built and safe to share.
+// Siblings are ordered by layer, kind, operation and tracepoint. A Tree is immutable once built, except for
+// [Tree.Offer], and safe to share.
 type Tree struct {
 	Nodes       []Node
 	Version     uint64 // hash of the tree's shape: equal for equal sets of contexts and tracepoints
