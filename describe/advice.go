@@ -39,7 +39,7 @@ func Advice(n *Names, x *engine.Incident, v *search.Investigation, all []engine.
 	return s
 }
 
-// Step is like Advice, but doesn't propose to accept a steady incident.
+// Step is like Advice, but doesn't suggest accepting a steady incident.
 func Step(n *Names, x *engine.Incident, v *search.Investigation, all []engine.Annotation) Sentence {
 	a := &advice{Incident: x, names: n, v: v}
 	if len(x.Suspects) > 0 {

@@ -60,7 +60,7 @@ type Recovery struct {
 	MeanFraction Number   `json:"mean_fraction"`
 	P99NS        int64    `json:"p99_ns"`
 	P99Fraction  Number   `json:"p99_fraction"`
-	Sentence     Sentence `json:"-"` // Text
+	Sentence     Sentence `json:"-"` // Text as a Sentence
 }
 
 // Common presents places in different request types whose times are correlated.
@@ -69,7 +69,7 @@ type Common struct {
 	Edges       []TypedEdge `json:"edges"`
 	Correlation Number      `json:"correlation"`
 	PValue      Number      `json:"p_value"`
-	Sentence    Sentence    `json:"-"` // Text
+	Sentence    Sentence    `json:"-"` // Text as a Sentence
 }
 
 // TypedEdge presents a place in the requests of one type.
@@ -158,7 +158,7 @@ func newDifference(n *Names, p *detect.Problem, d *explain.Difference) Differenc
 	}
 }
 
-// placeIn presents an edge of p. Without a share, it also presents an edge that p has lost since it was explained. It
+// placeIn presents an edge of p. It also presents an edge that p has lost since it was explained, without its share. It
 // returns nil for edge 0.
 func placeIn(n *Names, p *detect.Problem, edge trace.Edge) *Place {
 	if edge == 0 {

@@ -159,8 +159,9 @@ func plusMinus(e *group.EdgeShare) string {
 // minCause is the minimum fraction of the variance that a variable must explain to be named as a cause.
 const minCause = 0.1
 
-// cause names the best explanation, if it accounts for enough of the variance. It is not the call flow: slow requests
-// take another way because they are slow, and nobody can act on it. A problem of the call flow says so itself.
+// cause names the best explanation, if it accounts for enough of the variance. It never names the call flow: slow
+// requests take a different path because they are slow, and nobody can act on that. If the problem is a change of the
+// call flow, the sentence says so anyway.
 func (d *diagnosis) cause() {
 	i := slices.IndexFunc(d.p.Explanations, func(x detect.Explanation) bool { return x.Variable != variableSkeleton })
 	if i < 0 || !(d.p.Explanations[i].Effect >= minCause) {
@@ -192,7 +193,7 @@ func PerSecond(impact float64) string {
 // look at.
 const mostlyExplained = 0.5
 
-// CompareValue proposes to look at the attribute value that explains most of the variance of p. It returns nil if no
+// CompareValue suggests looking at the attribute value that explains most of the variance of p. It returns nil if no
 // value explains at least half.
 func CompareValue(n *Names, p *detect.Problem) Sentence {
 	var most *detect.Explanation

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Folded writes profiles as folded stacks, the input of flame-graph tools: one calling context per line, with its
-// exclusive nanoseconds summed over all requests. The first frame is the request type. Names must not contain line
+// Folded writes profiles as folded stacks, the input format of flame-graph tools: one calling context per line, with
+// its exclusive nanoseconds summed over all requests. The first frame is the request type. Names must not contain line
 // breaks.
 func Folded(w io.Writer, profiles []Profile) error {
 	out := bufio.NewWriter(w)

@@ -295,8 +295,8 @@ func (c *change) longer() {
 	c.Add(x.when)
 }
 
-// slower returns the indexes of the slower request types. It leaves out the long ones if others are slower, too,
-// because long requests would outweigh the others.
+// slower returns the indexes of the slower request types. It leaves out the types of long requests if other types are
+// slower, too, because long requests would outweigh the others.
 func (x *Incident) slower() (types []int) {
 	for _, long := range []bool{false, true} {
 		for i := range x.Types {

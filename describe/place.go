@@ -27,7 +27,7 @@ type Target struct {
 }
 
 // Edge presents an edge of the critical path of a group or request type. Means are per request; requests without the
-// edge count 0.
+// edge count as 0.
 type Edge struct {
 	Place
 

@@ -26,8 +26,8 @@ type ProfileBuilder struct {
 	functions map[string]*profile.Location
 }
 
-// NewProfileBuilder returns a builder of a profile with two values per sample, a count and a time in ns. The parameters
-// count and nanoseconds are the names of their sample types. Tools show the time by default.
+// NewProfileBuilder returns a builder for a profile with two values per sample, a count and a time in ns. The
+// parameters count and nanoseconds are the names of their sample types. Tools show the time by default.
 func NewProfileBuilder(comment, count, nanoseconds string) *ProfileBuilder {
 	return &ProfileBuilder{functions: make(map[string]*profile.Location), out: &profile.Profile{
 		SampleType:        []*profile.ValueType{{Type: count, Unit: "count"}, {Type: nanoseconds, Unit: "nanoseconds"}},

@@ -56,7 +56,7 @@ type ProblemEdge struct {
 // Explanation presents a variable that accounts for part of a problem.
 type Explanation struct {
 	Name       string     `json:"name"` // the variable with value and place, as text
-	Sentence   Sentence   `json:"-"`    // Name
+	Sentence   Sentence   `json:"-"`    // Name as a Sentence
 	Variable   string     `json:"variable"`
 	Value      string     `json:"value"`  // empty if the variable is a number
 	Where      []string   `json:"where"`  // context; empty for the whole request

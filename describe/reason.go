@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Located describes a place with its share of the added latency, which is 0 if unknown, and the reason why: "orders
+// Located describes a place, its share of the added latency (0 if unknown), and the reason for the latency: "orders
 // audit.append carries 93 % of the added latency", or "93 % of the added latency is waiting for the disk (fsync) in
 // orders audit.append, on host b". The place may itself be a wait.
 func Located(n *Names, place trace.Op, share float64, why engine.Reason) (s Sentence) {

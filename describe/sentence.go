@@ -91,13 +91,13 @@ func clock(t trace.Nanos, dated bool) Phrase {
 	return Phrase{Text: Clock(t, dated), Kind: TimePhrase, At: t}
 }
 
-// Say returns a sentence in which the phrases replace the verbs %s of the format, in their order.
+// Say returns format as a sentence, with each %s replaced by the next phrase.
 func Say(format string, phrases ...Phrase) (s Sentence) {
 	s.Say(format, phrases...)
 	return s
 }
 
-// Say appends the sentence that the function Say returns.
+// Say appends the result of the function [Say].
 func (s *Sentence) Say(format string, phrases ...Phrase) {
 	for _, p := range phrases {
 		text, rest, _ := strings.Cut(format, "%s")
