@@ -32,10 +32,10 @@ const (
 //     Shares are inclusive, so a location that appears below one pick but not below another tells the parts apart even
 //     if tracepoints in between are off.
 //  3. Unanchored candidates, such as probes of the process, are tried alongside the others, a few at a time, because
-//     one of them may turn out to carry most of the share. Below a leaf many are tried at once: half of the candidates
+//     one of them may turn out to carry most of the share. Below a leaf, many are tried at once: half of the candidates
 //     with unknown callers.
 //
-// Its picks are enabled only for the requests that a verdict needs, not for all.
+// Its picks are enabled for only as many requests as a verdict needs.
 func adaptive(q *Question) []Pick {
 	rng := rand.New(rand.NewPCG(q.Seed, 2))
 	draws := make([]float64, len(q.Regions))

@@ -176,7 +176,7 @@ type sampleKey struct {
 	batch    uint64
 }
 
-// sample estimates a share. square is the square of half its 95 % interval.
+// sample estimates a share. square is the squared half width of its 95 % interval.
 type sample struct{ share, square float64 }
 
 // credit divides e among the locations that it may come from, in proportion to how often they run, and adds it to their

@@ -46,8 +46,8 @@ type epochStep struct {
 	onset     map[Subject]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool        // operations that better-ranked investigations pick for
 	steady    int                      // chronic problems that are being searched
-	// services that requests of the better-ranked changed problems with a turn run through; false once these are
-	// located
+	// services that the requests of better-ranked changed problems with a turn run through: true while one of the
+	// problems is searched, false if all are located
 	changing map[trace.Symbol]bool
 	opening  bool                  // the search of an incident starts in this call
 	sampled  map[trace.Symbol]bool // services whose agents have sampled stacks

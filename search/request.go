@@ -113,9 +113,9 @@ func (s *investigationStep) request(p *Pick) {
 	}
 }
 
-// switchOff ends the requests for tracepoints that explain nothing or were never executed, which then cool down, and
-// the requests for tracepoints that are known well enough. Frugal strategies keep only the tracepoints of regions.
-// Tracepoints in waiting stay on. switchOff reports whether any tracepoint was never executed.
+// switchOff ends the requests for tracepoints that explain nothing, were never executed, or are known well enough. The
+// first two kinds cool down. Frugal strategies keep only the tracepoints of regions. Tracepoints in waiting stay on.
+// switchOff reports whether any tracepoint was never executed.
 func (s *investigationStep) switchOff(waiting map[trace.Symbol]bool, regions []Region) (never bool) {
 	carried := carriedBy(s.searched)
 	dividing := make(map[trace.Symbol]bool)

@@ -37,7 +37,7 @@ type PointTime struct {
 	Total, Own float64
 }
 
-// Add returns the sum of the report y and half of x, which must be samples of the same operation. It drops tracepoints
+// Add returns the sum of the report y and half of x. Both must be samples of the same operation. It drops tracepoints
 // with a total of less than a nanosecond. It modifies neither x nor y.
 func (x *Sample) Add(y *Sample) *Sample {
 	sum := &Sample{Op: y.Op, At: y.At, Requests: x.Requests/2 + y.Requests, Time: x.Time/2 + y.Time}

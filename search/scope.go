@@ -63,7 +63,8 @@ type location struct {
 	rare        bool    // a kind of wait that seldom makes requests slow
 }
 
-// scopesOf returns the operations that carry p, best first: those to search, with their locations, and the rest.
+// scopesOf returns the operations that carry p, best first. searched holds the operations to search, with their
+// locations, and rest all others.
 func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*operationScope) {
 	byOp := make(map[trace.Op]*operationScope)
 	var all []*operationScope

@@ -222,13 +222,13 @@ func (s *investigationStep) follows() bool {
 	return s.epoch.leading[s.searched[0].op] && s.v.Epochs < patience
 }
 
-// waitsForTurn reports whether this search waits for the search of a changed problem that is ranked before it and
-// whose requests run through the same services. One cause, such as a machine without a free CPU, often slows requests
-// of many types. If we searched each type at the same time, we would enable most tracepoints. So another changed
-// problem doesn't start, and the search of a steady problem pauses, because its requests show the change, too.
+// waitsForTurn reports whether this search waits for the search of a changed problem that is ranked higher and whose
+// requests run through the same services. One cause, such as a machine without a free CPU, often slows requests of many
+// types. If we searched each type at the same time, we would enable most tracepoints. So another changed problem
+// doesn't start, and the search of a steady problem pauses, because its requests show the change, too.
 //
-// An incident stands for many problems, so the search for its cause starts at once. All other searches wait in that
-// call of Next; otherwise, the problems that the incident takes over would pass their turn to the next ones.
+// An incident stands for many problems, so the search for its cause starts at once. In that call of Next, no other
+// search starts; otherwise, the problems that the incident takes over would pass their turn to the next ones.
 func (s *investigationStep) waitsForTurn() bool {
 	if s.problem.Onset == detect.Changed && (s.v.Status != Opened || s.problem.Tree != nil) {
 		return false
@@ -253,11 +253,10 @@ func (s *epochStep) othersTurn(p *detect.Problem, located bool) bool {
 // longestWait is the age, in calls, at which an investigation no longer waits for tracepoints.
 const longestWait = 36
 
-// awaits reports whether to wait for a tracepoint that the investigation has tried and that showed nothing because its
-// records are missing, but that can soon be tried again. Until then it may carry the problem, unless it runs only below
-// a location that doesn't carry it. An investigation older than longestWait doesn't wait. An investigation with a clear
-// leader doesn't wait for functions below the leader: they run so often that their agents drop records, and would drop
-// them again.
+// awaits reports whether to wait for a tracepoint that was tried without a result because its records are missing, and
+// can soon be tried again. The tracepoint may still carry the problem, unless it runs only below a location that
+// doesn't. An investigation older than longestWait doesn't wait. An investigation with a clear leader doesn't wait for
+// functions below the leader: they run so often that their agents drop records, and would drop them again.
 func (s *investigationStep) awaits() bool {
 	leads := s.leads()
 	return s.v.Epochs < longestWait && s.returns(func(l *location) bool { return !leads || l.layer == cct.Kernel })

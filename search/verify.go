@@ -59,7 +59,8 @@ func (s *investigationStep) verify() bool {
 }
 
 // verifyingNeed returns the number of requests that must judge a location so that they almost certainly include
-// affected ones. The rarer affected requests are in edges, the larger it is, from minRequests to verifyRequests.
+// affected ones. The result lies between minRequests and verifyRequests, and is the larger the rarer affected requests
+// are in edges.
 func verifyingNeed(edges []*group.EdgeShare) float64 {
 	need := 0.0
 	for _, e := range edges {
