@@ -114,7 +114,7 @@ func (o *outcome) unavailable() time.Duration {
 	return 0
 }
 
-// place identifies an agent that observes other processes by its service and its machine.
+// place is the service and the machine of an agent. It identifies an agent that observes other processes.
 type place struct{ service, host string }
 
 func (a *agent) place() place { return place{a.resource["service.name"], a.resource["host.name"]} }

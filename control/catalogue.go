@@ -205,7 +205,7 @@ func intern(all []protocol.Tracepoint) (bytes int) {
 	return bytes
 }
 
-// texts yields the strings of t, first its ID, which is often the parent of other tracepoints.
+// texts yields pointers to the strings of t. The ID comes first, because it is often the parent of other tracepoints.
 func texts(t *protocol.Tracepoint) iter.Seq[*string] {
 	return slices.Values([]*string{
 		&t.ID,

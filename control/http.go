@@ -22,7 +22,7 @@ const (
 	maxRetryAfter = 10               // seconds; each agent gets a different fraction of it
 )
 
-// Identity is the token that a request carries.
+// Identity describes the token that a request carries.
 type Identity struct {
 	Token    string   // its name; empty if no token is needed
 	Services []string // services that its agents may speak for; all if empty; a final * matches any suffix

@@ -253,7 +253,7 @@ func (c *connection) applied(status *protobufs.RemoteConfigStatus) error {
 	return nil
 }
 
-// health reports the outcomes of tracepoints, which are an agent's components, to the plane.
+// health reports the outcomes of tracepoints to the plane. The tracepoints are the components of an agent's health.
 func (c *connection) health(health *protobufs.ComponentHealth) error {
 	s := protocol.Status{Protocol: protocol.Version, Session: c.caller.Session}
 	for id, h := range health.ComponentHealthMap {
@@ -337,8 +337,8 @@ func (c *connection) register(m *protobufs.AgentToServer) error {
 	return nil
 }
 
-// catalogue returns the catalogue in m, which is empty if m has none. It omits the tracepoints if the plane already has
-// them, so that a catalogue shared by many agents is decoded only once.
+// catalogue returns the catalogue in m, or an empty catalogue if m has none. It omits the tracepoints if the plane
+// already has them, so that a catalogue shared by many agents is decoded only once.
 func (c *connection) catalogue(m *protobufs.AgentToServer) (list Catalogue, err error) {
 	file := m.EffectiveConfig.GetConfigMap().GetConfigMap()[protocol.ConfigCatalogue]
 	if file == nil {

@@ -39,10 +39,10 @@ func DefaultOptions() Options { return Options{Default: 0.001, Budget: 10 * want
 // investigation enough traces for a decision each epoch. More would only shift the budget to fewer operations.
 const wanted = 10
 
-// RatesOf returns rates for entries, the entry operations under investigation, which may repeat. seen has the received
-// traces per second by entry operation, and before the rates at which they were sampled, or nil for the default.
-// RatesOf computes the request rates from the two. If the budget is too small, earlier entries take precedence. The
-// result depends only on the arguments.
+// RatesOf returns rates for entries, the entry operations under investigation. entries may contain duplicates. seen has
+// the received traces per second by entry operation, and before the rates at which they were sampled, or nil for the
+// default. RatesOf computes the request rates from the two. If the budget is too small, earlier entries take
+// precedence. The result depends only on the arguments.
 func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
 	r := &Rates{Default: o.Default, Services: make(map[string][]Operation)}
 	left := o.Budget
