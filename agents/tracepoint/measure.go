@@ -41,7 +41,7 @@ const maxHitDuration = time.Millisecond
 // measurements accumulates the measured costs of hits.
 type measurements struct{ timed, sized, nanos, bytes atomic.Uint64 }
 
-// add adds one hit. It ignores implausible durations and unknown sizes, which are 0.
+// add adds one hit. It ignores implausible durations, and sizes of 0, which are unknown.
 func (m *measurements) add(d time.Duration, bytes int) {
 	if d < maxHitDuration {
 		m.nanos.Add(uint64(d))

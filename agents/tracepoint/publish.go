@@ -57,8 +57,8 @@ func fillContext(memory, payload []byte, address, now uint64) {
 	copy(memory, contextName)
 }
 
-// encodeResource returns the protobuf message ProcessContext. Its first field is the resource, whose first field
-// contains the attributes. These are pairs of a key and a value, whose first field is a string.
+// encodeResource returns the protobuf message ProcessContext. Field 1 of the message is the resource, and field 1 of
+// the resource holds the attributes. An attribute is a pair of a key and a value, and field 1 of a value is a string.
 func encodeResource(resource map[string]string) []byte {
 	var attributes []byte
 	for _, key := range slices.Sorted(maps.Keys(resource)) {

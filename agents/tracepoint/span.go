@@ -150,9 +150,9 @@ func (s *span) recordPanic(recovered any, options []trace.SpanEndOption) {
 	s.AddEvent("exception", trace.WithAttributes(attributes...))
 }
 
-// disabledSpan is a disabled span, and the context that holds it. It has the span context of its parent, so that the
-// parent becomes the parent of its children, too. We don't use the parent itself in its place, because some
-// instrumentation (otelgrpc) takes its span from the context and ends it.
+// disabledSpan is a disabled span, and the context that holds it. It has the span context of its parent, so that its
+// children become children of that parent. It isn't the parent span itself, because some instrumentation (otelgrpc)
+// takes its span from the context and ends it.
 type disabledSpan struct {
 	context.Context //nolint:containedctx // it is a context
 	noop.Span

@@ -33,7 +33,7 @@ const (
 type Tracepoints interface {
 	// Catalogue returns all tracepoints, ascending by ID.
 	Catalogue() []protocol.Tracepoint
-	// Apply makes p, which is valid, the current plan. If p is nil, only the baseline is enabled.
+	// Apply makes p the current plan. p is valid or nil. If p is nil, only the baseline is enabled.
 	Apply(p *protocol.Plan)
 	// Outcomes returns the states of the tracepoints of the current plan and the costs of all tracepoints with hits,
 	// ascending by ID.
