@@ -152,8 +152,8 @@ func decodeMessage(value []byte) (m Message, err error) {
 	return m, nil
 }
 
-// Put numbers messages, which must all have the ID of the same event, and adds them. It returns false if it added
-// nothing because the event had been put before or messages is empty.
+// Put assigns numbers to messages and adds them. All messages must have the ID of the same event. It returns false if
+// it added nothing because the event had been put before or messages is empty.
 func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 	if len(messages) == 0 {
 		return false, nil
