@@ -36,8 +36,8 @@ type Options struct {
 	// Contexts is the maximum number of calling contexts in all trees together and, separately, of nodes in their
 	// cached builds; 0: no limit.
 	Contexts int
-	// Operations is the maximum number of operations with span percentiles, at most [observation.MaxSpanOps], which is
-	// also the default if it is 0.
+	// Operations is the maximum number of operations with span percentiles, at most [observation.MaxSpanOps]. 0 means
+	// [observation.MaxSpanOps].
 	Operations int
 	// Kept is the approximate number of requests that are kept for comparisons.
 	Kept int

@@ -179,8 +179,8 @@ const (
 // longestUnnoticed is the maximum time from the return of an incident to its reopening.
 const longestUnnoticed = 2 * incident.Window
 
-// unlearn removes the requests since the start of x, which is just opening or reopening, from the baselines that
-// learned them as healthy.
+// unlearn removes the requests since the start of x from the baselines, which have learned them as healthy. x must just
+// have opened or reopened.
 func unlearn(groups *group.Grouper, x *incident.Incident) {
 	began := x.Onset
 	if x.Reopened() != 0 {
@@ -330,7 +330,7 @@ func (x *AffectedType) affected(since *group.Since, usual *group.Window) bool {
 	return since.Failed >= leastAffected && x.Failed-x.UsualFailed > max(leastFailures, clearly*spread)
 }
 
-// Thresholds for affected types of long requests. A stream lasts for seconds or hours, as its client likes. A few
+// Thresholds for affected types of long requests. A stream lasts for seconds or hours, as its client chooses. A few
 // streams can therefore dominate the mean, and its standard error hardly reflects that.
 const (
 	leastLong     = 10  // minimum number of requests

@@ -19,7 +19,7 @@ import (
 // Limits on the requests that are kept for comparisons. A kept request takes 2 to 4 kB.
 const (
 	mostNewlyKept = 512 // requests between two calls of take
-	keptOfType    = 8   // average number of requests per type with the maximum number of types
+	keptOfType    = 8   // average number of requests per type if there are as many types as allowed
 	keptStratum   = 10 * time.Minute
 	keptFor       = 3 * time.Hour
 	mostOfStrata  = 64 // maximum number of requests of a type in a stratum

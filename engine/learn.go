@@ -133,8 +133,8 @@ func onsetOf(incidents []incident.Incident, now trace.Nanos) trace.Nanos {
 	return now
 }
 
-// earlyEpochs divides the requests of the learning period into epochs. It goes by the arrival of live requests, and by
-// the end of requests from a past that arrived at once.
+// earlyEpochs divides the requests of the learning period into epochs. It assigns live requests by their arrival, and
+// requests from a past that arrived at once by their end.
 type earlyEpochs struct {
 	ends    []trace.Nanos
 	arrived []epochEnd

@@ -91,8 +91,8 @@ func slowdownIn(table *trace.Table, p *detect.Problem, service trace.Symbol) flo
 	return in / total
 }
 
-// ShareOf converts share, a share in v, which must be an investigation of x, to a share of x's added latency; 0 means
-// unknown. If v located x.Place, it scales by the share stored there so that all texts agree.
+// ShareOf converts share, a share in v, to a share of x's added latency; 0 means unknown. v must be an investigation of
+// x. If v located x.Place, it scales by the share stored there so that all texts agree.
 func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 	if located := v.AnswerShare(); x.Place.Operation != 0 && v.Answer() == x.Place.Operation && located > 0 {
 		return share / located * x.Place.Share
@@ -100,9 +100,9 @@ func (x *Incident) ShareOf(v *search.Investigation, share float64) float64 {
 	return share * compare.LostShare(x.Suspects)
 }
 
-// slowdownShare returns the share of p's slowdown at the place located by v, whose shares refer to the variance. We
-// need it because incidents are about added latency. It assumes that the slowdown within an edge is distributed like
-// the variance. It returns 0 if the mean hasn't grown there.
+// slowdownShare returns the share of p's slowdown at the place located by v. The shares in v refer to the variance, but
+// incidents are about added latency. slowdownShare assumes that the slowdown within an edge is distributed like the
+// variance. It returns 0 if the mean hasn't grown there.
 func slowdownShare(table *trace.Table, p *detect.Problem, v *search.Investigation) float64 {
 	within := make(map[trace.Edge]bool)
 	for i := range v.Evidence {

@@ -37,8 +37,8 @@ type edgeSeries struct {
 	nanos []uint64
 }
 
-// observe adds the epoch that is about to end. Every [explain.SeriesWindows] epochs it first chooses the types and
-// edges anew.
+// observe adds the epoch that is about to end. Every [explain.SeriesWindows] epochs, it first chooses the types and
+// edges again.
 func (s *seriesSet) observe(groups *group.Grouper) {
 	if s.epochs%explain.SeriesWindows == 0 {
 		s.choose(groups)
