@@ -113,7 +113,7 @@ func (d *diagnosis) versus() {
 
 // leading names the leading edge with its share of the problem and its interval. It adds nothing if no edge has a share
 // above 0. It also adds nothing for shifted requests that are hardly slower than before, because their shares would be
-// shares of noise.
+// mostly noise.
 func (d *diagnosis) leading() {
 	p, e := d.p, Leading(d.p)
 	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {

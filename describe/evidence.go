@@ -169,7 +169,8 @@ func (e *evidence) addedTime() {
 }
 
 // silentCallee returns the service without spans that the first suspect calls and that accounts for most of its score,
-// or nil if there is no such service. The time of calls to such a service counts for both the service and its callers.
+// or nil if there is no such service. The time of calls to such a service counts towards both the service and its
+// callers.
 func silentCallee(suspects []compare.Suspect) *compare.Suspect {
 	first := &suspects[0]
 	for _, shared := range first.Shared {

@@ -99,7 +99,7 @@ func (b *builder) context(c trace.Context) int {
 	return at
 }
 
-// wireFrame stands for the target in the keys of frames of time on the wire.
+// wireFrame takes the place of the target in the keys of frames for time on the wire.
 const wireFrame = 1
 
 // maxDepth limits the depth of a profile.

@@ -86,7 +86,7 @@ func (p Phrase) quiet() Phrase {
 func number(text string) Phrase { return Phrase{Text: text, Kind: NumberPhrase} }
 func figure(text string) Phrase { return Phrase{Text: text, Kind: NumberPhrase, Strong: true} }
 
-// clock returns a time, see [Clock].
+// clock returns a time as a phrase; see [Clock].
 func clock(t trace.Nanos, dated bool) Phrase {
 	return Phrase{Text: Clock(t, dated), Kind: TimePhrase, At: t}
 }
