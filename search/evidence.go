@@ -12,7 +12,7 @@ import (
 
 // Limits on evidence.
 const (
-	minRequests    = 8    // minimum with a tracepoint on to judge it
+	minRequests    = 8    // minimum number of requests with a tracepoint on to judge it
 	enoughRequests = 300  // more do not change a verdict
 	maxEvidence    = 8192 // entries kept for an investigation
 	// maxHalfWidth is the largest half width of a share's 95 % interval at which the share counts as known. A wider
