@@ -161,7 +161,7 @@ type followed struct {
 type frame struct {
 	point       *Point
 	caller      int32
-	first, next int32 // the first frame that it calls, and the next frame with the same caller; 0: none
+	first, next int32 // the first frame that it calls, and the next frame with the same caller; 0 if none
 	spent       time.Duration
 }
 
