@@ -14,11 +14,11 @@ import (
 type Annotation struct {
 	ID      uint64 `cbor:",omitempty"`
 	At      trace.Nanos
-	End     trace.Nanos      `cbor:",omitempty"` // 0: no duration
+	End     trace.Nanos      `cbor:",omitempty"` // 0 if it has no duration
 	Kind    AnnotationKind   `cbor:",omitempty"`
 	Source  AnnotationSource `cbor:",omitempty"`
-	Service trace.Symbol     // 0: all services
-	Version trace.Symbol     // 0: unknown
+	Service trace.Symbol     // 0 for all services
+	Version trace.Symbol     // 0 if unknown
 	Before  trace.Symbol     // newest version seen before Version; 0 unless Sibyl detected the deploy
 	Text    string           `cbor:",omitempty"`
 	Link    string           `cbor:",omitempty"`

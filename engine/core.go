@@ -30,11 +30,11 @@ type Options struct {
 	Learning time.Duration
 	// Sites is the maximum number of call sites watched for incidents; see [history.Sites].
 	Sites int
-	// Tracepoints is the maximum number of tracepoints in the catalogues of all agents; 0: no limit. Further
+	// Tracepoints is the maximum number of tracepoints in the catalogues of all agents; 0 means no limit. Further
 	// tracepoints of an agent are ignored.
 	Tracepoints int
 	// Contexts is the maximum number of calling contexts in all trees together and, separately, of nodes in their
-	// cached builds; 0: no limit.
+	// cached builds; 0 means no limit.
 	Contexts int
 	// Operations is the maximum number of operations with span percentiles, at most [observation.MaxSpanOps]. 0 means
 	// [observation.MaxSpanOps].
@@ -45,7 +45,7 @@ type Options struct {
 	EarlyBytes int
 	Epoch      time.Duration // length of an epoch, the time between two decisions
 	Budget     search.Budget
-	Strategy   string // name of a published strategy or of one in Strategies; empty: the default
+	Strategy   string // name of a published strategy or of one in Strategies; empty for the default
 	Seed       uint64
 	Rules      group.Rules
 	// Retention is the maximum age of groups without requests. Closed incidents are kept equally long, but at least a
@@ -58,10 +58,10 @@ type Options struct {
 	Objectives []incident.Objective
 	Gates      incident.Gates // zero: [incident.DefaultGates]
 
-	// NamesAge is the interval at which unused names are deleted even if there is room for more; 0: a day.
+	// NamesAge is the interval at which unused names are deleted even if there is room for more. 0 means a day.
 	NamesAge time.Duration
 
-	// Strategies are additional strategies that Strategy may name. Only evaluations set it.
+	// Strategies are additional strategies that Strategy may name. Only evaluations set this field.
 	Strategies []search.Strategy
 }
 
@@ -121,7 +121,7 @@ type Core struct {
 
 	onLearned func(requestType, group *group.Group, o *observation.Observation) // may be nil
 	encoded   int                                                               // size of the last encoding in bytes
-	// time when names were last deleted or, if they never were, of the first call to RenewNames; 0: not called yet
+	// time when names were last deleted or, if they never were, of the first call to RenewNames; 0 before that
 	forgotten trace.Nanos
 }
 

@@ -14,7 +14,7 @@ import (
 type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // in decreasing order of loss, at most maxAffected
-	Share    float64         // requests of Types as a fraction of all requests since the onset; 0: unknown
+	Share    float64         // requests of Types as a fraction of all requests since the onset; 0 if unknown
 	Problems []analysis.Hash // in the order they joined, at most maxAffected
 	Place    Place
 	// Milestones are the events in the course of the incident, in the order they became known.
@@ -61,7 +61,7 @@ type AffectedType struct {
 	// time covered by Requests; 0: saved by an older version that didn't record it
 	Span                time.Duration
 	Mean, Usual         float64 // mean duration in ns of these requests, and of healthy requests before the onset
-	P50, UsualP50       float64 // medians, likewise, accurate to 10 %; 0: unknown
+	P50, UsualP50       float64 // medians, likewise, accurate to 10 %; 0 if unknown
 	P99, UsualP99       float64
 	Failed, UsualFailed float64 // failed fraction of these requests, and of healthy requests before the onset
 	// Long means that requests of this type usually take much longer than most requests, as streams do.

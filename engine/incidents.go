@@ -172,7 +172,7 @@ func (c *Incidents) follow(now trace.Nanos, groups *group.Grouper, problems []de
 const (
 	leastSlowdown = 1.05 // minimum ratio to the usual mean
 	leastFailures = 0.02 // minimum increase of the share of failed requests
-	leastAffected = 3    // minimum number of requests since the onset, or of failed ones
+	leastAffected = 3    // minimum number of requests, or of failed requests, since the onset
 	clearly       = 2.0  // minimum difference in standard errors; low, because the incident itself is certain
 )
 

@@ -28,7 +28,7 @@ type learning struct {
 	over     bool
 	epoch    time.Duration    // time between two decisions
 	limit    int              // maximum size of requests in bytes
-	began    trace.Nanos      // start of the first epoch with a request; 0: no request yet
+	began    trace.Nanos      // start of the first epoch with a request; 0 before the first request
 	requests *spool.Spool     // nil after the learning period
 	preview  *detect.Detector // provisional groups of the requests; nil after the learning period
 	epochs   []epochEnd
@@ -139,7 +139,7 @@ type earlyEpochs struct {
 	ends    []trace.Nanos
 	arrived []epochEnd
 	length  time.Duration
-	past    trace.Nanos // start of the past; 0: live requests
+	past    trace.Nanos // start of the past; 0 for live requests
 	seen    uint64      // requests already assigned to an epoch
 }
 

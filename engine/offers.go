@@ -21,7 +21,7 @@ const measuredEpochs = 3
 // Offers holds the tracepoints that agents offer, and the agents' latest reports about them.
 type Offers struct {
 	table *trace.Table
-	limit int // maximum number of tracepoints; 0: no limit
+	limit int // maximum number of tracepoints; 0 means no limit
 	// catalogues by service; the key 0 is for all services, see [Core.Announce]
 	services map[trace.Symbol][]cct.Tracepoint
 	costs    map[trace.Symbol]measuredCost // by tracepoint

@@ -11,7 +11,7 @@ import (
 // Place is the place of an incident, as of the time it was located. Later requests don't change its numbers.
 type Place struct {
 	Operation trace.Op // 0 before a place is located
-	Share     float64  // share of the added latency; 0: unknown, e.g. if only the variance has grown
+	Share     float64  // share of the added latency; 0 if unknown, e.g. if only the variance has grown
 	At        trace.Nanos
 	Of        search.Subject // subject whose investigation located it: the incident or one of its problems
 	Reason    Reason
@@ -19,10 +19,10 @@ type Place struct {
 
 // Reason explains why requests are slower at a place, as seen by the kernel. The zero value means unknown.
 type Reason struct {
-	Wait     trace.Op     // kernel waits that account for most of the added latency; 0: unknown
-	Share    float64      // share of the added latency in those waits; 0: unknown
+	Wait     trace.Op     // kernel waits that account for most of the added latency; 0 if unknown
+	Share    float64      // share of the added latency in those waits; 0 if unknown
 	Function trace.Op     // function that the waits were seen in; 0: only the service is known
-	Host     trace.Symbol // host that the service runs on; 0: several hosts, or unknown
+	Host     trace.Symbol // host that the service runs on; 0 for several hosts or if unknown
 	Computes bool         // threads run on the CPU instead of waiting in the kernel
 }
 

@@ -35,7 +35,8 @@ const (
 // otherwise the score of the first suspect.
 type Grounds struct {
 	Severity Severity
-	// threshold that the score or the failed fraction reached or, for Minor, that the score didn't; 0 with Objective
+	// threshold that the score or the failed fraction reached or, for Minor, that the score didn't reach; 0 if
+	// Objective is set
 	Bound     float64
 	Objective *incident.Missed // set if it determined the severity
 	Failing   *AffectedType    // set if it determined the severity
