@@ -181,7 +181,7 @@ func parents(all []point, hints []keyed) []int32 {
 // is greater than maxDepth if there is no such ancestor, or only above a variable.
 func stepsToPlaces(all []point, parents []int32) []int32 {
 	const far = maxDepth + 1
-	steps := make([]int32, len(all)) // 0: not known yet
+	steps := make([]int32, len(all)) // 0 if not known yet
 	var path []int32
 	for i := range all {
 		known := int32(0) // steps of the entry above the path

@@ -21,7 +21,7 @@ type Node struct {
 	Kind       TracepointKind
 	Catalogued bool        // an agent announces it
 	Unanchored bool        // runs somewhere below its parent, a baseline operation, but its caller is unknown
-	Seen       trace.Nanos // time of the last request that executed it; 0: none yet
+	Seen       trace.Nanos // time of the last request that executed it; 0 before the first
 	Requests   uint64      // requests while it was enabled, whether they executed it or not
 	Hits       uint64      // its spans in these requests
 	Errors     uint64      // its spans with an error status
