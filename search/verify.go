@@ -28,9 +28,9 @@ func doubtfulExcess(p *detect.Problem, edges []*group.EdgeShare) bool {
 	return p.Kind != detect.KindVariable && p.Onset == detect.Changed && square > 0 && excess < math.Sqrt(square)
 }
 
-// verify collects more requests to judge two kinds of locations, once for each best suspect: locations next below it
-// that few requests judged, because rare slowness may be missing from these requests, and suspects that stand out only
-// together. It reports whether any location needs more requests.
+// verify collects more requests to judge two kinds of locations: locations next below the best suspect that few
+// requests judged, because rare slowness may be missing from those requests, and suspects that stand out only together.
+// It does so once for each best suspect, and reports whether any location needs more requests.
 func (s *investigationStep) verify() bool {
 	top := &s.v.Suspects[0]
 	if s.v.Verified == top.Context {

@@ -142,7 +142,8 @@ func (o *operationScope) waits(table *trace.Table) (most Suspect, all float64) {
 	return most, all
 }
 
-// kindOfWait maps op, a wait, to one operation for all waits of its service that sentences don't distinguish.
+// kindOfWait maps the wait op to an operation that is the same for all waits of its service that sentences don't
+// distinguish.
 func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
 	if table == nil {
 		return op
