@@ -12,7 +12,7 @@ import (
 // hashDigits is the length of a hash in hexadecimal digits.
 const hashDigits = 32
 
-// HashCatalogue returns the hash of a catalogue, 32 hexadecimal digits. The tracepoints must be sorted as in
+// HashCatalogue returns the hash of a catalogue, 32 hexadecimal digits. The tracepoints must be in catalogue order; see
 // [SortCatalogue].
 func HashCatalogue(tracepoints []Tracepoint) string {
 	e := newEncoder("sibyl catalogue 1")
