@@ -39,7 +39,7 @@ type OutboxLimits struct {
 	Bytes    int64 // of bodies
 }
 
-// DefaultOutboxLimits returns limits that suffice for the events of many bad days.
+// DefaultOutboxLimits returns limits that suffice for many days with incidents.
 func DefaultOutboxLimits() OutboxLimits { return OutboxLimits{Messages: 10_000, Bytes: 64 << 20} }
 
 // Message is one event for one endpoint.
