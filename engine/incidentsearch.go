@@ -171,8 +171,8 @@ func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Mome
 	return stats.Moments{N: g.Reference.Tally.Total.N}
 }
 
-// add adds the times of one request type that ran the operation. They don't change the excess if the type has no
-// healthy requests to compare with.
+// add adds the times that requests of one type spent in the operation, now and in healthy requests before. They don't
+// change the excess if the type has no healthy requests to compare with.
 func (x *loss) add(now, before stats.Moments) {
 	excess := stats.Excess(now, before)
 	n := float64(now.N)
