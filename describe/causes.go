@@ -167,7 +167,7 @@ func placeIn(n *Names, p *detect.Problem, edge trace.Edge) *Place {
 	return new(NewPlace(n, shareIn(n, p, edge)))
 }
 
-// edgeIn returns the name of an edge, see [placeIn], without emphasis.
+// edgeIn returns the name of an edge of p, without emphasis; see [placeIn].
 func edgeIn(n *Names, p *detect.Problem, edge trace.Edge) Sentence {
 	return n.edge(shareIn(n, p, edge)).quiet()
 }
