@@ -9,16 +9,17 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
-// client is an address from which people log in, or a network of IPv6: providers give each customer one. Limits hold
-// for each client, so that one on the Internet can't keep others from logging in. Those on private networks are trusted
-// not to claim addresses of others. It is zero if the address is unknown.
+// client identifies the origin of a log-in: an IPv4 address or, because Internet providers assign each customer a
+// network, an IPv6 network. Limits apply per client, so that no client on the Internet can keep others from logging in.
+// Senders on private networks are trusted to name the client that they forward for. A client is the zero Prefix if the
+// address is unknown.
 type client = netip.Prefix
 
-// clientNetwork is the length of the prefix of a customer's network in IPv6.
+// clientNetwork is the length in bits of the prefix that identifies a customer's IPv6 network.
 const clientNetwork = 56
 
-// clientOf returns the client that sent r. A proxy must have a private address, because clients elsewhere can claim to
-// be forwarded for anyone.
+// clientOf returns the client that sent r. If r comes from a private or loopback address, the sender may be a proxy,
+// and clientOf returns the client that it forwarded for. Any other sender could claim to forward for anyone.
 func clientOf(r *http.Request) client {
 	at := access.From(r)
 	if at.IsLoopback() || at.IsPrivate() {
@@ -37,12 +38,12 @@ func clientOf(r *http.Request) client {
 // starts limits how often log-ins may start. It is safe for concurrent use.
 type starts struct {
 	mu      sync.Mutex
-	all     time.Time            // each start adds startInterval; never in the past
-	clients map[client]time.Time // each start of the client adds clientInterval; in the future
+	all     time.Time            // each start advances it by startInterval, starting from now if it is in the past
+	clients map[client]time.Time // likewise by clientInterval; times in the past are deleted
 }
 
-// admit reports whether a client may start another log-in. It remembers clients that started one recently, which the
-// limit on all starts bounds.
+// admit reports whether client c may start another log-in. If so, it counts the start. s.clients only holds clients
+// that started a log-in recently, so the limit on all starts bounds its size.
 func (s *starts) admit(c client, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,14 +67,15 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// exchanges limits the log-ins that the provider is asked about at a time. It is safe for concurrent use.
+// exchanges limits the number of log-ins that are completed with the provider at the same time. It is safe for
+// concurrent use.
 type exchanges struct {
 	mu      sync.Mutex
 	all     int
-	clients map[client]int // those of each client
+	clients map[client]int // by client; never 0
 }
 
-// begin reports whether another log-in of a client may take place. The caller must then call end.
+// begin reports whether client c may complete another log-in now. If so, the caller must call end afterwards.
 func (e *exchanges) begin(c client) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

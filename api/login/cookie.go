@@ -21,8 +21,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
-// KeyFile is the name of the file with the key that seals sessions, in the data directory. Removing it ends all
-// sessions at the next start. A backup doesn't contain it.
+// KeyFile is the name of the file in the data directory that holds the key for sealing sessions. Removing it ends all
+// sessions at the next start. Backups don't contain it.
 const KeyFile = "session.key"
 
 const keySize = 32 // bytes, for AES-256
@@ -43,7 +43,7 @@ func newSealer(dir string) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of sessions: %w", err)
 	}
-	if info.Mode()&0o007 != 0 { // a cluster may give its files to a group, of which the service is the only member
+	if info.Mode()&0o007 != 0 { // a cluster may assign files to a group whose only member is the service
 		return nil, fmt.Errorf("key of sessions: %s has mode %04o, so others may have read it and can make sessions: "+
 			"remove it; people then log in again", path, info.Mode().Perm())
 	}
@@ -58,7 +58,7 @@ func newSealer(dir string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// kind is a kind of sealed texts, such as cookies: its name, and how long it is valid.
+// kind is a kind of sealed value, such as a cookie: its name, and how long a sealed value is valid.
 type kind struct {
 	name string
 	life time.Duration
@@ -70,39 +70,39 @@ var (
 	tokenSession  = kind{"token", sessionCookie.life} // for programs, which send it as a bearer token
 )
 
-// attempt is the contents of the cookie of a person who is logging in at the provider.
+// attempt is the content of the cookie that a browser holds while a person logs in at the provider.
 type attempt struct {
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
-	Verifier string `json:"verifier"` // of PKCE
+	Verifier string `json:"verifier"` // PKCE code verifier
 	To       string `json:"to"`       // path of the page to return to
 }
 
-// session is the contents of the cookie or token of a person who is logged in.
+// session is the content of the cookie or token of a person who is logged in.
 type session struct {
 	Subject string `json:"sub"`
 	Name    string `json:"name"`
-	Value   string `json:"value"` // of the claim, which gives the role
+	Value   string `json:"value"` // value of the claim that gives the role
 
 	Tenants access.Scope `json:"tenants,omitempty"`
 }
 
-// sealed is the text that is sealed.
+// sealed is the plaintext of a sealed value.
 type sealed struct {
 	Expires time.Time       `json:"expires"`
 	Value   json.RawMessage `json:"value"`
 }
 
-// suffixOf returns the end of the names of cookies, which differs between services on the same host, because browsers
-// don't separate cookies by port, and all cookies of this package have the same path.
+// suffixOf returns the suffix of the cookie names of the UI at address. Services on the same host have different
+// suffixes, because browsers don't separate cookies by port, and all cookies of this package have the same path.
 func suffixOf(address string) string {
 	hash := sha256.Sum256([]byte(address))
 	return "-" + hex.EncodeToString(hash[:4])
 }
 
-// cookie returns a cookie without a value. Browsers only accept the prefix __Host- over TLS, from the host itself, and
-// for all paths, so that no other host can set such a cookie. Without TLS, which the configuration permits on this
-// machine only, Safari doesn't store such cookies even for localhost.
+// cookie returns a cookie of kind k without a value. Browsers accept the prefix __Host- only over TLS, from the host
+// itself, and for all paths, so that no other host can set such a cookie. Without TLS, which the configuration permits
+// only on the local machine, Safari doesn't store such cookies even for localhost.
 func (s *Service) cookie(k kind) *http.Cookie {
 	name, secure := "sibyl-"+k.name+s.suffix, strings.HasPrefix(s.origin, "https:")
 	if secure {
@@ -111,7 +111,7 @@ func (s *Service) cookie(k kind) *http.Cookie {
 	return &http.Cookie{Name: name, Path: "/", Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode}
 }
 
-// write sets a cookie of the kind k that seals value.
+// write sets a cookie of kind k that seals value.
 func (s *Service) write(w http.ResponseWriter, k kind, value any) error {
 	text, err := s.seal(k, value)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Service) write(w http.ResponseWriter, k kind, value any) error {
 	return nil
 }
 
-// seal returns value as a text of the kind k, which begins to live now.
+// seal encodes value as JSON and seals it as kind k. The result is valid for k.life from now.
 func (s *Service) seal(k kind, value any) (string, error) {
 	inner, err := json.Marshal(value)
 	if err != nil {
@@ -137,14 +137,15 @@ func (s *Service) seal(k kind, value any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(s.sealer.Seal(nil, nil, text, s.bound(k))), nil
 }
 
-// read reads the contents of the request's cookie of the kind k into value, like open.
+// read decodes the request's cookie of kind k into value. It reports whether there is such a cookie and open accepts
+// it.
 func (s *Service) read(r *http.Request, k kind, value any) bool {
 	c, err := r.Cookie(s.cookie(k).Name)
 	return err == nil && s.open(k, c.Value, value)
 }
 
-// open reads the contents of a text of the kind k into value. It reports whether this service has sealed it and it
-// hasn't expired.
+// open decodes text, a sealed value of kind k, into value. It reports whether this service sealed text as kind k and
+// text hasn't expired.
 func (s *Service) open(k kind, text string, value any) bool {
 	packed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -159,15 +160,15 @@ func (s *Service) open(k kind, text string, value any) bool {
 		json.Unmarshal(x.Value, value) == nil
 }
 
-// remove makes the browser forget its cookie of the kind k.
+// remove makes the browser delete its cookie of kind k.
 func (s *Service) remove(w http.ResponseWriter, k kind) {
 	c := s.cookie(k)
 	c.MaxAge = -1
 	http.SetCookie(w, c)
 }
 
-// bound returns the data that a sealed text is bound to: it is valid only as the same kind, for the same client of the
-// same provider.
+// bound returns the additional data that authenticates sealed values of kind k: they are valid only as the same kind,
+// and for the same client of the same provider.
 func (s *Service) bound(k kind) []byte {
 	return []byte(strings.Join([]string{k.name, s.options.Issuer, s.options.ClientID}, "\x00"))
 }

@@ -23,7 +23,7 @@ import (
 // Limits on the device flow. Anybody may start a log-in, and each start is a request to the provider.
 const (
 	deviceLife     = 10 * time.Minute       // at most; the provider may end a log-in earlier
-	deviceInterval = 5 * time.Second        // between requests about a log-in; added if the provider says slow_down
+	deviceInterval = 5 * time.Second        // between polls, unless the provider says otherwise; added at slow_down
 	startInterval  = 250 * time.Millisecond // between starts, after the first startBurst
 	startBurst     = 40
 	clientInterval = 2 * time.Second // between starts of a client, after its first clientBurst
@@ -37,19 +37,20 @@ const (
 	answerExpired  = "expired_token"
 )
 
-// deviceFlow is the log-in of a program, by a person who confirms it in a browser elsewhere.
+// deviceFlow is the log-in of a program. A person confirms it in a browser elsewhere.
 type deviceFlow struct {
 	provider *provider
 	oauth    *oauth2.Config
-	code     string // names the log-in at the provider
-	verifier string // of PKCE
+	code     string // device code, which identifies the log-in at the provider
+	verifier string // PKCE code verifier
 	expires  time.Time
 	interval time.Duration // between requests to the provider
 	next     time.Time     // earliest time of the next request
 }
 
-// deviceFlows holds the log-ins in progress by handle, at most deviceLife/startInterval+startBurst. They end with the
-// process. A handle yields one session. We ask the provider about a log-in at its interval, however often clients ask.
+// deviceFlows holds the log-ins in progress by handle. The limits on starts bound their number to
+// deviceLife/startInterval+startBurst. Log-ins don't survive a restart. A handle yields at most one session. We poll
+// the provider at the interval of the log-in, however often clients poll us.
 type deviceFlows struct {
 	mu    sync.Mutex
 	flows map[string]*deviceFlow
@@ -65,8 +66,8 @@ func (d *deviceFlows) add(f *deviceFlow, now time.Time) string {
 	return handle
 }
 
-// turn returns the log-in with a handle, or nil if it is unknown, and how long to wait before asking the provider
-// about it. If that is 0, the caller must ask now.
+// turn returns the log-in with the given handle, or nil if it is unknown or has expired, and how long to wait before
+// asking the provider about it. If the wait is 0, the caller must ask now.
 func (d *deviceFlows) turn(handle string, now time.Time) (*deviceFlow, time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,7 +82,8 @@ func (d *deviceFlows) turn(handle string, now time.Time) (*deviceFlow, time.Dura
 	return f, 0
 }
 
-// slowDown makes requests about f rarer if the provider has asked for it. It returns the interval.
+// slowDown returns the polling interval of f. If asked is set, the provider answered slow_down, and slowDown first adds
+// deviceInterval to the interval.
 func (d *deviceFlows) slowDown(f *deviceFlow, asked bool) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +103,7 @@ func (d *deviceFlows) end(handle string) bool {
 	return was
 }
 
-// StartDevice starts the log-in of the program that sent r, by a person who confirms it in a browser elsewhere.
+// StartDevice starts the device flow for the program that sent r. A person confirms the log-in in a browser elsewhere.
 func (s *Service) StartDevice(r *http.Request) (*contract.DeviceLogin, error) {
 	ctx := r.Context()
 	if !s.starts.admit(clientOf(r), s.options.Clock()) {
@@ -151,9 +153,9 @@ func (s *Service) StartDevice(r *http.Request) (*contract.DeviceLogin, error) {
 	}, nil
 }
 
-// requestCode asks the provider for a code, and sets f.oauth. A client with a secret proves that it has it, in the
-// header or else in the body: providers differ. For the token endpoint, oauth2 would do that. But it takes the answer
-// that the person hasn't confirmed yet for the wrong way, and asks twice at once.
+// requestCode requests a device code from the provider, and sets f.oauth. A client with a secret authenticates in the
+// header or, if the provider refuses that, in the body. The token endpoint then gets the same style. If we let oauth2
+// detect it, authorization_pending would look like the wrong style, and oauth2 would immediately repeat each request.
 func (s *Service) requestCode(ctx context.Context, f *deviceFlow) (code *oauth2.DeviceAuthResponse, err error) {
 	o := &s.options
 	styles := []oauth2.AuthStyle{oauth2.AuthStyleInHeader, oauth2.AuthStyleInParams}
@@ -184,7 +186,7 @@ func (s *Service) requestCode(ctx context.Context, f *deviceFlow) (code *oauth2.
 	return code, err
 }
 
-// withSecret is a transport that adds the name and the secret of a client to the header, as OAuth prescribes.
+// withSecret is a transport that authenticates the client with HTTP Basic authentication, as OAuth prescribes.
 type withSecret struct{ id, secret string }
 
 // RoundTrip implements http.RoundTripper.
@@ -194,14 +196,14 @@ func (c withSecret) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// errEnded refuses a handle that isn't known.
+// errEnded refuses an unknown handle.
 var errEnded = refusal.New(refusal.NotFound,
 	"this log-in has ended: it was completed or refused, has expired, or Sibyl has restarted since",
 	"start another one")
 
-// DeviceToken returns the session of the log-in with a handle, or how long to wait for it. It also returns the person
-// whom the provider named, even if the person has no role and gets no session, or the zero Principal if it named
-// nobody.
+// DeviceToken returns the session of the log-in with the given handle, or the time to wait before asking again. It also
+// returns the person whom the provider named, even if the person has no role and gets no session, or the zero Principal
+// if it named nobody.
 func (s *Service) DeviceToken(ctx context.Context, handle string) (*contract.DeviceToken, access.Principal, error) {
 	var nobody access.Principal
 	f, wait := s.devices.turn(handle, s.options.Clock())
@@ -259,13 +261,14 @@ func (s *Service) newToken(
 	}, who, nil
 }
 
-// tokenPrefix is the prefix of the sessions of programs. Sibyl's own tokens have no dot, and those of providers two.
+// tokenPrefix is the prefix of the session tokens of programs, which contain one dot. Sibyl's own tokens contain no
+// dot, and JWTs contain two.
 const tokenPrefix = "sibyl_login."
 
-// IsSession reports whether a bearer token has the form of a session.
+// IsSession reports whether a bearer token has the form of a session token.
 func IsSession(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
 
-// Session returns the person whose session a program sends, or a refusal.
+// Session returns the person whose session token a program sent, or a refusal.
 func (s *Service) Session(token string) (access.Principal, error) {
 	var x session
 	if !s.open(tokenSession, strings.TrimPrefix(token, tokenPrefix), &x) {

@@ -19,8 +19,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Start sends a browser to the provider. The parameter `to` is the path of the page to return to. With the parameter
-// `again`, the provider asks who the person is even if it knows.
+// Start redirects a browser to the provider. The parameter `to` is the path of the page to return to. With the
+// parameter `again`, the provider asks people to log in even if they are already logged in there.
 func (s *Service) Start(w http.ResponseWriter, r *http.Request) {
 	p, err := s.discover(r.Context())
 	if err != nil {
@@ -46,7 +46,8 @@ func (s *Service) Start(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, p.oauth.AuthCodeURL(x.State, options...), http.StatusFound)
 }
 
-// maxPath is the maximum length of the path of a page, because browsers limit cookies to 4096 bytes.
+// maxPath is the maximum length of the path of a page in bytes. The path is stored in a cookie, and browsers limit
+// cookies to 4096 bytes.
 const maxPath = 1024
 
 // pathOf returns `to` if it is the path of a page of this UI, or the path of the home page otherwise.
@@ -58,8 +59,8 @@ func (s *Service) pathOf(to string) string {
 	return to
 }
 
-// Callback receives a browser from the provider, and begins the session. It returns the person whom the provider named,
-// even if the person has no role and gets no session, or the zero Principal if it named nobody.
+// Callback handles a browser that returns from the provider, and starts the session. It returns the person whom the
+// provider named, even if the person has no role and gets no session, or the zero Principal if it named nobody.
 func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Principal {
 	var x attempt
 	query := r.URL.Query()
@@ -74,7 +75,7 @@ func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Princi
 		return access.Principal{}
 	}
 	defer s.exchanges.end(from)
-	s.remove(w, attemptCookie) // an attempt has only one end
+	s.remove(w, attemptCookie) // an attempt can be completed only once
 	if reason := query.Get("error"); reason != "" {
 		s.answer(w, s.refused(reason, query.Get("error_description")))
 		return access.Principal{}
@@ -94,8 +95,8 @@ func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Princi
 	return s.principal(who)
 }
 
-// exchange redeems a code of the provider for the session of the person who logged in, or for the page that explains
-// the failure, as begin does.
+// exchange redeems the provider's authorization code for the session of the person who logged in. If that fails, it
+// returns the page that explains why, like begin.
 func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who session, failed *page) {
 	p, err := s.discover(ctx)
 	if err != nil {
@@ -122,8 +123,8 @@ func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who se
 	return s.begin(ctx, p, token, id)
 }
 
-// begin returns the session of the person to whom the provider has issued token and id, or the page that explains why
-// there is none. A person without a role has a session without a value.
+// begin returns the session of the person to whom the provider issued token and id, or the page that explains why there
+// is no session. If the person has no role, begin returns both, and the session has no Value.
 func (s *Service) begin(
 	ctx context.Context, p *provider, token *oauth2.Token, id *oidc.IDToken,
 ) (who session, failed *page) {
@@ -141,7 +142,7 @@ func (s *Service) begin(
 	return who, nil
 }
 
-// warn logs why a log-in failed, unless it has just logged another. The audit log counts all.
+// warn logs why a log-in failed, at most once per providerInterval. The audit log counts all failures.
 func (s *Service) warn(ctx context.Context, reason string, err error) {
 	if s.warning.allow() {
 		s.options.Log.WarnContext(ctx, "a log-in failed", slog.String("reason", reason),
@@ -149,8 +150,8 @@ func (s *Service) warn(ctx context.Context, reason string, err error) {
 	}
 }
 
-// claims returns the claims of an ID token. If the claim for roles or tenants is missing, it also asks the provider,
-// because some providers keep tokens small.
+// claims returns the claims of an ID token. If the claim for roles or tenants is missing, it adds the claims from the
+// provider's UserInfo endpoint, because some providers keep tokens small.
 func (s *Service) claims(ctx context.Context, p *provider, token *oauth2.Token, id *oidc.IDToken) (claims, error) {
 	all := make(claims)
 	if err := id.Claims(&all); err != nil {
@@ -171,7 +172,8 @@ func (s *Service) claims(ctx context.Context, p *provider, token *oauth2.Token, 
 	return all, more.Claims(&all)
 }
 
-// End ends a session. It answers the UI with the next address: the provider's log-out page if it has one.
+// End ends a session. Its answer tells the UI where to go next: to the provider's log-out page or, if there is no such
+// page, to the home page.
 func (s *Service) End(w http.ResponseWriter, r *http.Request) {
 	if !s.OwnPage(r) {
 		err := refusal.New(refusal.Forbidden, "only pages of this site can log out", "")
@@ -187,8 +189,8 @@ func (s *Service) End(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // fails only if the client has disconnected
 }
 
-// farewell returns the address at which a person logs out from the provider and returns to the UI. Without such an
-// address, it returns the address of the UI.
+// farewell returns the address of the provider's log-out page, which then leads back to the UI. If there is no such
+// page, or the provider can't be reached, it returns the address of the UI.
 func (s *Service) farewell(ctx context.Context) string {
 	home := s.options.URL + "/"
 	p, err := s.discover(ctx)

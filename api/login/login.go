@@ -1,13 +1,14 @@
 // Package login lets people log in at an identity provider with OpenID Connect: the code flow with PKCE, state and
-// nonce. Both the attempt to log in and the session that follows are sealed cookies, so that the service stores nothing
-// about them and no request of a session needs the provider. Programs can send tokens (JWT) of the provider instead.
+// nonce. Both the attempt to log in and the session that follows are sealed cookies, so the service stores nothing
+// about them, and requests in a session don't involve the provider. Programs can send JWTs issued by the provider
+// instead.
 //
-// A person can also log a program in that runs where there is no browser, with the device flow. The service is the
-// client of the provider, so the program needs neither its address nor the client's secret, and never has a token of
-// the provider. It gets a session as the browser does, sealed in a bearer token.
+// A person can also use the device flow to log in a program that runs where there is no browser. The service acts as
+// the provider's client, so the program needs neither the provider's address nor the client's secret, and never gets a
+// token of the provider. Its session is sealed like a browser's, but sent as a bearer token.
 //
-// The provider may be down when the service starts, and at any time later. It is needed only to log in, and for tokens
-// that are signed with a key that the service hasn't seen yet.
+// The provider may be down when the service starts, or at any time later. It is needed only to log in, and to verify
+// tokens signed with a key that the service hasn't seen yet.
 package login
 
 import (
@@ -35,11 +36,11 @@ type Options struct {
 	Issuer       string
 	ClientID     string
 	ClientSecret string // empty: a public client
-	Audience     string // of the provider's tokens that programs send; empty: ClientID
+	Audience     string // required audience of the JWTs that programs send; empty: ClientID
 	Scopes       []string
-	URL          string // of the UI, as browsers reach it, without a slash at the end
+	URL          string // of the UI, as browsers see it, without a trailing slash
 	Roles        Roles
-	TenantClaim  string // its values are names of tenants; empty: there is none
+	TenantClaim  string // claim whose values are names of tenants; empty: no such claim
 	IsTenant     func(name string) bool
 	Dir          string // holds the key that seals sessions
 	Clock        func() time.Time
@@ -59,9 +60,9 @@ const (
 // Limits on the use of the provider.
 const (
 	providerTimeout  = 10 * time.Second
-	providerInterval = 5 * time.Second // between attempts to find it, requests for its keys, and warnings of log-ins
-	maxExchanges     = 32              // log-ins that it is being asked about at a time; anybody can start some
-	clientExchanges  = 8               // those of a client
+	providerInterval = 5 * time.Second // between attempts to discover it, requests for its keys, and warnings
+	maxExchanges     = 32              // log-ins being completed at a time; anybody can cause some
+	clientExchanges  = 8               // the same, per client
 )
 
 // Service logs people in, and recognizes them. It is safe for concurrent use.
@@ -69,30 +70,30 @@ type Service struct {
 	options Options
 	origin  string // of URL: scheme, host and port
 	base    string // path of URL; may be empty
-	suffix  string // of the names of cookies
+	suffix  string // of cookie names
 	sealer  cipher.AEAD
 	client  *http.Client
-	warning pace // of warnings why a log-in failed
+	warning pace // limits warnings about failed log-ins
 	devices deviceFlows
 
 	starts    starts
 	exchanges exchanges
 
 	mu       sync.Mutex // guards the fields below; held while the provider is being asked
-	provider *provider  // nil until it is found
-	failed   error      // of the last attempt to find it
+	provider *provider  // nil until discovered
+	failed   error      // error of the last attempt to discover it
 	tried    time.Time  // end of that attempt
 }
 
-// provider is the part of an identity provider that its metadata describe.
+// provider is an identity provider, as described by its metadata.
 type provider struct {
 	*oidc.Provider
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier // checks everything but the audience
-	logout   string                // address at which people log out; empty: none
+	logout   string                // address of its log-out page; empty if it has no such page
 }
 
-// New returns a Service. It creates the key in o.Dir if there is none, and doesn't ask the provider.
+// New returns a Service. It creates the key in o.Dir if there is no key yet, and doesn't contact the provider.
 func New(o Options) (*Service, error) {
 	address, err := url.Parse(o.URL)
 	if err != nil {
@@ -130,7 +131,7 @@ func (s *Service) discover(ctx context.Context) (*provider, error) {
 	if s.provider != nil || s.failed != nil && s.options.Clock().Sub(s.tried) < providerInterval {
 		return s.provider, s.failed
 	}
-	// Other requests need the result, too, so the attempt goes on if this client leaves.
+	// Other requests need the result, too, so the attempt continues if this client disconnects.
 	s.provider, s.failed = s.find(oidc.ClientContext(context.WithoutCancel(ctx), s.client))
 	s.tried = s.options.Clock()
 	if s.failed != nil {
@@ -140,7 +141,7 @@ func (s *Service) discover(ctx context.Context) (*provider, error) {
 	return s.provider, s.failed
 }
 
-// find asks the provider for its metadata.
+// find fetches the provider's metadata.
 func (s *Service) find(ctx context.Context) (*provider, error) {
 	o := &s.options
 	found, err := oidc.NewProvider(ctx, o.Issuer)
@@ -173,14 +174,14 @@ func (s *Service) find(ctx context.Context) (*provider, error) {
 	}, nil
 }
 
-// pace allows something that anybody can cause at most once per providerInterval.
+// pace limits an action that anybody can trigger to once per providerInterval.
 type pace struct {
 	clock func() time.Time
 	mu    sync.Mutex
-	last  time.Time // when it was last allowed
+	last  time.Time // time of the last action
 }
 
-// allow reports whether it may be done now.
+// allow reports whether the action may happen now. If so, it records the time.
 func (p *pace) allow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,8 +193,8 @@ func (p *pace) allow() bool {
 	return true
 }
 
-// sparing is a transport that fetches the provider's keys. Anybody can cause that, with a token that names an unknown
-// key.
+// sparing is the transport that fetches the provider's keys. It limits the rate, because anybody can trigger a fetch
+// with a token that names an unknown key.
 type sparing struct{ pace }
 
 var errSparing = errors.New("the provider's keys were fetched a few seconds ago")
@@ -206,8 +207,8 @@ func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// verify returns the contents of a token if the provider has signed it for the audience, it is valid now, and it says
-// about whom it is. Nobody could tell later who used one that does not.
+// verify returns the contents of a token if the provider signed it for the audience, it is valid now, and it names its
+// subject. Without a subject, nobody could tell later who used it.
 func (p *provider) verify(ctx context.Context, token, audience string) (*oidc.IDToken, error) {
 	id, err := p.verifier.Verify(ctx, token)
 	if err == nil && !slices.Contains(id.Audience, audience) {
@@ -222,7 +223,7 @@ func (p *provider) verify(ctx context.Context, token, audience string) (*oidc.ID
 // IsJWT reports whether a bearer token has the form of a JWT, as providers issue them. Sibyl's own tokens have no dots.
 func IsJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
-// Program returns the caller who sent a token of the provider, or a refusal.
+// Program returns the caller that a JWT of the provider identifies, or a refusal.
 func (s *Service) Program(ctx context.Context, token string) (access.Principal, error) {
 	var none access.Principal
 	p, err := s.discover(ctx)
@@ -250,7 +251,7 @@ func (s *Service) Program(ctx context.Context, token string) (access.Principal, 
 	return who, nil
 }
 
-// Person returns the person whose session the cookie of a request holds, or a refusal.
+// Person returns the person whose session cookie r contains, or a refusal.
 func (s *Service) Person(r *http.Request) (access.Principal, error) {
 	var x session
 	if !s.read(r, sessionCookie, &x) {
@@ -268,8 +269,8 @@ func (s *Service) person(x session) (access.Principal, error) {
 	return who, nil
 }
 
-// principal returns the person of a session, or the zero value if there is none. The person has no role if the
-// configuration has changed since.
+// principal returns the person of a session, or the zero value for the zero session. The person has no role if the
+// configuration no longer maps x.Value to a role.
 func (s *Service) principal(x session) access.Principal {
 	if x.Subject == "" {
 		return access.Principal{}
@@ -280,12 +281,13 @@ func (s *Service) principal(x session) access.Principal {
 	return who
 }
 
-// named returns a caller whom the provider knows.
+// named returns a caller who was authenticated by the provider.
 func (s *Service) named(name, subject string, role access.Role, via string) access.Principal {
 	return access.Principal{Name: name, Role: role, Subject: subject, Issuer: s.options.Issuer, Via: via}
 }
 
-// unauthenticated returns the refusal for a caller who isn't known. invalid tells whether there is a token.
+// unauthenticated returns the refusal for an unknown caller. invalid reports whether the caller sent a token, which is
+// then invalid.
 func (s *Service) unauthenticated(detail string, invalid bool) error {
 	err := refusal.New(refusal.Unauthenticated, detail,
 		"log in at "+s.Address()+", or send Authorization: Bearer … with a token")

@@ -13,15 +13,15 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// page tells a person why there is no session.
+// page is an error page that tells a person why the log-in failed.
 type page struct {
 	status int
 	title  string
 	texts  []string // paragraphs
-	again  bool     // whether another account may help
+	again  bool     // whether to offer logging in with another account
 }
 
-// refusal returns p for a program.
+// refusal returns the same explanation as a refusal for programs.
 func (p *page) refusal() *refusal.Error {
 	detail := p.title + ". " + strings.Join(p.texts, " ")
 	if p.status == http.StatusServiceUnavailable {
@@ -70,7 +70,7 @@ func (s *Service) unreachable() *page {
 	}
 }
 
-// busy is the page for a person who comes back from the provider when too many others do.
+// busy is the page for a person who returns from the provider while too many others do.
 func (s *Service) busy() *page {
 	return &page{
 		status: http.StatusServiceUnavailable,
@@ -79,7 +79,7 @@ func (s *Service) busy() *page {
 	}
 }
 
-// foreign is the page for a browser that comes back from the provider without a matching attempt to log in.
+// foreign is the page for a browser that returns from the provider without a matching attempt to log in.
 func (s *Service) foreign() *page {
 	return &page{
 		status: http.StatusBadRequest,
@@ -89,7 +89,7 @@ func (s *Service) foreign() *page {
 	}
 }
 
-// refused is the page for a person whom the provider refused, with its reason.
+// refused is the page for a person whom the provider refused, with the provider's reason.
 func (s *Service) refused(reason, description string) *page {
 	const most = 500 // bytes
 	text := strings.ToValidUTF8(reason+": "+description, "")
@@ -100,7 +100,7 @@ func (s *Service) refused(reason, description string) *page {
 	}
 }
 
-// broken is the page for an answer of the provider that can't be used because of err.
+// broken logs err, which explains why an answer of the provider can't be used, and returns the page for it.
 func (s *Service) broken(ctx context.Context, err error) *page {
 	s.warn(ctx, "the answer of the identity provider is not valid", err)
 	return &page{

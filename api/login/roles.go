@@ -9,18 +9,18 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
-// Roles lists the values of a claim that give a role. A person with several values gets the highest role.
+// Roles maps values of a claim to roles. A person with several values gets the highest of their roles.
 type Roles struct {
-	Claim    string // its name, or a path into it like realm_access.roles
+	Claim    string // its name, or a path to it like realm_access.roles
 	Admin    []string
 	Operator []string
 	Viewer   []string
 }
 
-// claims are the statements of a provider about a person or a program.
+// claims holds the claims of a person or a program, as asserted by the provider.
 type claims map[string]any
 
-// of returns the role that c gives, and the value that gives it. The role is empty if there is no such value.
+// of returns the highest role that c gives, and a value that gives it. Both are empty if there is no such value.
 func (r *Roles) of(c claims) (role access.Role, value string) {
 	values := c.values(r.Claim)
 	role = r.from(values)
@@ -47,8 +47,9 @@ func (r *Roles) from(values []string) access.Role {
 	return ""
 }
 
-// tenants returns the tenants that claims limit their owner to: the values of the claim that are names of tenants. If
-// no value is one, the owner may enter no tenant. Without values, the owner is not limited to tenants.
+// tenants returns the scope that c gives its subject: the tenants that are named by the claim o.TenantClaim. If the
+// claim has values but no value names a tenant, the subject may not enter any tenant. If it has no values, the subject
+// isn't limited to tenants.
 func (o *Options) tenants(c claims) access.Scope {
 	values := c.values(o.TenantClaim)
 	if len(values) == 0 {
@@ -58,8 +59,8 @@ func (o *Options) tenants(c claims) access.Scope {
 	return cmp.Or(access.Scope(strings.Join(known, " ")), access.Nowhere)
 }
 
-// values returns the texts in a claim. It looks for a claim of the whole name first, because some providers use URLs as
-// names, which contain dots. Otherwise, the name is a path.
+// values returns the strings in a claim. It first looks for a claim with exactly this name, because some providers use
+// URLs as names, which contain dots. If there is no such claim, it treats the name as a path.
 func (c claims) values(claim string) []string {
 	found, ok := c[claim]
 	if !ok {
@@ -84,12 +85,12 @@ func (c claims) values(claim string) []string {
 	return nil
 }
 
-// maxName is the maximum length in characters of the name of a person or a program.
+// maxName is the maximum length, in characters, of the name of a person or a program.
 const maxName = 100
 
-// name returns the name under which others know the person or the program: the e-mail address if the provider has
-// verified it. At many providers people choose the other names, so one that looks like an address is not used: it may
-// be somebody else's.
+// name returns the display name of the person or the program: the e-mail address if the provider has verified it. Many
+// providers let people choose the other names, so a name that looks like an e-mail address isn't used: it may be
+// somebody else's. The last resort is the subject.
 func (c claims) name() string {
 	verified := c["email_verified"] == true || c["email_verified"] == "true"
 	for _, key := range []string{"email", "preferred_username", "name", "sub"} {
