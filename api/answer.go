@@ -11,7 +11,8 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// minCompressed is the minimum size in bytes of answers that are compressed. Smaller answers fit into one packet.
+// minCompressed is the minimum size, in bytes, of answers that are compressed. Smaller answers fit into one packet
+// anyway.
 const minCompressed = 1400
 
 // gzipSuffix is the suffix of the ETags of compressed answers, whose bytes differ from the plain answers.
@@ -78,8 +79,8 @@ func (a *API) answer(next http.Handler) http.Handler {
 	}))
 }
 
-// tagOf returns the ETag of a plain body. known is the If-None-Match header. If it contains the ETag of the compressed
-// form, tagOf returns that one, so that the client learns that its copy is current.
+// tagOf returns the ETag of an uncompressed body. known is the If-None-Match header. If it contains the ETag of the
+// compressed form, tagOf returns that ETag, so that the client learns that its copy is current.
 func tagOf(body []byte, known string) string {
 	hash := strconv.FormatUint(xxhash.Sum64(body), 36)
 	if tag := `"` + hash + gzipSuffix + `"`; strings.Contains(known, tag) {

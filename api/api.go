@@ -2,11 +2,11 @@
 // also override tracepoints, acknowledge and mute problems, and resend dead letters.
 //
 // openapi.yaml is the contract. Package contract is generated from it, and requests are validated against it; in tests,
-// answers are validated too. This package contains the router and the middleware, and composes the handlers. There is a
-// package of handlers for each kind of resource: [cases], [requests], [services], [plan] and [operating]. Internal
-// packages contain the parts that several of them need. Handlers read the engine through an [epoch.Reader]: either its
-// core or, for lists, a snapshot. A snapshot is built at most once per epoch, and only if a client reads one. Decisions
-// and traces come from the [store.Store].
+// answers are validated, too. This package contains the router and the middleware, and assembles the handlers. The
+// handlers of each kind of resource have their own package: [cases], [requests], [services], [plan] and [operating].
+// Code shared by several of them is in internal packages. Handlers read the engine through an [epoch.Reader]: either
+// its core or, for lists, a snapshot. A snapshot is built at most once per epoch, and only if a client reads one.
+// Decisions and traces come from the [store.Store].
 //
 // No handler reads a clock or starts a goroutine: time is an option, and the HTTP server owns the goroutines. Errors
 // sent to clients contain a hint and no internal details.
@@ -60,7 +60,7 @@ type Options struct {
 	Tenant      string                  // name of the tenant; empty: the default one
 	Tenants     operating.Tenants       // all tenants of the process; nil: there is only one
 	Base        string                  // prefix of all paths, like "/sibyl"; may be empty
-	Hosts       []string                // host names besides loopback's, without ports, accepted while no token exists
+	Hosts       []string                // host names without ports, accepted besides loopback's while no token exists
 	Directory   directory.Directory     // owners of services and templates for links
 	Version     string                  // of this build
 	Go          string                  // version of the compiler
@@ -79,12 +79,12 @@ type Options struct {
 	Views       *operating.Views
 	Audit       *audit.Log
 	Telemetry   telemetry.Options // systems with logs and metrics
-	// GitHubSecret signs webhooks of GitHub, which then need no token; empty: they need one.
+	// GitHubSecret is the key for the signatures of GitHub's webhooks. If it is empty, they need a token instead.
 	GitHubSecret string
-	// PagerDutySecret does the same for webhooks of PagerDuty.
+	// PagerDutySecret is the key for the signatures of PagerDuty's webhooks.
 	PagerDutySecret string
 	UI              string           // address of the UI, for links; empty if unknown
-	Login           *login.Service   // logs people in; nil: only tokens and, without them, local callers are known
+	Login           *login.Service   // nil: callers need a token or, while no token exists, must be local
 	Tracer          oteltrace.Tracer // records a span for each request; may be nil
 	// Pages serves a page outside the API, and reports whether the page exists. Nil means that there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
@@ -115,17 +115,17 @@ type API struct {
 	directory atomic.Pointer[directory.Directory]
 	failures  atomic.Uint64 // number of error answers; used to identify them
 	serving   atomic.Int64  // number of requests in progress, excluding streams
-	arriving  atomic.Int64  // number of bodies that are arriving; their requests aren't in progress yet
-	unknown   atomic.Int64  // those of senders whose signature can only be checked afterwards
+	arriving  atomic.Int64  // number of bodies being received; their requests aren't in progress yet
+	unknown   atomic.Int64  // the same, from senders whose signature can only be checked afterwards
 }
 
 // Limits on requests.
 const (
 	maxServing     = 128              // concurrent requests, excluding streams
 	maxArriving    = 128              // concurrent bodies, which may arrive slowly
-	maxUnknown     = 32               // those of senders that aren't known yet
+	maxUnknown     = 32               // the same, from senders that aren't authenticated yet
 	maxBody        = 64 << 10         // bytes
-	requestTimeout = 10 * time.Second // for the body to arrive, and for the answer
+	requestTimeout = 10 * time.Second // for receiving the body, and again for the answer
 )
 
 // prefix is the common prefix of the API's paths, after the base.
@@ -215,9 +215,9 @@ func (a *API) newHandlers(s *store.Store) handlers {
 }
 
 // Epoch stores the problems that closed in an epoch and the evidence for the places located in it, builds a snapshot if
-// clients need one, and publishes the events. The owner of the core calls it when the epoch has ended. `before` holds
-// the problems that were open before the epoch, and decisions those made in it. Epoch is quick and doesn't retain parts
-// of the core.
+// clients need one, and publishes the events. `before` holds the problems that were open before the epoch; decisions
+// were made in it. Only the goroutine that owns the core may call Epoch, after the end of the epoch. Epoch returns
+// quickly and doesn't retain parts of the core.
 func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.Decision) {
 	a.handlers.StoreClosed(c, before, c.Ended)
 	a.handlers.StoreLocated(c, decisions, c.Ended)
@@ -225,8 +225,8 @@ func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.
 	a.handlers.PublishEpoch(c, decisions)
 }
 
-// Silenced returns the silences that cover open incidents at the end of an epoch, by incident. The owner of the core
-// calls it when the epoch has ended.
+// Silenced returns the silences that cover open incidents at the end of an epoch, by the number of the incident. Only
+// the goroutine that owns the core may call Silenced, after the end of the epoch.
 func (a *API) Silenced(c *engine.View) map[uint64]*contract.Silenced {
 	if !a.options.Silences.InForce(a.options.Clock()) {
 		return nil // without making a snapshot
@@ -240,10 +240,10 @@ func (a *API) Collectors() []prometheus.Collector { return a.handlers.Collectors
 // Close ends all event streams, so that a shutdown needn't wait for their readers. It must be called only once.
 func (a *API) Close() { a.handlers.Close() }
 
-// SetDirectory replaces the owners of services and the links in answers.
+// SetDirectory replaces the owners of services and the templates for links.
 func (a *API) SetDirectory(d directory.Directory) { a.directory.Store(&d) }
 
-// routes adds the operations of the contract.
+// routes registers the handlers of all operations of the OpenAPI contract with r.
 func (a *API) routes(r chi.Router) {
 	r = r.With(a.observe, a.authorize, a.negotiate)
 	r.With(a.validate).Get("/events", a.streamEvents)
@@ -259,7 +259,7 @@ func (a *API) routes(r chi.Router) {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
-// streamEvents serves events for as long as the request's token or session is valid.
+// streamEvents serves events for as long as the token or session of the request is valid.
 func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	err := a.handlers.StreamEvents(w, r, func() bool {
 		who, err := a.identify(r)
@@ -291,8 +291,9 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz reports whether the service has started. Late decisions and a full disk don't change the status: agents, API
-// and pages still work, and a load balancer that took the service out would hide the reason, which the body tells.
+// readyz reports whether the service has started. Late decisions and a full disk are mentioned in the body, but don't
+// change the status: agents, API and pages still work, and a load balancer that took the service out would hide the
+// reason.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
 		err := refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "")

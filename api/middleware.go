@@ -49,7 +49,7 @@ func contractText() ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
-// loadContract parses the contract once. Nobody may change the result.
+// loadContract parses the contract once. The result is shared and must not be modified.
 var loadContract = sync.OnceValues(func() (*openapi3.T, error) {
 	text, err := contractText()
 	if err != nil {
@@ -65,7 +65,7 @@ var loadContract = sync.OnceValues(func() (*openapi3.T, error) {
 // policy is the Content-Security-Policy of answers. If a browser shows an answer as a page, the page can't do anything.
 const policy = "default-src 'none'; frame-ancestors 'none'"
 
-// headAsGet routes HEAD requests to the GET handlers. chi's middleware package has the same function, but also links
+// headAsGet routes HEAD requests to the GET handlers. chi's middleware package has an equivalent, but also links
 // net/http/pprof.
 func headAsGet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,8 @@ func headAsGet(next http.Handler) http.Handler {
 	})
 }
 
-// harden sets the security headers of every answer, limits the size of the body, and answers after a panic.
+// harden sets the security headers of every answer, limits the size of the body, and answers with an error if a handler
+// panics.
 func (a *API) harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -99,7 +100,7 @@ func (a *API) harden(next http.Handler) http.Handler {
 	})
 }
 
-// requireLocal refuses non-local callers as long as there is neither a token nor a log-in.
+// requireLocal refuses callers on other machines as long as no token exists and log-in isn't configured.
 func (a *API) requireLocal(next http.Handler) http.Handler {
 	if a.options.Login != nil {
 		return next
@@ -146,7 +147,7 @@ func Local(r *http.Request, hosts ...string) error {
 	return nil
 }
 
-// forwarded reports whether a proxy forwarded r. It recognizes proxies that describe the client in the header, and
+// forwarded reports whether a proxy forwarded r. It recognizes proxies that describe the client in header fields, and
 // proxies that speak HTTP/1.0, the default of nginx before 1.29.7 and of no current client.
 func forwarded(r *http.Request) bool {
 	for name := range r.Header {
@@ -158,14 +159,14 @@ func forwarded(r *http.Request) bool {
 	return !r.ProtoAtLeast(1, 1)
 }
 
-// FromPage reports whether a page in a browser sent r. Browsers add one of these fields to every POST.
+// FromPage reports whether a page in a browser sent r. Browsers add at least one of these headers to every POST.
 func FromPage(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
 
-// ForeignPage reports whether r is a POST of a page that a browser on this machine got from another site, possibly one
-// whose name was resolved to this machine (DNS rebinding). It is false for requests from other machines, and for
-// requests of programs, which may know this machine by any name.
+// ForeignPage reports whether r, a POST, was sent by a page that a browser on this machine loaded from another site,
+// possibly a site whose name was resolved to this machine (DNS rebinding). It is false for requests from other
+// machines, and for requests of programs, which may use any name for this machine.
 func ForeignPage(r *http.Request) bool {
 	return FromPage(r) && access.From(r).IsLoopback() && !forwarded(r) && (!ownHost(r.Host) || SameSite(r) != nil)
 }
@@ -187,13 +188,13 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// operation returns the contract's operation for a request, with its path, or nil if the contract has no such
-// operation.
+// operation returns the contract's operation for a request, with its path item and path pattern, or nil if the contract
+// has no such operation.
 func (a *API) operation(r *http.Request) (*openapi3.Operation, *openapi3.PathItem, string) {
 	return a.operationAt(chi.RouteContext(r.Context()).RoutePattern(), methodOf(r))
 }
 
-// operationAt is operation for a route and a method.
+// operationAt is like operation, for a route pattern and a method.
 func (a *API) operationAt(route, method string) (*openapi3.Operation, *openapi3.PathItem, string) {
 	pattern := strings.TrimPrefix(route, a.options.Base+prefix)
 	item := a.doc.Paths.Value(pattern)
@@ -224,9 +225,9 @@ func (a *API) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// requireRole refuses callers whose role doesn't allow the role needed, and changes made by pages of other sites. As
-// long as there is neither a token nor a log-in, every caller is an administrator, because requireLocal has refused
-// callers from elsewhere.
+// requireRole refuses callers whose role doesn't include needed, and changes made by pages of other sites. As long as
+// there is neither a token nor a log-in, every caller is an administrator, because requireLocal has refused callers
+// from elsewhere.
 func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -259,7 +260,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-// ErrTenant refuses a caller who may not enter the tenant.
+// ErrTenant refuses callers who may not enter the tenant.
 var ErrTenant = refusal.New(refusal.Forbidden, "you may not enter this tenant", "use a token of this tenant")
 
 // identify returns the caller of a request, or a refusal if its token or session is missing or invalid, or for another
@@ -318,8 +319,8 @@ func (a *API) caller(r *http.Request) (access.Principal, error) {
 var errForeign = refusal.New(refusal.Forbidden,
 	"changes are accepted from pages of this site and from programs, not from pages of other sites", "")
 
-// sameSite refuses changes made by pages of other sites. With the cookie of a session, the page must prove to be ours,
-// because browsers add the cookie by themselves.
+// sameSite refuses changes made by pages of other sites. If a session cookie identifies the caller, the page must prove
+// to be ours, because browsers add the cookie on their own.
 func (a *API) sameSite(r *http.Request, who access.Principal) error {
 	if who.Via != access.ViaLogin || bearer(r) != "" {
 		return SameSite(r)
@@ -333,8 +334,8 @@ func (a *API) sameSite(r *http.Request, who access.Principal) error {
 // reads reports whether a request changes nothing.
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// SameSite refuses changes made by pages of other sites. Such pages have no token, but on the loopback interface none
-// may be required.
+// SameSite refuses changes made by pages of other sites. Such pages have no token, but callers on the loopback
+// interface may not need one.
 func SameSite(r *http.Request) error {
 	if reads(r) {
 		return nil
@@ -512,7 +513,7 @@ var patterns = map[string]string{
 	timePattern:                       "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 
-// wantType describes the values of a parameter that couldn't be parsed.
+// wantType says, in error messages, that a parameter couldn't be parsed as the type in its schema.
 func wantType(schema *openapi3.SchemaRef) string {
 	switch t := schema.Value.Type; {
 	case t.Is(openapi3.TypeInteger):
@@ -554,7 +555,7 @@ func (a *API) limit(next http.Handler) http.Handler {
 	})
 }
 
-// read returns the body of r, or a refusal.
+// read returns the body of r, or a refusal if it can't be read or too many other bodies are being received.
 func (a *API) read(r *http.Request) ([]byte, error) {
 	arriving, most := &a.arriving, int64(maxArriving)
 	if a.signer(r) != nil {
@@ -568,7 +569,7 @@ func (a *API) read(r *http.Request) ([]byte, error) {
 	return body, invalid(err)
 }
 
-// wrongMethod refuses a request whose path only has other methods, and lists these methods.
+// wrongMethod refuses a request whose path only supports other methods, and lists them.
 func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Router) {
 	var allowed []string
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
@@ -607,7 +608,7 @@ func (a *API) observe(next http.Handler) http.Handler {
 	})
 }
 
-// trace serves a request within a span, which is a child of the caller's span if there is one.
+// trace serves a request within a span, a child of the caller's span if the request has one.
 func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := a.options.Tracer.Start(ctx, operation, oteltrace.WithSpanKind(oteltrace.SpanKindServer))

@@ -22,11 +22,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// isReport reports whether senders and pipelines use an operation. Such data is not audited, like traces: otherwise a
-// sender could displace the changes that people made.
+// isReport reports whether op is for senders and pipelines rather than people. Like traces, the data that they send
+// isn't audited: otherwise, a sender could displace the records of changes made by people.
 func isReport(op *openapi3.Operation) bool { return op.Extensions["x-role"] == string(access.Agent) }
 
-// freesSpace lists the changes that are made even if the audit log can't be written, because its disk is full.
+// freesSpace lists the changes that are made even if the audit log can't be written because its disk is full.
 var freesSpace = map[string]bool{"dropDeadLetter": true}
 
 type attemptKey struct{}
@@ -37,9 +37,9 @@ func attempt(r *http.Request) *audit.Entry {
 	return e
 }
 
-// countAttempts creates the audit entries of all changes and of all operations that only admins may use. It counts the
-// requests that change nothing: they read, or they were refused because of their caller. The other changes are recorded
-// by record.
+// countAttempts creates the audit entries of all changes, and of all operations that only admins may use. It counts the
+// requests that changed nothing, either because they only read or because their caller was refused; record records the
+// other ones.
 func (a *API) countAttempts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op := a.requested(r)
@@ -59,7 +59,7 @@ func (a *API) countAttempts(next http.Handler) http.Handler {
 }
 
 // needsEntry reports whether a request for op belongs in the audit log: it asks for a change, or only admins may read
-// it. What viewers may do changes nothing, even if it is a POST.
+// it. Operations that viewers may use change nothing, even if the method is POST.
 func needsEntry(op *openapi3.Operation, r *http.Request) bool {
 	role := op.Extensions["x-role"]
 	return role != string(access.Viewer) && (!reads(r) || role == string(access.Admin))
@@ -120,8 +120,8 @@ func (a *API) record(next http.Handler) http.Handler {
 	})
 }
 
-// recordLogin records log-ins, and counts those that fail. A person is logged in only if the entry can be written. It
-// ignores answers that a log-in is still waiting for its person (202).
+// recordLogin records log-ins, and counts those that fail. A person is logged in only if the entry can be written.
+// recordLogin ignores the answer 202, because the person hasn't confirmed the log-in yet.
 func (a *API) recordLogin(logIn func(http.ResponseWriter, *http.Request) access.Principal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer := &bufferedResponse{header: w.Header().Clone()}
@@ -143,8 +143,8 @@ func (a *API) recordLogin(logIn func(http.ResponseWriter, *http.Request) access.
 	}
 }
 
-// countLogout counts log-outs of people who are logged in. An entry each would let anybody with a session, which stays
-// valid, repeat them until they displace all changes.
+// countLogout counts log-outs of people who are logged in. It doesn't record each of them: a session stays valid after
+// a log-out, so anybody with a session could repeat log-outs until they displace the records of all changes.
 func (a *API) countLogout(logOut http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
@@ -158,7 +158,7 @@ func (a *API) countLogout(logOut http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// notRecorded returns the refusal of a change whose audit entry can't be written because of err.
+// notRecorded returns the refusal of a change whose audit entry couldn't be written because of err.
 func notRecorded(err error) error {
 	detail, hint := "the audit log cannot be written, so nothing is changed", "Sibyl's log has the details"
 	if durable.Full(err) {
@@ -167,7 +167,7 @@ func notRecorded(err error) error {
 	return refusal.New(refusal.Overloaded, detail, hint).Later(2 * time.Second)
 }
 
-// resource returns the parameters in the path of a request, separated by slashes.
+// resource returns the path parameters of a request, separated by slashes.
 func resource(r *http.Request) string {
 	var values []string
 	params := chi.RouteContext(r.Context()).URLParams
@@ -204,7 +204,7 @@ func auditDetail(op *openapi3.Operation, r *http.Request) (string, error) {
 	return strings.Join(parts, " "), nil
 }
 
-// fieldAt returns the field of an object at a path of names like event.agent.summary.
+// fieldAt returns the value at a dotted path, like event.agent.summary, and whether it exists.
 func fieldAt(fields map[string]any, path string) (any, bool) {
 	for {
 		name, rest, more := strings.Cut(path, ".")

@@ -13,20 +13,21 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// signatureHeader has the HMAC of the body of GitHub's webhooks.
+// signatureHeader is the header with the HMAC of the body of a GitHub webhook.
 const signatureHeader = "X-Hub-Signature-256"
 
 // signer is a system that signs its webhooks, because it cannot send a token.
 type signer struct {
 	name   string
-	header string // has the signatures, separated by commas
+	header string // contains the signatures, separated by commas
 	prefix string // of a signature
 	secret string
-	key    string // of the configuration, that names the file with the secret
+	key    string // configuration key of the file with the secret
 	role   access.Role
 }
 
-// signer returns the system whose signature takes the place of a token in r, or nil if none does.
+// signer returns the system whose signature in r takes the place of a token, or nil if there is no such signature or no
+// secret to check it with.
 func (a *API) signer(r *http.Request) *signer {
 	op, _, _ := a.operation(r)
 	var s signer
@@ -56,7 +57,8 @@ func (a *API) signer(r *http.Request) *signer {
 	return &s
 }
 
-// signed reports whether one of the signatures in r is that of body. There are two while a secret is being replaced.
+// signed reports whether r carries a valid signature of body. It carries two signatures while the secret is being
+// replaced.
 func (s *signer) signed(r *http.Request, body []byte) bool {
 	mac := hmac.New(sha256.New, []byte(s.secret))
 	mac.Write(body)
