@@ -20,7 +20,7 @@ import (
 // ServiceStates judges services. [services.Services] implements it.
 type ServiceStates interface {
 	// Attention returns the services that are failing, silent or slower as of s. The first suspects of open incidents
-	// have another state, so they aren't included. The caller must be allowed to read c now.
+	// have another state, so they aren't included. Attention reads c, so it must be called while the core may be read.
 	Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error)
 }
 

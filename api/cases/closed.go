@@ -24,15 +24,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on the problems stored when they close. The core waits for this, so only the first ones in its order are
-// stored, and fewer with evidence.
+// Limits on the problems that are stored because they closed in an epoch. The core waits meanwhile, so only the
+// problems that ranked highest are stored, and fewer still with their evidence.
 const (
 	maxClosing         = 500
 	maxClosingEvidence = 64
 )
 
-// StoreClosed stores the problems in before that closed in an epoch, because the core forgets them, and later their
-// names as well. If a restart reads the journal again, it stores them again. The owner of the core calls it.
+// StoreClosed stores the problems in before that are no longer open at the end of an epoch, because the core forgets
+// them and, later, their names. It stores them again if a restart replays the journal. Only the goroutine that owns the
+// core may call StoreClosed.
 func (a *Cases) StoreClosed(c *engine.View, before []detect.Problem, ended trace.Nanos) {
 	open := make(map[analysis.Hash]bool, len(c.Problems.Open()))
 	for i := range c.Problems.Open() {

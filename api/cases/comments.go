@@ -56,9 +56,9 @@ func (c *Comments) Of(incident string) []contract.Comment {
 	return c.all[incident]
 }
 
-// Add adds a comment on an incident and returns it with its number. If there are too many comments, it first deletes
-// those on incidents that aren't known. It returns a refusal if there is still no room, or if the incident itself has
-// too many. The comment is on disk when Add returns. If Add returns an error, nothing has changed.
+// Add adds a comment on an incident and returns it with its ID. If there are too many comments, it first deletes the
+// comments on incidents that aren't known. It returns a refusal if there is still no room, or if the incident itself
+// has too many comments. The comment is on disk when Add returns. If Add returns an error, nothing has changed.
 func (c *Comments) Add(
 	incident string, comment contract.Comment, known func(incident string) bool,
 ) (contract.Comment, error) {
@@ -110,7 +110,7 @@ func (c *Comments) Delete(incident string, id int64) error {
 	return c.replace(next)
 }
 
-// replace replaces the comments with all, on disk and then in memory. The caller must hold the lock.
+// replace writes all to the file of c, then sets c.all. The caller must hold c.mu.
 func (c *Comments) replace(all map[string][]contract.Comment) error {
 	if err := datafile.Replace(c.path, all); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 // Limits on estimates.
 const (
 	leastEstimated = 20 // requests
-	mostEstimated  = 64 // edges, the first ones
+	mostEstimated  = 64 // edges; later ones are unchanged
 )
 
 // withEstimates fills in missing intervals and tail lifts in the shares of a problem's edges. The edges of a chronic

@@ -23,7 +23,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on the shown parts of an incident.
+// Limits on the parts of an incident that are shown.
 const (
 	listedSuspects    = 3 // in lists
 	incidentExemplars = 10
@@ -107,8 +107,8 @@ func (a *Cases) ListIncidents(
 	return list, nil
 }
 
-// addDirectory adds the owners of x and its suspects, and links to pages about the suspects. It does so for each
-// request, because the directory may have been reloaded since the epoch ended.
+// addDirectory adds the owners of x and its suspects, and links to pages about the suspects. It must run for each
+// request to the API, because the directory may have been reloaded since the epoch ended.
 func (a *Cases) addDirectory(x *contract.Incident, ended trace.Nanos) {
 	d, end := a.options.Directory(), ended
 	if x.Closed != nil {
@@ -200,8 +200,8 @@ func (a *Cases) GetIncident(
 	return d, err
 }
 
-// shareOfAll rescales the suspects' shares from the first suspect to the whole added latency of the incident, as used
-// in texts.
+// shareOfAll rescales the shares of d's suspects, which are relative to the first suspect of x, to the whole added
+// latency of x, as in texts.
 func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investigation) {
 	whole := x.ShareOf(v, 1)
 	for i := range d.Suspects {
@@ -209,8 +209,8 @@ func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investi
 	}
 }
 
-// framesOfAll is like shareOfAll, but for the evidence of the place, which has the given share. If the share is
-// unknown, it changes nothing.
+// framesOfAll is like shareOfAll, but rescales the evidence for the place. share is the place's share of the added
+// latency. If share or the place's share in d is unknown or not positive, framesOfAll changes nothing.
 func framesOfAll(d *contract.LocatedPlace, share float64) {
 	located := query.Value(d.Share.Value, 0)
 	if share <= 0 || located <= 0 {
@@ -223,7 +223,7 @@ func framesOfAll(d *contract.LocatedPlace, share float64) {
 	}
 }
 
-// scale multiplies the value and the bounds of x by factor. Unknown ones stay unknown.
+// scale multiplies the value and the bounds of x by factor, except for those that are nil.
 func scale(x *contract.Interval, factor float64) {
 	for _, bound := range []**float64{&x.Value, &x.Low, &x.High} {
 		if *bound != nil {
@@ -241,7 +241,7 @@ var timelineKinds = [...]contract.TimelineEntryKind{
 	incident.Accepted: contract.TimelineEntryKindClosed,
 }
 
-// timeline returns the events of an incident, except for its notes, in any order. Events don't change later.
+// timeline returns the events of an incident, except for notes and comments, in any order. Past events don't change.
 func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 	var events []contract.TimelineEntry
 	add := func(when trace.Nanos, kind contract.TimelineEntryKind, text describe.Sentence) {
@@ -269,7 +269,7 @@ func (r renderer) timeline(x *engine.Incident) []contract.TimelineEntry {
 	return events
 }
 
-// byPerson returns an event that is the text of a person.
+// byPerson returns an event for a note or a comment. Its text is a single phrase of plain words.
 func byPerson(at time.Time, kind contract.TimelineEntryKind, text string) contract.TimelineEntry {
 	said := contract.Sentence{{Text: text, Kind: contract.PhraseKindWords}}
 	return contract.TimelineEntry{At: at, Kind: kind, Text: text, TextParts: said}
@@ -375,11 +375,12 @@ func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 	return all
 }
 
-// maxEarlier limits the earlier incidents that are listed with an incident.
+// maxEarlier limits the number of earlier incidents that are listed with an incident.
 const maxEarlier = 10
 
 // earlier returns at most maxEarlier closed incidents that opened before the incident at index row and have the same
-// first suspect: those that are alike first, then the latest. comments returns the comments on an incident.
+// first suspect. Incidents of the same kind with the same place come first; apart from that, the latest come first.
+// comments returns the comments on an incident.
 func earlier(
 	s *epoch.Snapshot, row int, comments func(incident string) []contract.Comment,
 ) []contract.EarlierIncident {
@@ -410,8 +411,8 @@ func earlier(
 	return all[:min(len(all), maxEarlier)]
 }
 
-// placeOf returns the located place of x or the operation of its first suspect with the largest score, or "" if neither
-// is known.
+// placeOf returns the located place of x or, if there is none, the operation of its first suspect with the largest
+// score. It returns "" if neither is known.
 func placeOf(x *contract.Incident) string {
 	switch {
 	case x.Place != nil:
@@ -422,7 +423,7 @@ func placeOf(x *contract.Incident) string {
 	return ""
 }
 
-// helped returns the last comment that says what ended an incident, or nil if none does.
+// helped returns the text of the latest comment that is marked as having helped, or nil if there is no such comment.
 func helped(comments []contract.Comment) *string {
 	for _, c := range slices.Backward(comments) {
 		if c.Helped != nil && *c.Helped {

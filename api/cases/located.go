@@ -28,8 +28,9 @@ const (
 	leastFrame    = 0.005 // frames with less than this share of both the slowdown and the time are omitted
 )
 
-// StoreLocated stores the evidence for the places located by the decisions of an epoch. The search disables the
-// tracepoints that showed them, which ends their statistics. The owner of the core calls it.
+// StoreLocated stores the evidence for the places located by the decisions of an epoch. Later would be too late,
+// because the search disables the tracepoints that revealed the places, which ends their statistics. Only the goroutine
+// that owns the core may call StoreLocated.
 func (a *Cases) StoreLocated(c *engine.View, decisions []search.Decision, ended trace.Nanos) {
 	for i := range decisions {
 		d := &decisions[i]
@@ -103,7 +104,7 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 	return x
 }
 
-// atMostAll returns the share of a suspect, limited to 1 because an estimate can exceed that.
+// atMostAll returns the share of a suspect, limited to 1 because an estimate can exceed it.
 func atMostAll(s *search.Suspect) contract.Interval {
 	return render.Interval(min(1, s.Share), min(1, s.Low), min(1, s.High))
 }
@@ -186,8 +187,8 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 	return total
 }
 
-// atMostRest limits the sum of all shares to 1. Shares are net of places that became faster, so the other places
-// together can exceed 1. We scale them to the share that the located place leaves.
+// atMostRest limits the sum of all positive shares to 1. The sum can exceed 1 because places that became faster have
+// negative shares. If it does, the shares of all places but the located one are scaled to fit into the rest.
 func atMostRest(frames []contract.LocatedFrame) {
 	rest, others := 1., 0.
 	for i := range frames {

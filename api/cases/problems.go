@@ -111,7 +111,7 @@ func addProblems(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 	}
 }
 
-// shownDecisions limits the decisions shown with a problem.
+// shownDecisions limits the number of decisions shown with a problem.
 const shownDecisions = 100
 
 // GetProblem implements contract.StrictServerInterface.
@@ -197,8 +197,8 @@ func (r renderer) ownRefined(p *detect.Problem, v *search.Investigation) []detec
 	})
 }
 
-// addDecisions adds decisions about a problem, which must be latest first. It takes the missing operations from the
-// latest decision that names any.
+// addDecisions adds the decisions about a problem to d. decisions must be ordered latest first. d.Missing is taken from
+// the latest decision that names missing operations.
 func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions []decisionlog.Logged) {
 	for k := range decisions {
 		d.Decisions = append(d.Decisions, r.Decision(&decisions[k]))
@@ -298,7 +298,7 @@ func (r renderer) next(v *search.Investigation, advice describe.Sentence, missin
 	return nil
 }
 
-// withReason returns s followed by a reason as a sentence of its own, which may be empty.
+// withReason returns s followed by reason as a separate sentence, or s if reason is empty.
 func withReason(s describe.Sentence, reason string) describe.Sentence {
 	if reason == "" {
 		return s

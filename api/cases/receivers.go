@@ -10,10 +10,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// pagerKey is the beginning of the keys under which paging services know incidents; see package notify.
+// pagerKey is the prefix of the keys that identify incidents at paging services; see package notify.
 const pagerKey = "sibyl-incident-"
 
-// maxPerson limits the length of people's names at paging services.
+// maxPerson is the maximum length of a person's name at a paging service.
 const maxPerson = 100
 
 // AcknowledgeFromPagerDuty implements contract.StrictServerInterface.
@@ -60,15 +60,16 @@ func (a *Cases) AcknowledgeFromOpsgenie(
 	return contract.AcknowledgeFromOpsgenie204Response{}, err
 }
 
-// paged is an alert that a person changed at a paging service.
+// paged is a change that a person made to an alert at a paging service.
 type paged struct {
 	key string
 	by  string // the person; empty: unknown
 	at  string // the paging service
 }
 
-// pagedIncident returns the ID of the incident that p is about, and a context whose caller is the person. The ID is
-// empty if the alert isn't about an incident that Sibyl knows: the paging service then needn't try again.
+// pagedIncident returns the ID of the incident that p is about, and a context whose caller is the person. If the alert
+// isn't about an incident that Sibyl knows, the ID is empty and the error nil, so that the paging service doesn't
+// retry.
 func (a *Cases) pagedIncident(ctx context.Context, p paged) (context.Context, string, error) {
 	id, ours := strings.CutPrefix(p.key, pagerKey)
 	s, err := a.reader.Current(ctx)
@@ -83,7 +84,8 @@ func (a *Cases) pagedIncident(ctx context.Context, p paged) (context.Context, st
 	return access.WithCaller(ctx, who), id, nil
 }
 
-// acknowledgePaged acknowledges an incident, unless somebody has: paging services also report what Sibyl told them.
+// acknowledgePaged acknowledges an incident unless it is already acknowledged: paging services also report back the
+// acknowledgements that Sibyl sent to them.
 func (a *Cases) acknowledgePaged(ctx context.Context, p paged) error {
 	ctx, id, err := a.pagedIncident(ctx, p)
 	if err != nil || id == "" || a.options.Notes.All(a.options.Clock())[id].Acknowledged != nil {
@@ -102,7 +104,7 @@ func (a *Cases) unacknowledgePaged(ctx context.Context, p paged) error {
 	return a.removeNote(id, Acknowledged)
 }
 
-// assignPaged comments that an incident was assigned to somebody. An event that is delivered twice is one comment.
+// assignPaged adds a comment that an incident was assigned to somebody. An event that is delivered twice adds only one.
 func (a *Cases) assignPaged(ctx context.Context, p paged, to string) error {
 	ctx, id, err := a.pagedIncident(ctx, p)
 	if err != nil || id == "" || to == "" {

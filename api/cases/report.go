@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// How far the durations in an incident's report reach back before its onset and beyond its closing.
+// The durations in an incident's report start reportedBefore before its onset and end reportedAfter after its closing.
 const (
 	reportedBefore = time.Hour
 	reportedAfter  = 30 * time.Minute
@@ -45,7 +45,7 @@ func (a *Cases) GetIncidentReport(
 	return contract.GetIncidentReport200TextMarkdownResponse{Body: body, Headers: headers}, nil
 }
 
-// newReport returns an incident with the durations around it.
+// newReport returns the report of an incident, with the durations around it.
 func (a *Cases) newReport(ctx context.Context, incident string) (*postmortem.Report, error) {
 	answer, err := a.GetIncident(ctx, contract.GetIncidentRequestObject{Incident: incident})
 	if err != nil {

@@ -27,8 +27,8 @@ func checkMatch(m *contract.SilenceMatch) error {
 	return nil
 }
 
-// matches reports whether all conditions of m hold for an incident. If in doubt they don't, because a page too many is
-// better than a page too few.
+// matches reports whether all conditions of m hold for an incident. If in doubt, they don't: one page too many is
+// better than one too few.
 func (a *Cases) matches(m *contract.SilenceMatch, x *epoch.IncidentRow) bool {
 	if m.Service != "" && !directory.Matches(m.Service, x.Service) {
 		return false
@@ -57,8 +57,8 @@ func named(x *epoch.IncidentRow, key, value string) bool {
 	})
 }
 
-// sampled reports whether there are samples and each has the attribute: at a span of the first suspect of x or, if that
-// emits no spans, at any span.
+// sampled reports whether there are samples, and each has the attribute on a span of the first suspect of x or, if that
+// service emits no spans, on any span.
 func sampled(samples []*sent.Spans, x *epoch.IncidentRow, key, value string) bool {
 	is := func(y contract.Attribute) bool { return y.Key == key && directory.Matches(value, y.Value) }
 	has := func(v *sent.Spans) bool {
@@ -75,7 +75,7 @@ func sampled(samples []*sent.Spans, x *epoch.IncidentRow, key, value string) boo
 		!slices.ContainsFunc(samples, func(v *sent.Spans) bool { return !has(v) })
 }
 
-// sampleSpans returns the first incidentExemplars sample traces of x.
+// sampleSpans returns the spans of the first incidentExemplars sample traces of x. It logs errors.
 func (a *Cases) sampleSpans(x *epoch.IncidentRow) (all []*sent.Spans) {
 	closed := trace.Nanos(0)
 	if x.Closed != nil {

@@ -32,8 +32,8 @@ type Silences struct {
 
 // keptSilences is the content of the file.
 type keptSilences struct {
-	Silences []contract.Silence `json:"silences"` // in the order of adding
-	Held     []uint64           `json:"held"`     // open incidents that nobody was notified of
+	Silences []contract.Silence `json:"silences"` // in the order in which they were added
+	Held     []uint64           `json:"held"`     // open incidents that nobody has been notified of
 }
 
 // SilencesFile is the name of the file with the silences in the data directory.
@@ -43,7 +43,7 @@ const SilencesFile = "silences.json"
 const (
 	maxSilences   = 500
 	maxSilenceAge = 90 * 24 * time.Hour
-	silencePast   = 7 * 24 * time.Hour // for which ended silences are kept, and which a preview covers
+	silencePast   = 7 * 24 * time.Hour // how long ended silences are kept, and how far back a preview looks
 )
 
 // OpenSilences reads the silences in the data directory dir. The file needn't exist.
@@ -52,7 +52,8 @@ func OpenSilences(dir string) (*Silences, error) {
 	return s, datafile.Read(s.path, &s.kept)
 }
 
-// All returns all silences with their states: those in force, those to come and those that ended, the latest first.
+// All returns all silences with their states: first those in force, then scheduled and then ended ones. Each state
+// starts with the silence added last.
 func (s *Silences) All(now time.Time) []contract.Silence {
 	byState := make(map[contract.SilenceState][]contract.Silence)
 	for _, x := range slices.Backward(s.snapshot().Silences) {
@@ -68,7 +69,7 @@ func (s *Silences) All(now time.Time) []contract.Silence {
 	return all
 }
 
-// InForce reports whether a silence is in force.
+// InForce reports whether any silence is in force.
 func (s *Silences) InForce(now time.Time) bool {
 	return slices.ContainsFunc(s.snapshot().Silences, func(x contract.Silence) bool {
 		_, covers := windowAt(&x, now)
@@ -85,7 +86,7 @@ func (s *Silences) snapshot() keptSilences {
 	return s.kept
 }
 
-// Hold replaces the incidents that Held returns. They are on disk when Hold returns.
+// Hold replaces the incidents that Held returns. The change is on disk when Hold returns.
 func (s *Silences) Hold(incidents []uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,8 @@ func (s *Silences) Hold(incidents []uint64) error {
 	return s.replace(keptSilences{s.kept.Silences, incidents})
 }
 
-// add adds a silence and returns it with its number. It forgets those that ended long ago.
+// add adds a silence and returns it with its ID. It deletes silences that ended more than silencePast ago and, if there
+// are still too many, the first one that has ended. It returns a refusal if there is no room.
 func (s *Silences) add(x contract.Silence, now time.Time) (contract.Silence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +120,7 @@ func (s *Silences) add(x contract.Silence, now time.Time) (contract.Silence, err
 	return x, s.replace(keptSilences{append(next, x), s.kept.Held})
 }
 
-// end ends the silence with the given ID now, if it hasn't ended yet. One that hasn't begun is deleted.
+// end ends the silence with the given ID now, if it hasn't ended yet. A silence that hasn't started yet is deleted.
 func (s *Silences) end(id int64, by string, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +140,7 @@ func (s *Silences) end(id int64, by string, now time.Time) error {
 	return s.replace(keptSilences{next, s.kept.Held})
 }
 
-// replace replaces what is kept, on disk and then in memory. The caller must hold the lock.
+// replace writes kept to the file of s, then sets s.kept. The caller must hold s.mu.
 func (s *Silences) replace(kept keptSilences) error {
 	if err := datafile.Replace(s.path, kept); err != nil {
 		return err
@@ -157,13 +159,13 @@ func stateOf(x *contract.Silence, now time.Time) contract.SilenceState {
 	return contract.SilenceStateEnded
 }
 
-// zones has the time zones in use by name, because reading one from its file takes longer than all else here.
+// zones caches the time zones in use by name, because loading one from its file takes longer than everything else here.
 var zones struct {
 	mu    sync.Mutex // guards known
 	known map[string]*time.Location
 }
 
-// zoneOf returns the time zone with this name.
+// zoneOf returns the time zone with the given name.
 func zoneOf(name string) (*time.Location, error) {
 	zones.mu.Lock()
 	defer zones.mu.Unlock()
@@ -302,7 +304,8 @@ func (a *Cases) PreviewSilence(
 	return preview, nil
 }
 
-// Silenced returns the silences that cover open incidents of s, by incident.
+// Silenced returns the silences that cover open incidents of s, by the number of the incident. If several silences
+// cover an incident, it returns the one that does so for longest.
 func (a *Cases) Silenced(s *epoch.Snapshot) map[uint64]*contract.Silenced {
 	now, found := a.options.Clock(), make(map[uint64]*contract.Silenced)
 	for _, x := range a.options.Silences.snapshot().Silences {

@@ -12,8 +12,8 @@ import (
 
 // The window of an incident's telemetry.
 const (
-	telemetryBefore = 30 * time.Minute // the onset, for comparison
-	telemetryAfter  = time.Hour        // the onset: causes are found there
+	telemetryBefore = 30 * time.Minute // before the onset, for comparison
+	telemetryAfter  = time.Hour        // after the onset, at most: causes are found there
 )
 
 // GetIncidentTelemetry implements contract.StrictServerInterface.
