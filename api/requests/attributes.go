@@ -32,7 +32,8 @@ const (
 // sides holds the requests on each side of a comparison.
 type sides [second + 1][]*observation.Observation
 
-// side puts a request, whose start and duration are known exactly, on the first side if it lies in the box.
+// side returns the first side if o lies in the box, and the second otherwise. Unlike contains, it knows the exact start
+// of the request.
 func (b *box) side(o *observation.Observation) side {
 	to := cmp.Or(b.to, trace.MaxNanos)
 	if ns := o.Duration.Nanoseconds(); ns >= b.longer && ns < b.shorter && o.Start >= b.from && o.Start < to {
@@ -61,8 +62,8 @@ func slowestSide(requests []*observation.Observation, part float64) func(*observ
 	}
 }
 
-// timesSide returns the side of a request by its start. The first side is [from, to), the second is [baseFrom, baseTo).
-// An upper bound of 0 means unbounded.
+// timesSide returns the side of a request by its start. The first side is [from, to), the second is [baseFrom, baseTo);
+// the first takes precedence. An upper bound of 0 means unbounded.
 func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nanos) side {
 	switch {
 	case o.Start >= from && o.Start < cmp.Or(to, trace.MaxNanos):
@@ -106,11 +107,11 @@ func attributeDifferences(names *describe.Names, found []explain.Frequency) []co
 	return all
 }
 
-// wholeOfSide limits the number of requests per side that are compared in all attributes.
+// wholeOfSide limits the number of requests per side for which all attributes are compared.
 const wholeOfSide = 64
 
-// addUnlisted adds to a comparison the attributes that the setting keys doesn't list. They come from the requests that
-// are kept with all attributes. It then keeps the first shownAttributes.
+// addUnlisted adds to c the attributes that the setting `keys` doesn't list, as far as requests are kept with all of
+// their attributes. It then limits c to the shownAttributes items with the smallest p-values.
 func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests sides, options critpath.Options) error {
 	known := make(map[string]bool)
 	for i := range c.Items {

@@ -91,7 +91,7 @@ func (a *Requests) CompareGroup(
 	return &d, a.addUnlisted(&d.Attributes, requests, options)
 }
 
-// populationOf returns the means of those requests that `of` puts on side `which`.
+// populationOf returns the population of the requests that `of` puts on side `which`.
 func populationOf(
 	label string, requests []*observation.Observation, of func(*observation.Observation) side, which side,
 ) population {
@@ -151,7 +151,7 @@ func (p *population) contract() contract.Population {
 	}
 }
 
-// slowest splits the sampled requests of a group into the slowest ones, a fraction `part` of all, and the rest.
+// slowest splits the sampled requests of a group into the slowest fraction `part` and the rest.
 func slowest(g *group.Group, part float64) (slow, rest population) {
 	s := sampleOf(g)
 	order := make([]int, len(s.arrived))
@@ -174,8 +174,8 @@ type box struct {
 func (b *box) timed() bool { return b.from > 0 || b.to > 0 }
 
 // contains reports whether a request that took total ns and arrived in the tick [from, to) given by arrived lies in the
-// box. We don't know the time within the tick. So the request counts if the middle of its tick lies in the box or if
-// the middle of the box lies in its tick.
+// box. Because the time within the tick is unknown, the request counts if the middle of its tick lies in the box or the
+// middle of the box lies in its tick.
 func (b *box) contains(total float64, arrived [2]int64) bool {
 	if ns := int64(total); ns < b.longer || ns >= b.shorter {
 		return false
@@ -252,7 +252,7 @@ func (b *box) note(since trace.Nanos, in, out int) string {
 	return ""
 }
 
-// few returns the start of a sentence which says that only n of all sampled requests lie somewhere.
+// few returns the start of a sentence like "only 3 of 20 sampled requests lie in the box".
 func few(n, all int) string {
 	switch n {
 	case 0:
@@ -291,7 +291,7 @@ func (s *sample) since() trace.Nanos {
 	return s.group.Current.First - s.group.Current.First%trace.Nanos(stats.Tick)
 }
 
-// population returns the means of the given rows.
+// population returns the population of the given rows.
 func (s *sample) population(label string, rows []int) population {
 	p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	if len(rows) == 0 {
@@ -317,8 +317,9 @@ func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	return from, to
 }
 
-// between returns the requests in the windows of a group that lie in [from, to); to may be 0 for unbounded. If no whole
-// window does, e.g. because older windows are longer, it uses the windows whose middle does.
+// between returns the requests in those windows of a group that lie completely in [from, to); to may be 0 for
+// unbounded. If no window does, e.g. because older windows are longer, it uses the windows whose middle lies in [from,
+// to).
 func between(g *group.Group, from, to trace.Nanos) population {
 	if to == 0 {
 		to = trace.MaxNanos
@@ -354,7 +355,7 @@ func between(g *group.Group, from, to trace.Nanos) population {
 	return p
 }
 
-// reference returns the reference requests of a group, which are from before its problem.
+// reference returns the reference requests of a group, which arrived before its problem.
 func reference(g *group.Group) population {
 	w := &g.Reference
 	p := population{

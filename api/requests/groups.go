@@ -83,8 +83,8 @@ func groupOf(s *epoch.Snapshot, g *epoch.GroupRow) contract.Group {
 	}
 }
 
-// askGroup calls read with the group whose ID is text, and returns its error. It returns a refusal if there is no such
-// group.
+// askGroup calls read with the group whose ID is text, and returns the error of read. It returns a refusal if there is
+// no such group.
 func (a *Requests) askGroup(
 	ctx context.Context, text string, read func(*engine.View, *epoch.Snapshot, *group.Group, renderer) error,
 ) error {

@@ -17,7 +17,7 @@ import (
 const (
 	// maxWindows limits the number of windows in an answer.
 	maxWindows = 10_000
-	// shortSpan is the longest span that has short windows by default.
+	// shortSpan is the longest time span for which short windows are the default.
 	shortSpan = 2 * group.Day
 )
 
@@ -46,7 +46,7 @@ func (a *Requests) GetGroupHistory(
 		return nil, refusal.New(refusal.Malformed, "the time range has too many windows",
 			"ask for at most 37 days with short windows, or 111 with long ones")
 	}
-	var present []group.Numbers // of the period that isn't over
+	var present []group.Numbers // of the current period
 	known := false
 	err = a.reader.Ask(ctx, func(c *engine.View) {
 		g := c.Groups.Group(id)
@@ -86,8 +86,8 @@ func (a *Requests) GetGroupHistory(
 	return h, nil
 }
 
-// span parses the bounds of a time span, which may be nil. By default the span ends now and has the given length. It
-// returns ErrOrder if the span is empty.
+// span parses the bounds of a time span. If last is nil, the span ends now. If first is nil, the span has the given
+// length. It returns ErrOrder if the span is empty.
 func (a *Requests) span(first, last *string, length time.Duration) (from, to trace.Nanos, err error) {
 	if from, to, err = query.ParseInterval(first, last); err != nil {
 		return 0, 0, err
@@ -104,7 +104,7 @@ func (a *Requests) span(first, last *string, length time.Duration) (from, to tra
 	return from, to, nil
 }
 
-// comparedWith returns the time between a span and the span it is compared with, or 0 if it isn't compared.
+// comparedWith returns how far back the time span to compare with lies, or 0 if there is no comparison.
 func comparedWith(with *contract.GetGroupHistoryParamsCompare) time.Duration {
 	switch query.Value(with, contract.GetGroupHistoryParamsCompareNone) {
 	case contract.GetGroupHistoryParamsCompareYesterday:

@@ -26,7 +26,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxRead limits the number of traces read for an answer. They take tens of milliseconds if they have the usual size.
+// maxRead limits the number of traces read for an answer. Reading that many takes tens of milliseconds if they have a
+// typical size.
 const maxRead = 500
 
 // keptTrace is a stored request with all reasons for storing it.
@@ -36,7 +37,7 @@ type keptTrace struct {
 	strata []string
 }
 
-// keptTraces returns the stored requests. If a trace has several, it returns the longest one.
+// keptTraces returns the stored requests by trace. If several requests of a trace are stored, it returns the longest.
 func (a *Requests) keptTraces() (map[trace.ID]*keptTrace, error) {
 	all := make(map[trace.ID]*keptTrace)
 	add := func(group analysis.Hash, e *store.Exemplars) {
@@ -250,7 +251,7 @@ func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*co
 	return x, nil
 }
 
-// leastNormal is the minimum number of traces for a comparison with a trace. It is enough for quartiles.
+// leastNormal is the minimum number of traces to compare a trace with. It suffices for quartiles.
 const leastNormal = 4
 
 // mostNormal limits the number of traces that a trace is compared with.
@@ -320,9 +321,10 @@ func (a *Requests) compareTrace(
 	return d, nil
 }
 
-// addUsual sets the usual duration in the explanation of a path to the median of healthy requests of the group's type,
-// and compares its slow steps with the usual spans, because the few sample traces are not a random sample. It changes
-// nothing if no healthy requests, or spans, are known.
+// addUsual corrects the explanation e of p, because the few sample traces are not a random sample. It removes slow
+// steps whose spans aren't longer than usual. It also sets the usual duration to the median of the healthy requests of
+// the group's type, and raises the limit to their 99th percentile. Parts for which no healthy requests or spans are
+// known don't change.
 func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation, p *critpath.Path) error {
 	return a.reader.Ask(ctx, func(c *engine.View) {
 		e.Suspects = slices.DeleteFunc(e.Suspects, func(s onetrace.CallSuspect) bool {
@@ -338,7 +340,7 @@ func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.E
 	})
 }
 
-// usualTail is the share of the usual spans of a step that a slow one is longer than.
+// usualTail is the quantile of the usual spans of a step that a slow span must exceed.
 const usualTail = 0.9
 
 // isUsual reports whether the span of a slow step takes no longer than such spans usually do.
@@ -368,8 +370,9 @@ func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding
 	return f
 }
 
-// normalTraces returns the typical stored traces of the request type of k, latest first, and the fast ones only if
-// there are few of them. If there are enough, it only returns traces that started while no incident affected the type.
+// normalTraces returns at most mostNormal stored traces to compare k with, latest first: traces of the same request
+// type that didn't fail. Fast traces, and traces that started while an incident affected the type, are included only if
+// there would otherwise be fewer than leastNormal.
 func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace, k *keptTrace) []*keptTrace {
 	g := s.Row(k.group)
 	if g == nil {
@@ -410,7 +413,7 @@ func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace,
 	return all[:min(len(all), mostNormal)]
 }
 
-// affected reports whether an incident that affects requestType was going on at the time `when`.
+// affected reports whether an incident that was in progress at the time `when` affected requestType.
 func affected(s *epoch.Snapshot, requestType analysis.Hash, when trace.Nanos) bool {
 	for i := range s.Incidents {
 		x := &s.Incidents[i]

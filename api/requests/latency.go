@@ -121,7 +121,7 @@ func (a *Requests) GetGroupLatency(
 	return d, nil
 }
 
-// binnedLatency holds the requests of a group in time bins, and its usual durations, which may be nil if unknown.
+// binnedLatency holds the requests of a group in time bins, and its usual durations, or nil if these are unknown.
 type binnedLatency struct {
 	bins
 	requests []group.PastWindow // bins with requests, oldest first
@@ -136,7 +136,7 @@ func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge
 		return nil, refusal.New(refusal.Malformed, "the time range is too long",
 			"ask for at most two days, or use /groups/{group}/history")
 	}
-	var windows, present []group.PastWindow // present: from the period that isn't over
+	var windows, present []group.PastWindow // present: from the current period
 	var err error
 	if b.ticks {
 		if windows, err = a.store.Ticks.Windows(id, b.from, b.to); err != nil {
@@ -199,8 +199,8 @@ func (a *Requests) Around(
 	return pastWindows(all), err
 }
 
-// usualLatency returns the durations of the healthy requests of a group, or nil if there are none or nothing has been
-// judged against them yet.
+// usualLatency returns the durations of the healthy requests of a group, or nil if there are no such requests or
+// nothing has been judged against them yet.
 func usualLatency(g *group.Group) *contract.UsualLatency {
 	w := &g.Reference
 	if w.Total.N == 0 || g.Current.Total.N == 0 && !g.Expectation.Learned {

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// profiledTypes limits the request types in a profile.
+// profiledTypes limits the number of request types in a profile.
 const profiledTypes = 1000
 
 // WriteProfile serves critical paths as pprof or folded stacks. If it returns an error, it hasn't written anything.
@@ -82,8 +82,8 @@ func busiest(s *epoch.Snapshot, wanted analysis.Hash) []analysis.Hash {
 	return ids
 }
 
-// printable replaces unprintable characters with dots, as reports do, because folded stacks consist of lines and curl
-// writes them to terminals.
+// printable replaces unprintable characters with dots, as in reports: a folded stack is a line of text, and curl writes
+// it to a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -140,8 +140,8 @@ func (a *Requests) rank(ctx context.Context, d *contract.Trace, steps map[string
 	return nil
 }
 
-// rankedSpans returns the spans that spans of an operation are ranked among: the usual ones and, if there are few of
-// these, the latest ones as well.
+// rankedSpans returns the spans that a span of an operation is ranked among: the usual ones and, if there are too few,
+// also the latest ones.
 func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
 	usual := spans.Usual(op)
 	if usual.Count() < minRanked {
@@ -151,7 +151,8 @@ func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
 	return usual
 }
 
-// linkTarget returns what links to a trace need: its ID and time span, and the service and operation of its first root.
+// linkTarget returns the values for links to a trace: its ID and time span, and the service and operation of its first
+// root.
 func linkTarget(id trace.ID, d *contract.Trace) *directory.Request {
 	start := trace.Nanos(d.Start.UnixNano())
 	r := &directory.Request{Trace: id, Start: start, End: start.Add(time.Duration(d.DurationNs))}
@@ -164,7 +165,7 @@ func linkTarget(id trace.ID, d *contract.Trace) *directory.Request {
 	return r
 }
 
-// shownSpans limits the spans of a trace in an answer.
+// shownSpans limits the number of spans of a trace in an answer.
 const shownSpans = 100_000
 
 // readTrace decodes a trace from an OTLP request. It returns the trace with its critical path but without percentiles,

@@ -151,15 +151,15 @@ func (r renderer) node(t *cct.Tree, i int, state contract.TracepointState) contr
 	}
 }
 
-// matchedEdges limits the edges of a problem that are looked up in a tree. matchedNodes limits the nodes shown for
-// each.
+// matchedEdges limits the number of edges of a problem that are looked up in a tree. matchedNodes limits the number of
+// nodes shown for each edge.
 const (
 	matchedEdges = 5
 	matchedNodes = 100
 )
 
-// matches returns the nodes of a tree that match the leading edges of a problem. problem is the ID of a problem of the
-// request type; nil means its first one. The result is empty if there is no such open problem.
+// matches returns the nodes of a tree that match the leading edges of a problem. problem is the ID of an open problem
+// of the request type; nil means the first one. The result is empty if there is no such problem.
 func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash, problem *string) []contract.Match {
 	all := []contract.Match{}
 	problems := c.Problems.Open()
