@@ -51,7 +51,7 @@ func (a *Services) ListAnnotations(
 // Limits on the times of reported events.
 const (
 	mostAge   = 30 * 24 * time.Hour
-	mostAhead = 5 * time.Minute // since clocks differ
+	mostAhead = 5 * time.Minute // because clocks differ
 )
 
 // Annotate implements contract.StrictServerInterface.
@@ -100,7 +100,7 @@ func (a *Services) report(
 	return x, err
 }
 
-// tidy returns the printable text of an optional field on one line.
+// tidy returns the text of an optional field as one printable line, or "" if the field is missing.
 func tidy(text *string) string {
 	return strings.TrimSpace(trace.Clean(query.Value(text, "")))
 }

@@ -17,21 +17,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incidents are judged in windows of three minutes, and changed calls must show in each of these minutes. So operations
-// with fewer than about two calls per minute, that is, fewer than leastCalls in ten minutes, rarely raise one.
+// Incidents are judged in windows of three minutes, and changed calls must show in each of these minutes, so operations
+// with fewer than about two calls per minute, that is, fewer than leastCalls in ten minutes, rarely raise an incident.
 const (
 	shownFewCalls = 10   // operations in the status
 	namedFewCalls = 3    // operations in the sentence
 	mostFewCalls  = 0.05 // share of the calls above which the sentence suggests a remedy
 )
 
-// fewCallsRemedy tells people how failures of rare requests can raise incidents all the same.
+// fewCallsRemedy tells people how to get incidents about failures of rare requests nevertheless.
 const fewCallsRemedy = "Set objectives for their requests: objectives look at an hour and six hours instead of " +
 	"minutes. " +
 	"Or sample more of the requests."
 
-// FewCalls returns the operations and services with too few calls. The result is from s, from a later snapshot, or from
-// one shortly before.
+// FewCalls returns the operations and services with too few calls. The result may be newer than s, or older by less
+// than fewCallsAge.
 func (a *Services) FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.FewCalls, error) {
 	found := a.recentFew(s)
 	if found != nil {
@@ -52,8 +52,8 @@ func (a *Services) FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.F
 	return found, cmp.Or(err, refused)
 }
 
-// fewCallsAge is the maximum age of a count. We don't count each time because the status is read every epoch, and
-// counting takes time linear in the history.
+// fewCallsAge is the maximum age of a count. We don't count each time, because the status is read every epoch and
+// counting takes time linear in the size of the history.
 const fewCallsAge = time.Minute
 
 // recentFew returns the operations with few calls if they were counted recently, as of s, or nil if they weren't.
@@ -119,7 +119,7 @@ func (t *serviceTable) fewCalls(names *trace.Table) *contract.FewCalls {
 	return f
 }
 
-// known reports whether a use has a past that later calls can be compared with.
+// known reports whether x has enough history to compare later calls with.
 func known(x *history.Use) bool { return x.Known >= leastUsual }
 
 // fewCallsText returns sentences that count the operations in f and name the first ones. It is empty if f has no

@@ -25,11 +25,11 @@ func (a *Services) AnnotateFromGitHub(
 	return contract.AnnotateFromGitHub200JSONResponse(x), err
 }
 
-// versionRef matches the names of tags that are versions, unlike most branches.
+// versionRef matches Git refs that look like versions, as many tags do and most branches don't.
 var versionRef = regexp.MustCompile(`^v?[0-9]+\.`)
 
-// deployAtGitHub returns the deploy that an event of GitHub tells of, or nil if it tells of none. If environment isn't
-// empty, it ignores deployments to others.
+// deployAtGitHub returns the successful deployment or published release that a GitHub event reports, or nil if it
+// reports something else. If environment isn't empty, deployments to other environments are ignored.
 func deployAtGitHub(e *contract.GitHubEvent, environment string) *contract.AnnotationRequest {
 	report := &contract.AnnotationRequest{Kind: contract.AnnotationKindDeploy}
 	if e.Repository != nil {
@@ -43,7 +43,7 @@ func deployAtGitHub(e *contract.GitHubEvent, environment string) *contract.Annot
 		}
 		ref, commit := query.Value(d.Ref, ""), query.Value(d.Sha, "")
 		text := "GitHub deployed " + ref
-		if versionRef.MatchString(ref) { // of others we wait for the version of the spans
+		if versionRef.MatchString(ref) { // otherwise, we wait for the version in the spans
 			report.Version = &ref
 		}
 		if commit != ref {
@@ -65,7 +65,7 @@ func deployAtGitHub(e *contract.GitHubEvent, environment string) *contract.Annot
 // maxLink is the maximum length of the address of a page, as in the contract.
 const maxLink = 2000
 
-// page returns the address of a page, or nil if link is none, as templates and GitHub leave some empty.
+// page returns link, or nil if it isn't the address of a page: templates and GitHub leave some links empty.
 func page(link *string) *string {
 	if link == nil || len(*link) > maxLink ||
 		!strings.HasPrefix(*link, "https://") && !strings.HasPrefix(*link, "http://") {
@@ -93,14 +93,14 @@ func (a *Services) AnnotateFromArgoCD(
 	if query.Value(b.Service, "") != "" {
 		report.Service = b.Service
 	}
-	if images := query.Value(b.Images, nil); len(images) == 1 { // the revision is often that of another repository
+	if images := query.Value(b.Images, nil); len(images) == 1 { // the revision is often from another repository
 		report.Version = tagOf(images[0])
 	}
 	x, err := a.report(ctx, engine.SourceArgoCD, report)
 	return contract.AnnotateFromArgoCD200JSONResponse(x), err
 }
 
-// tagOf returns the tag of an image, or nil if it has none.
+// tagOf returns the tag of an image, or nil if the image has no tag.
 func tagOf(image string) *string {
 	image, _, _ = strings.Cut(image, "@")
 	name := image[strings.LastIndexByte(image, '/')+1:]

@@ -48,8 +48,8 @@ func New(r *epoch.Reader, directory func() *directory.Directory, clock func() ti
 	return &Services{reader: r, directory: directory, clock: clock}
 }
 
-// table returns the use of all services in the time span key as of s; a bound of 0 means the default. It returns
-// ErrOrder if the span is empty. The caller must be allowed to read c now.
+// table returns the table of all services for the time span in key as of s; a bound of 0 means the default. It returns
+// ErrOrder if the span is empty. table reads c, so it must be called while the core may be read.
 func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*serviceTable, error) {
 	if key.to == 0 || key.to > s.Ended {
 		key.to = s.Ended
@@ -74,7 +74,7 @@ func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*se
 }
 
 // Attention returns the services that are failing, silent or slower as of s. The first suspects of open incidents have
-// another state, so they aren't included. The caller must be allowed to read c now.
+// another state, so they aren't included. Attention reads c, so it must be called while the core may be read.
 func (a *Services) Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error) {
 	t, err := a.table(c, s, serviceKey{})
 	if err != nil {
@@ -99,8 +99,8 @@ func (a *Services) Attention(c *engine.View, s *epoch.Snapshot) ([]contract.Serv
 	return found, nil
 }
 
-// askServices calls read with the use of the services in the time span from `from` to `to`, which are parameters of a
-// request.
+// askServices calls read with the table of services for the time span between `from` and `to`, which are parameters of
+// a request and may be nil.
 func (a *Services) askServices(
 	ctx context.Context, from, to *string, read func(*engine.View, *epoch.Snapshot, *serviceTable, serviceKey),
 ) error {
@@ -166,7 +166,7 @@ func (a *Services) ListServices(
 	return list, nil
 }
 
-// serviceSortKey returns the key that services are sorted by, ascending with NaN last.
+// serviceSortKey returns the key to sort services by, in ascending order with NaN last.
 func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) float64 {
 	falling := func(x *float64) float64 { return -query.Value(x, math.NaN()) }
 	switch sort {

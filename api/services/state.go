@@ -45,8 +45,8 @@ func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
 	return (longer - n/100) / math.Sqrt(n/100)
 }
 
-// worse returns the figures that are clearly worse now than usual. It returns nil if usual is nil or there are too few
-// calls to judge. tail is the result of [serviceTable.tail].
+// worse returns the figures that are clearly worse now than usual. The result is empty, but not nil, if usual is nil or
+// there are too few calls to judge. tail is the result of [serviceTable.tail].
 func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFigure {
 	all := []contract.ServiceFigure{}
 	if usual == nil || now.Calls < leastCalls {
@@ -74,8 +74,8 @@ func above(now, usual *float64, least float64) bool {
 	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
 }
 
-// quiet returns the time since the last call, except for the latest time, whose calls may not be known yet. It returns
-// 0 if there were no calls.
+// quiet returns the time since the last call, less the latest x.Open, whose calls may not be known yet. It returns 0 if
+// there were no calls.
 func (t *serviceTable) quiet(x *history.Use) time.Duration {
 	if x.Last == 0 {
 		return 0
@@ -83,8 +83,9 @@ func (t *serviceTable) quiet(x *history.Use) time.Duration {
 	return max(0, t.uses.Now.To.Sub(x.Last)-x.Open)
 }
 
-// stateOf returns the state of a service or an operation, and the reason for it. worse are its worse figures, and quiet
-// is the time without calls. Only services and operations that are judged can be well.
+// stateOf returns the state of a service or an operation, and the reason for it. usual is nil if there is no history,
+// worse lists the figures that are worse than usual, and quiet is the time without calls. A service or operation with
+// too few calls to judge is never well.
 func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	quiet time.Duration,
 ) (contract.ServiceState, string) {
@@ -117,8 +118,8 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
 }
 
-// lostState returns the state of a service whose own spans look well. It isn't well if its spans don't answer many more
-// of the calls to it than usual.
+// lostState returns the state of a service whose own spans look well. It isn't well if clearly more calls to it than
+// usual lack a span of the service.
 func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, string) {
 	var now, usual history.Usage
 	for i := range t.uses.Calls {
@@ -146,7 +147,7 @@ func noCalls(quiet time.Duration, usual *contract.ServiceLoad) string {
 	return "No calls for " + units.Coarse(quiet) + "; usually " + units.Rate(usual.Rate) + "."
 }
 
-// fewCalls describes that there are too few calls to judge, and whether they fail.
+// fewCalls says that there are too few calls to judge, and whether they fail.
 func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	text := "Too few calls to judge: " + units.Count(now.Calls) + " in ten minutes"
 	if failed, before := query.Value(now.Failed, 0), query.Value(usual.Failed, 0); failed > before+leastServiceFail {
@@ -158,8 +159,8 @@ func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	return text + "."
 }
 
-// mostGrown describes the time in worse that has grown most relative to the usual time, because that one tells most
-// about the service.
+// mostGrown describes the time in worse that has grown most relative to its usual value, because it says the most about
+// the service.
 func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) string {
 	text, most := "", 0.0
 	for _, x := range []struct {

@@ -20,12 +20,13 @@ import (
 // Lengths of the windows for services.
 const (
 	nowWindow   = 10 * time.Minute // calls in it count as now
-	trendLength = time.Hour        // default length
+	trendLength = time.Hour        // default length of the time span
 	trendBins   = 60
 	leastUsual  = 5 * time.Minute // minimum length of the history to compare with
 )
 
-// serviceKey identifies a table of services within a snapshot. Calls from now on count as now; 0 means nowWindow.
+// serviceKey identifies a table of services within a snapshot by its time span and the start of its current calls. If
+// now is 0, the calls of the last nowWindow are current.
 type serviceKey struct{ from, to, now trace.Nanos }
 
 // serviceTable is the use of all services in a time span.
@@ -34,14 +35,14 @@ type serviceTable struct {
 	rows  []contract.Service // in the order of uses.Services; without owners
 	calls []contract.ServiceCall
 	live  bool        // it ends with the last epoch
-	onset trace.Nanos // of the incident that the table starts with; 0: it has the last minutes
+	onset trace.Nanos // of the incident at which the current calls start; 0: nowWindow
 	// Request types that open incidents affect, by entry operation, most added latency first. It is nil if the table
 	// isn't live.
 	affected map[trace.Op][]contract.IncidentRequestType
 }
 
-// newServiceTable returns the table of services for the time span key. It includes series for the operations of the
-// service detailed, unless that is 0.
+// newServiceTable returns the table of services for key. It includes series for the operations of the service detailed,
+// unless detailed is 0.
 func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
 	h := c.History
 	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Requests.Since(), key.now), To: key.to}
@@ -66,7 +67,7 @@ func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed
 }
 
 // startAtOnsets replaces the rows of services whose incident began in the last minutes. Their figures would otherwise
-// mix the time before it with the time since.
+// mix the time before the onset with the time since.
 func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serviceKey) {
 	since := make(map[trace.Nanos]*serviceTable)
 	for i := range t.rows {
@@ -85,7 +86,8 @@ func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serv
 	}
 }
 
-// onsetOf returns the latest onset of incidents, in the nowWindow before `to`, or 0 if there is none.
+// onsetOf returns the latest onset among the given incidents in the nowWindow before `to`, or 0 if there is no such
+// onset.
 func onsetOf(s *epoch.Snapshot, incidents []contract.ServiceIncident, to trace.Nanos) (latest trace.Nanos) {
 	for _, of := range incidents {
 		i := slices.IndexFunc(s.Incidents, func(x epoch.IncidentRow) bool { return x.ID == of.ID })
@@ -99,7 +101,7 @@ func onsetOf(s *epoch.Snapshot, incidents []contract.ServiceIncident, to trace.N
 	return latest
 }
 
-// noteCalls adds the changed calls of services.
+// noteCalls sets ChangedCalls in the rows of services whose calls have changed.
 func (t *serviceTable) noteCalls(c *engine.View) {
 	for _, changed := range c.Incidents.ChangedCalls() {
 		i := slices.IndexFunc(t.uses.Services, func(x history.ServiceUse) bool { return x.Service == changed.Service })
@@ -112,7 +114,7 @@ func (t *serviceTable) noteCalls(c *engine.View) {
 // deployedWith is the maximum time between a deploy and changed calls that are attributed to it.
 const deployedWith = 2 * time.Minute
 
-// changedCalls describes changed calls. all are all annotations, oldest first.
+// changedCalls describes changed calls. all holds all annotations, oldest first.
 func changedCalls(names *trace.Table, changed incident.ChangedCalls, all []engine.Annotation) *contract.ChangedCalls {
 	x := &contract.ChangedCalls{Since: render.At(changed.Since), Per100Requests: 100 * changed.Share}
 	x.Text = "makes " + units.Plural(max(1, int(math.Round(x.Per100Requests))), "other call") + " per 100 requests"
@@ -173,7 +175,7 @@ func affectedEntries(s *epoch.Snapshot, c *engine.View) map[trace.Op][]contract.
 }
 
 // suspectShares returns each suspect's share of the latency that all suspects add, as used in sentences. If no suspect
-// adds latency, it returns the shares of the scores.
+// adds latency, it returns each suspect's share of the total score.
 func suspectShares(all []contract.IncidentSuspect) []float64 {
 	added := func(x *contract.IncidentSuspect) float64 {
 		return x.Parts.Own + x.Parts.In + x.Parts.Out + x.Parts.Rest
@@ -257,8 +259,8 @@ func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *c
 	slices.Sort(s.Versions)
 }
 
-// loads returns the load now and the usual load, which is nil if unknown. latest and `before` are the current and the
-// usual durations of the spans. They are ignored unless the table is live.
+// loads returns the current and the usual load; usual is nil if it is unknown. latest and `before` are the current and
+// the usual durations of the spans. They are ignored unless the table is live.
 func (t *serviceTable) loads(
 	x *history.Use, latest, before *stats.Ranks,
 ) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
@@ -284,8 +286,8 @@ func loadOf(u history.Usage, in time.Duration, spans *stats.Ranks) contract.Serv
 	return x
 }
 
-// trend converts a series to the type of the contract, or returns nil for nil. It omits a bin that isn't over because
-// it would look like a change.
+// trend converts a series to the type of the contract, or returns nil for nil. It omits the last bin if it isn't over,
+// because it would look like a change.
 func (t *serviceTable) trend(series []history.Usage) *contract.ServiceTrend {
 	if series == nil {
 		return nil
@@ -301,8 +303,8 @@ func (t *serviceTable) trend(series []history.Usage) *contract.ServiceTrend {
 	return x
 }
 
-// addPercentiles adds the percentiles of the spans of a service to x, unless that is nil. Each bin has those of the
-// tick of two minutes that contains its middle.
+// addPercentiles sets the percentiles of a service's spans in x, unless x is nil. Each bin gets the percentiles of the
+// two-minute tick that contains its middle.
 func (t *serviceTable) addPercentiles(x *contract.ServiceTrend, d *history.Durations, service trace.Symbol) {
 	if x == nil {
 		return
