@@ -15,8 +15,8 @@ import (
 
 // Limits on logs.
 const (
-	maxLines    = 50   // that are alike count as one
-	fetchLines  = 1000 // of errors, and as many of all lines
+	maxLines    = 50   // similar lines count as one
+	fetchLines  = 1000 // error lines, and as many lines of any kind
 	maxLine     = 500  // bytes
 	logsBefore  = time.Minute
 	errorFilter = ` |~ "(?i)error|exception|fatal|panic|critical"`
@@ -32,8 +32,8 @@ type lokiAnswer struct {
 	}
 }
 
-// logs returns the lines of a service from shortly before the onset on, the newest errors first. Lines that differ only
-// in numbers are one.
+// logs returns at most maxLines log lines of a service, starting logsBefore before the onset: first errors, then other
+// lines, each newest first. Lines that differ only in numbers and IDs are merged.
 func (b *Backends) logs(ctx context.Context, q *Question) ([]contract.LogLine, error) {
 	all := []contract.LogLine{}
 	errorsOnly, err := b.lines(ctx, q, errorFilter)
@@ -51,7 +51,7 @@ func (b *Backends) logs(ctx context.Context, q *Question) ([]contract.LogLine, e
 	return all[:min(len(all), maxLines)], err
 }
 
-// lines fetches the newest lines that pass a filter.
+// lines fetches the newest lines that pass a filter, newest first.
 func (b *Backends) lines(ctx context.Context, q *Question, filter string) ([]contract.LogLine, error) {
 	var answer lokiAnswer
 	err := b.get(ctx, &b.options.Loki, "/loki/api/v1/query_range", url.Values{
@@ -77,10 +77,10 @@ func (b *Backends) lines(ctx context.Context, q *Question, filter string) ([]con
 	return all, err
 }
 
-// variable matches the parts in which lines that are alike differ: numbers, times and identities.
+// variable matches the parts in which similar lines differ: numbers, times and IDs.
 var variable = regexp.MustCompile(`\b[0-9a-fA-F]{8,}(-[0-9a-fA-F]+)*\b|[0-9]+`)
 
-// alike merges lines that are alike into the newest of them, and counts them. Lines must be in order, newest first.
+// alike merges similar lines into the newest of them, and counts them. lines must be ordered newest first.
 func alike(lines []contract.LogLine, areErrors bool) []contract.LogLine {
 	merged, index := []contract.LogLine{}, make(map[string]int)
 	for _, x := range lines {

@@ -12,13 +12,13 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// Limits on Kubernetes.
+// Limits on queries to Kubernetes.
 const (
 	maxPodEvents = 20
 	fetchObjects = 500
 )
 
-// podList is a list of pods, as far as their restarts are concerned.
+// podList is the part of a list of pods that describes restarts.
 type podList struct {
 	Metadata page
 	Items    []struct {
@@ -39,7 +39,7 @@ type podList struct {
 	}
 }
 
-// page has a mark if more pages of the list follow.
+// page is the metadata of a page of a list. Continue isn't empty if more pages follow.
 type page struct{ Continue string }
 
 type objectName struct {
@@ -62,8 +62,9 @@ type eventList struct {
 	}
 }
 
-// pods returns restarts of the suspect's containers, and events of its pods, newest first. A pod belongs to the service
-// if the suspect names it or its name starts with that of the service, as deployments name theirs.
+// pods returns restarts and events of the suspect's pods, newest first. The suspect's pods are q.Pod or, if that is
+// empty, all pods whose name starts with the name of the service, as in deployments. If there were too many pods or
+// events to read, it returns the result together with an error.
 func (b *Backends) pods(ctx context.Context, q *Question) ([]contract.PodEvent, error) {
 	all := []contract.PodEvent{}
 	path, label := "/api/v1", url.Values{"limit": {strconv.Itoa(fetchObjects)}}

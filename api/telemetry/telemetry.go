@@ -1,9 +1,9 @@
-// Package telemetry asks other systems about the first suspect of an incident: Loki for its logs, a server with the API
-// of Prometheus for its metrics, and Kubernetes for restarts and events of its pods.
+// Package telemetry queries other systems about the first suspect of an incident: Loki for its logs, a server with the
+// Prometheus API for its metrics, and Kubernetes for restarts and events of its pods.
 //
-// People wait for the answer at three in the morning, and the systems asked may be what is slow. So each query has a
-// time limit, a limit on the size of its answer, and a turn: only a few run at once. Only the configured servers are
-// called: redirects are not followed, and names from traces cannot leave the place of their placeholder.
+// People wait for the answer at three in the morning, and the queried systems may be what is slow. So each query has a
+// time limit, the size of its answer is limited, and only a few queries run at once. Only the configured servers are
+// called: redirects are not followed, and names from traces can't break out of their place in a query.
 package telemetry
 
 import (
@@ -27,17 +27,17 @@ import (
 const (
 	queryTimeout  = 5 * time.Second // less than a request to the API may take
 	maxAnswer     = 8 << 20         // bytes
-	maxConcurrent = 6               // queries, of all people together
-	maxReason     = 200             // bytes of a server's words about an error
+	maxConcurrent = 6               // queries, for all users together
+	maxReason     = 200             // bytes of a server's error message
 )
 
-// Server is a server to ask.
+// Server is a server to query.
 type Server struct {
-	URL       string            // empty: there is none
+	URL       string            // empty: no such server
 	Transport http.RoundTripper // adds the authorization
 }
 
-// Metric is a query of metrics. The placeholders {service}, {pod} and {instance} stand for the suspect.
+// Metric is a Prometheus query. The placeholders {service}, {pod} and {instance} stand for the suspect.
 type Metric struct {
 	Name  string
 	Query string
@@ -51,14 +51,14 @@ type Options struct {
 	Prometheus Server
 	Metrics    []Metric
 	Kubernetes Server
-	Namespace  string // of the pods; empty: all
+	Namespace  string // of the pods; empty: all namespaces
 	Log        *slog.Logger
 }
 
-// Backends are the systems to ask. They are safe for concurrent use.
+// Backends queries the configured systems. It is safe for concurrent use.
 type Backends struct {
 	options Options
-	turns   chan struct{} // holds an element for each running query
+	turns   chan struct{} // semaphore; holds an element for each running query
 }
 
 // New returns backends with the given options.
@@ -67,14 +67,14 @@ func New(o Options) *Backends { return &Backends{o, make(chan struct{}, maxConcu
 // Question selects a service, or one of its instances, and a window of time.
 type Question struct {
 	Service  string
-	Instance string // that carries most of the cost; empty: unknown
+	Instance string // instance with most of the cost; empty: unknown
 	Pod      string // name of the pod; empty: unknown
 	From     time.Time
 	Onset    time.Time
 	To       time.Time
 }
 
-// About asks all configured systems. A failure of one is part of the answer.
+// About queries all configured systems concurrently. If a system fails, its error is part of the answer.
 func (b *Backends) About(ctx context.Context, q *Question) *contract.IncidentTelemetry {
 	x := &contract.IncidentTelemetry{Service: q.Service, From: q.From, Onset: q.Onset, To: q.To}
 	if q.Instance != "" {
@@ -106,12 +106,13 @@ func (b *Backends) About(ctx context.Context, q *Question) *contract.IncidentTel
 	return x
 }
 
-// failure is an error that people who see the incident may read.
+// failure is an error whose text may be shown to everybody who can see the incident.
 type failure struct{ text string }
 
 func (f failure) Error() string { return f.text }
 
-// say returns one line about err, or nil. Addresses stay in the log.
+// say logs err and returns one line about it. It returns nil if err is nil or nobody waits for the answer any more.
+// Addresses appear only in the log.
 func (b *Backends) say(ctx context.Context, system string, err error) *string {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // nobody waits for the answer any more
 		return nil
@@ -127,7 +128,7 @@ func (b *Backends) say(ctx context.Context, system string, err error) *string {
 	return &text
 }
 
-// get fetches the JSON at a path below the URL of s into answer.
+// get fetches JSON from a path below the URL of s, and decodes it into answer.
 func (b *Backends) get(ctx context.Context, s *Server, path string, query url.Values, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -169,7 +170,7 @@ func (b *Backends) get(ctx context.Context, s *Server, path string, query url.Va
 	return nil
 }
 
-// reason returns the first line of a server's words about an error.
+// reason returns a colon and the first line of the server's error message in body, or "" if there is no message.
 func reason(body []byte) string {
 	var said struct {
 		Error   string // of Prometheus
@@ -186,7 +187,8 @@ func reason(body []byte) string {
 	return ": " + text
 }
 
-// expand replaces the placeholders of a query. An unknown pod is any of the service, an unknown instance is any.
+// expand replaces the placeholders in a query. If the pod is unknown, {pod} matches all pods of the service; if the
+// instance is unknown, {instance} matches all instances.
 func (q *Question) expand(query string) string {
 	pod, instance := literal(q.Service)+"-.*", ".*"
 	if q.Pod != "" {
@@ -199,8 +201,8 @@ func (q *Question) expand(query string) string {
 }
 
 // literal returns a regular expression that matches name and needs no escapes in any kind of quotes, so that a name
-// from a trace can't end them: an unusual character becomes a dot, which matches any. Plain names stay as they are and
-// so also work where a query compares them with =.
+// from a trace can't end the quotes. Unusual characters become dots, which match any character. Other names don't
+// change, so they also work where a query compares them with =.
 func literal(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
