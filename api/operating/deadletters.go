@@ -85,7 +85,7 @@ func (a *Operating) ListWebhooks(
 }
 
 // deadLetterNumber parses a number whose form has been checked against the contract. If the number doesn't fit into 64
-// bits, no such dead letter exists.
+// bits, there can be no such dead letter, and deadLetterNumber returns a refusal.
 func deadLetterNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -143,8 +143,8 @@ func (a *Operating) DropDeadLetter(
 	return contract.DropDeadLetter204Response{}, nil
 }
 
-// withDeadLetter calls do with the number of the dead letter in text, and returns the dead letter as it was before. It
-// returns a refusal if there is no such dead letter.
+// withDeadLetter calls do with the number in text, and returns the dead letter as it was before the call. It returns a
+// refusal if there is no such dead letter.
 func (a *Operating) withDeadLetter(text string, do func(uint64) error) (*store.Message, error) {
 	n, err := deadLetterNumber(text)
 	if err != nil {

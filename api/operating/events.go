@@ -43,13 +43,13 @@ type hub struct {
 
 	closed chan struct{} // closed when the streams must end
 
-	// State as of the last epoch. Only the core's owner uses it.
+	// State as of the last epoch. Only the goroutine that owns the core uses it.
 	known     map[analysis.Hash]search.Status // problems; nil until the first epoch has ended
 	incidents map[uint64]knownIncident
 	annotated map[uint64]bool // IDs of annotations
 }
 
-// start prepares h for a run of the service that starts now.
+// start initializes h for a run of the service that starts now.
 func (h *hub) start(now time.Time) {
 	h.run, h.changed, h.closed = strconv.FormatInt(now.UnixNano(), 36), make(chan struct{}), make(chan struct{})
 }
@@ -87,7 +87,7 @@ func (h *hub) since(number uint64) (events string, next uint64, changed <-chan s
 }
 
 // resume returns the number of the event after the event with the given ID. If the ID is empty, it returns the number
-// of the next event. It does so too, and sets missed, if the ID belongs to another run or the buffer no longer holds
+// of the next event. It does the same, and sets missed, if the ID belongs to another run or the buffer no longer holds
 // the event after it.
 func (h *hub) resume(id string) (number uint64, missed bool) {
 	h.mu.Lock()
@@ -114,7 +114,7 @@ func (h *hub) enter() bool {
 	return true
 }
 
-// leave removes a reader from the count. slow is set if it was disconnected because it was too slow.
+// leave removes a reader from the count. slow reports whether the reader was disconnected for being too slow.
 func (h *hub) leave(slow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,8 +134,8 @@ func (h *hub) readers() (streams int, slow uint64) {
 // Close ends all event streams. It must be called only once.
 func (a *Operating) Close() { close(a.hub.closed) }
 
-// PublishEpoch publishes the events of an epoch with the given decisions. The owner of the core calls it when the epoch
-// has ended.
+// PublishEpoch publishes the events of an epoch with the given decisions. Only the goroutine that owns the core may
+// call PublishEpoch, after the end of the epoch.
 func (a *Operating) PublishEpoch(c *engine.View, decisions []search.Decision) {
 	a.hub.publish(a.epochEvents(c, c.Ended, decisions))
 }
@@ -295,7 +295,7 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 	}
 }
 
-// annotationEvents returns events for the annotations that are new since its last call, oldest first. There are no
+// annotationEvents returns events for the annotations that were added since the last call, oldest first. There are no
 // events in the first epoch of a run.
 func (h *hub) annotationEvents(c *engine.View) (events []contract.Event) {
 	first, known := h.annotated == nil, make(map[uint64]bool)
@@ -316,8 +316,8 @@ func (h *hub) annotationEvents(c *engine.View) (events []contract.Event) {
 	return events
 }
 
-// StreamEvents serves events until the reader leaves, is too slow or no longer allowed, or the service stops. If it
-// returns an error, it hasn't written anything.
+// StreamEvents serves events until the reader disconnects, is too slow or is no longer allowed to read them, or the
+// service stops. If it returns an error, it hasn't written anything.
 func (a *Operating) StreamEvents(w http.ResponseWriter, r *http.Request, allowed func() bool) error {
 	if !a.hub.enter() {
 		return refusal.New(refusal.Overloaded, "too many concurrent event streams", "").Later(10 * time.Second)
@@ -363,8 +363,8 @@ func (a *Operating) StreamEvents(w http.ResponseWriter, r *http.Request, allowed
 	return nil
 }
 
-// await waits for the next event. It returns false after heartbeatInterval, or if the reader leaves or the service
-// stops.
+// await waits for the next event, and reports whether there is one. It returns false after heartbeatInterval, or if the
+// reader disconnects or the service stops.
 func (a *Operating) await(r *http.Request, changed <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), heartbeatInterval)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// meteredIncidents limits the open incidents with their own metrics, because each adds a set of series. The most severe
-// incidents come first.
+// meteredIncidents limits the number of open incidents that have their own metrics, because each adds a set of series.
+// The most severe incidents take precedence.
 const meteredIncidents = 50
 
 // incidents emits the metrics of open incidents.

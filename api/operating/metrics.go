@@ -32,7 +32,7 @@ func newMetrics(a *Operating) *metrics {
 	}, []string{"operation"})}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m, m.requests)
-	if a.options.Tenant == "" { // other tenants needn't know what the process does for all
+	if a.options.Tenant == "" { // other tenants don't see the metrics of the whole process
 		registry.MustRegister(collectors.NewGoCollector(),
 			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}

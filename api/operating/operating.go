@@ -39,11 +39,11 @@ type AgentCounts interface {
 	Counts() *control.Counts
 }
 
-// Tenants are the tenants of the process.
+// Tenants manages the tenants of the process.
 type Tenants interface {
 	// Tenants returns all tenants, the default one first.
 	Tenants() []contract.Tenant
-	// CreateTenant creates and opens a tenant. It returns a refusal if there can't be such a tenant.
+	// CreateTenant creates and opens a tenant. It returns a refusal if t is invalid or conflicts with other tenants.
 	CreateTenant(ctx context.Context, t contract.TenantRequest) error
 	// DeleteTenant deletes a tenant with all its data. It returns a refusal if there is no such tenant.
 	DeleteTenant(ctx context.Context, name string) error

@@ -43,7 +43,7 @@ func (v *Views) All() []contract.View {
 	return v.all
 }
 
-// Save saves a view, replacing a view with the same name, and returns it with its number. It returns a refusal if there
+// Save saves a view, replacing any view with the same name, and returns it with its ID. It returns a refusal if there
 // are too many views. The view is on disk when Save returns. If Save returns an error, nothing has changed.
 func (v *Views) Save(x contract.View) (contract.View, error) {
 	v.mu.Lock()
@@ -75,7 +75,7 @@ func (v *Views) Delete(id int64) error {
 	return v.replace(next)
 }
 
-// replace replaces the views with all, on disk and then in memory. The caller must hold the lock.
+// replace writes all to the file of v, then sets v.all. The caller must hold v.mu.
 func (v *Views) replace(all []contract.View) error {
 	if err := datafile.Replace(v.path, all); err != nil {
 		return err

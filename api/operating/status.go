@@ -85,13 +85,13 @@ func (a *Operating) GetStatus(
 	return d, nil
 }
 
-// Lateness says that decisions are late, and why, or returns "" if they aren't.
+// Lateness returns a sentence that says why decisions are late, or "" if they aren't.
 func (a *Operating) Lateness() string {
 	warning, _ := lateness(a.service.Lag())
 	return warning
 }
 
-// lateness says that decisions are late, and what to do about it. It returns two empty texts if they aren't.
+// lateness explains why decisions are late, and suggests a remedy. It returns two empty strings if they aren't late.
 func lateness(lag live.Lag) (warning, remedy string) {
 	late := fmt.Sprintf("Decisions are %s late: ", units.Coarse(lag.Overdue))
 	switch lag.Cause {
