@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shownSuspects limits the suspects of an investigation in lists.
+// shownSuspects limits the number of suspects of an investigation in lists.
 const shownSuspects = 3
 
 // ListInvestigations implements contract.StrictServerInterface.
@@ -79,7 +79,7 @@ func (a *Plan) GetInvestigation(
 	return contract.GetInvestigation200JSONResponse(*d), nil
 }
 
-// For how long a decision about a search holds by default.
+// Default durations for which a person's decision to start or end a search holds.
 const (
 	startedFor = time.Hour
 	endedFor   = 24 * time.Hour

@@ -34,7 +34,7 @@ type point struct {
 }
 
 // pointsOf returns all tracepoints that appear in agents' catalogues, in trees, in the plan or in an override. Their
-// cost is an estimate from the trees built so far, for a tracepoint that is on in all requests.
+// cost is estimated from the trees built so far, as if they were on in all requests.
 func pointsOf(c *engine.View) map[trace.Symbol]*point {
 	points := make(map[trace.Symbol]*point)
 	of := func(id trace.Symbol) *point {
@@ -193,8 +193,8 @@ func (a *Plan) GetTracepoint(
 	return contract.GetTracepoint200JSONResponse(x), err
 }
 
-// tracepoint returns the tracepoint whose ID in hexadecimal is text. It returns a refusal if there is no such
-// tracepoint, or if it belongs to the baseline, which is always on.
+// tracepoint returns the tracepoint with the hexadecimal ID text. It returns a refusal if there is no such tracepoint,
+// or if it belongs to the baseline, which is always on.
 func (a *Plan) tracepoint(ctx context.Context, text string) (x contract.Tracepoint, id trace.Symbol, err error) {
 	n, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {
