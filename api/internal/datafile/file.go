@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Read decodes the JSON file at path into x. If the file doesn't exist, x stays unchanged.
+// Read decodes the JSON file at path into x. If the file doesn't exist, Read leaves x unchanged and returns nil.
 func Read(path string, x any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,13 +28,14 @@ func Read(path string, x any) error {
 	return nil
 }
 
-// Unreadable returns the error for the file at path, which is unusable because of err. It says how to recover.
+// Unreadable returns an error that says that the file at path is unusable because of err, and how to recover.
 func Unreadable(path string, err error) error {
 	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %[1]s %[1]s.aside) "+
 		"and start again without its contents", path, err)
 }
 
-// Replace replaces the file at path with x in JSON, see [durable.Replace]. The error is a refusal if the disk is full.
+// Replace replaces the file at path with x encoded as JSON; see [durable.Replace]. The error is a refusal if the disk
+// is full.
 func Replace(path string, x any) error {
 	data, err := json.Marshal(x)
 	if err == nil {

@@ -40,7 +40,7 @@ type Logged struct {
 	Decision *search.Decision
 }
 
-// WithIDs returns decisions with their IDs. The decisions must be complete epochs in the order of the log.
+// WithIDs returns decisions with their IDs. decisions must consist of complete epochs in the order of the log.
 func WithIDs(decisions []search.Decision) []Logged {
 	all := make([]Logged, len(decisions))
 	for i := range decisions {
@@ -70,7 +70,7 @@ type Query struct {
 
 // Limits on a search through the log. The next page continues with older decisions.
 const (
-	readAtOnce = 1000 // per read of the store
+	readAtOnce = 1000 // decisions per read of the store
 	maxReads   = 20
 )
 

@@ -6,10 +6,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// coveredServices limits the services in the status, which every page reads. /metrics has all services.
+// coveredServices limits the number of services in the status, because every page reads it. /metrics has all services.
 const coveredServices = 200
 
-// coverageOf returns c as shown in the status. Services with spans in seen aren't hops.
+// coverageOf converts the recent coverage c to its form in the status. Services that have spans in seen, the coverage
+// since the start, aren't listed as hops without spans.
 func coverageOf(names *describe.Names, c, seen *trace.Coverage) contract.Coverage {
 	total := c.Total()
 	d := contract.Coverage{
@@ -84,16 +85,16 @@ func outcomesOf(table *trace.Table, c *trace.Coverage) map[serviceOutcome]trace.
 	return all
 }
 
-// identifying lists the operations whose names seem to contain identities.
+// identifying lists the operations whose names seem to contain IDs.
 type identifying struct {
 	entries int // size of the table when we last looked
 	Found   contract.NamesWithIdentities
 }
 
-// shownNames limits the operations in the status.
+// shownNames limits the number of operations in the status whose names seem to contain IDs.
 const shownNames = 100
 
-// addNames looks for names with identities if there are new names. Otherwise it takes them from the last snapshot.
+// addNames looks for names that contain IDs if the table has new names. Otherwise, it copies the result from last.
 func (s *Snapshot) addNames(table *trace.Table, last *Snapshot) {
 	if last != nil && last.Identifying.entries == table.Len() {
 		s.Identifying = last.Identifying

@@ -32,7 +32,7 @@ const (
 func (s *Snapshot) addIncidents(c *engine.View, names *describe.Names) {
 	all := c.Incidents.All()
 	s.Incidents = make([]IncidentRow, 0, len(all))
-	closed := make(map[string]int64) // listed ones, by first suspect
+	closed := make(map[string]int64) // number of listed ones, by first suspect
 	for i := range all {             // in the order of opening
 		x := IncidentRow{
 			Incident: incidentOf(c, names, &all[i]),
@@ -234,14 +234,16 @@ func positive(x float64) *float64 {
 	return nil
 }
 
-// Overlaps reports whether x was going on at any time between from and to. If either is 0, there is no limit.
+// Overlaps reports whether x was in progress at any time in [from, to). If from or to is 0, there is no limit on that
+// side.
 func (x *IncidentRow) Overlaps(from, to trace.Nanos) bool {
 	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) &&
 		(to == 0 || x.Onset.UnixNano() < int64(to))
 }
 
-// Key returns the key that lists are sorted by, in ascending order. Open incidents come first, the most severe of them
-// at the top, then closed ones. Of equal ones, the latest comes first.
+// Key returns the sort key of x in lists, which are in ascending order. Open incidents come first, ordered by severity
+// with the most severe at the top, then closed ones. In each of these classes, the incident that opened last comes
+// first.
 func (x *IncidentRow) Key() float64 {
 	const bonus = 1e19 // more than any time
 	key := -float64(x.Opened.UnixNano())

@@ -20,8 +20,8 @@ func (s *Snapshot) addObjectives(c *engine.View) {
 	}
 }
 
-// objectiveOf converts an objective to the type of the contract, with the open incident in all that makes requests miss
-// it, if there is one.
+// objectiveOf converts an objective to the type of the contract. If an open incident in all makes requests miss the
+// objective, the result names the incident.
 func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
 	d := contract.Objective{
 		Name:      cmp.Or(x.Name, x.Entry),
@@ -57,8 +57,8 @@ func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Ob
 	return d
 }
 
-// missedObjective converts an objective that the requests of an incident miss, or missed if over is set, to the type of
-// the contract.
+// missedObjective converts an objective that the requests of an incident miss to the type of the contract. over reports
+// whether the incident is over; the sentence is then in the past tense.
 func missedObjective(names *describe.Names, m *incident.Missed, over bool) contract.IncidentObjective {
 	x := contract.IncidentObjective{
 		Name:     cmp.Or(m.Name, m.Entry),

@@ -77,7 +77,8 @@ func (r *Reader) Current(ctx context.Context) (*Snapshot, error) {
 // Latest returns the latest snapshot, or nil before the first one.
 func (r *Reader) Latest() *Snapshot { return r.last.Load() }
 
-// Refresh returns the snapshot of the last epoch. Nothing else may use the core at the same time.
+// Refresh returns the snapshot of the last epoch, and builds it if necessary. Nothing else may use the core at the same
+// time.
 func (r *Reader) Refresh(c *engine.View) *Snapshot {
 	last := r.last.Load()
 	if last != nil && last.Ended == c.Ended && last.Learned == c.Progress.Learned() &&
@@ -94,10 +95,10 @@ func (r *Reader) Refresh(c *engine.View) *Snapshot {
 	return made
 }
 
-// Renderer returns a renderer of c. It must be called during a call of [Engine.Ask].
+// Renderer returns a renderer of c. It may only be called from the function passed to [Engine.Ask].
 func (r *Reader) Renderer(c *engine.View) render.Renderer { return r.Refresh(c).Renderer(c) }
 
-// Epoch makes the snapshot of an epoch that has ended if it is needed, or if someone has read the previous snapshot.
+// Epoch builds the snapshot of the epoch that has just ended if needed is set or somebody has read the previous one.
 func (r *Reader) Epoch(c *engine.View, needed bool) {
 	if r.wanted.Swap(false) || needed {
 		r.Refresh(c)

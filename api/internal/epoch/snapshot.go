@@ -53,7 +53,7 @@ type Snapshot struct {
 	Coverage     contract.Coverage             // recent
 	Outcomes     map[serviceOutcome]trace.Part // since the start
 	Identifying  identifying
-	IDs          []analysis.Hash // of problems, in the same order
+	IDs          []analysis.Hash // of Problems, in the same order
 
 	mu     sync.Mutex // guards sorted
 	sorted map[string]*query.List[analysis.Hash]
@@ -246,8 +246,8 @@ func (s *Snapshot) count(c *engine.View) {
 	t.Contexts, t.TreeLost = c.Trees.Contexts(), c.Trees.Refused()
 }
 
-// Sorted returns the list of groups or problems with the given order. s keeps the list, so it only calls fill, which
-// adds the items to an empty list, the first time.
+// Sorted returns the list of groups or problems in the given order. fill adds the items to an empty list. It is only
+// called the first time, because s caches the list.
 func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *query.List[analysis.Hash] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,14 +261,15 @@ func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *
 	return l
 }
 
-// Names returns names with the request types of s, based on the table of c. The caller must be allowed to read c now.
+// Names returns names with the request types of s, based on the table of c. They may be used only while the core may be
+// read.
 func (s *Snapshot) Names(c *engine.View) *describe.Names {
 	n := describe.New(c.Table, describe.Verbatim)
 	n.Types = s.Types
 	return n
 }
 
-// Renderer returns a renderer with the request types of s. The caller must be allowed to read c now.
+// Renderer returns a renderer with the request types of s. It may be used only while the core may be read.
 func (s *Snapshot) Renderer(c *engine.View) render.Renderer { return render.New(s.Names(c), c) }
 
 // requestType returns the request type with the given ID or name, and whether it exists.
@@ -285,8 +286,8 @@ func (s *Snapshot) requestType(text string) (analysis.Hash, bool) {
 	return analysis.Hash{}, false
 }
 
-// TypeParameter returns the request type named by a parameter, or zero if the parameter is empty. unknown is true if
-// there is no such request type.
+// TypeParameter returns the request type that a parameter names by ID or by name, or zero if the parameter is nil or
+// empty. unknown is true if there is no such request type.
 func (s *Snapshot) TypeParameter(text *string) (id analysis.Hash, unknown bool) {
 	if text == nil || *text == "" {
 		return analysis.Hash{}, false

@@ -26,8 +26,8 @@ func ParseInterval(first, last *string) (from, to trace.Nanos, err error) {
 	return from, to, nil
 }
 
-// ParseInstant parses a time parameter with the given name. The text is in RFC 3339 or in nanoseconds since 1970; nil
-// and "" are 0.
+// ParseInstant parses the time parameter with the given name, in RFC 3339 or in nanoseconds since 1970. It returns 0
+// for nil and "".
 func ParseInstant(name string, text *string) (trace.Nanos, error) {
 	if text == nil || *text == "" {
 		return 0, nil

@@ -1,4 +1,4 @@
-// Package render converts the state of the engine to the types of the contract, with names instead of identities.
+// Package render converts the state of the engine to the types of the contract, with names instead of IDs.
 package render
 
 import (
@@ -40,7 +40,7 @@ func Annotation(names *trace.Table, x *engine.Annotation) contract.Annotation {
 	}
 }
 
-// Annotations converts annotations, oldest first, to those of the contract, latest first.
+// Annotations converts annotations, oldest first, to the type of the contract, latest first.
 func Annotations(names *trace.Table, all []engine.Annotation) []contract.Annotation {
 	list := []contract.Annotation{}
 	for _, x := range slices.Backward(all) {
@@ -79,7 +79,7 @@ func Instant(t trace.Nanos) *time.Time {
 // At returns t as a time.
 func At(t trace.Nanos) time.Time { return time.Unix(0, int64(t)).UTC() }
 
-// Hex16 returns a 64-bit ID as text, or "" if it is 0.
+// Hex16 returns a 64-bit ID as 16 hexadecimal digits, or "" if it is 0.
 func Hex16[T ~uint64](x T) string {
 	if x == 0 {
 		return ""
@@ -87,7 +87,7 @@ func Hex16[T ~uint64](x T) string {
 	return fmt.Sprintf("%016x", uint64(x))
 }
 
-// EdgeID returns the ID of an edge as text. The ID of the remainder is all zeros.
+// EdgeID returns the ID of an edge as 16 hexadecimal digits. The ID of the remainder is all zeros.
 func EdgeID(e trace.Edge) string { return fmt.Sprintf("%016x", uint64(e)) }
 
 // problemID returns the ID of a problem as text, or "" if it is zero.
@@ -98,7 +98,7 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
-// Subject returns the ID of a problem or of an incident; the other result is empty. If s is zero, both are empty.
+// Subject returns the ID of the problem or of the incident s; the other result is empty or nil. If s is zero, both are.
 func Subject(s search.Subject) (problem string, incident *string) {
 	if s.Kind == search.IncidentSubject {
 		return "", new(s.String())
@@ -116,8 +116,8 @@ type Renderer struct {
 // New returns a renderer of c that uses the given names.
 func New(names *describe.Names, c *engine.View) Renderer { return Renderer{names, c} }
 
-// Path returns the operations down to a calling context. The tree may be nil. The dictionary doesn't have contexts that
-// lead through tracepoints that were never on together; their paths come from the tree.
+// Path returns the operations on the path down to a calling context. If the path leads through tracepoints that were
+// never on together, the dictionary lacks the context, and the path comes from t, which may be nil.
 func (r Renderer) Path(t *cct.Tree, ctx trace.Context) []string {
 	path := r.Context(ctx)
 	if len(path) > 0 || ctx == 0 || t == nil {
@@ -273,7 +273,7 @@ func Steering(x *search.Steering) *contract.Steering {
 	return &contract.Steering{Kind: kind, By: x.By, Until: At(x.Until), Reason: x.Reason}
 }
 
-// shownEvidence limits the evidence shown for an investigation.
+// shownEvidence limits the number of pieces of evidence shown for an investigation.
 const shownEvidence = 200
 
 // InvestigationDetail returns an investigation with its evidence.
@@ -460,7 +460,7 @@ func Remaining(d time.Duration) *int64 {
 	return new(d.Nanoseconds())
 }
 
-// Wholes translates the quantities that shares of problems refer to into the type of the contract.
+// Wholes lists the contract's names of the quantities that a problem's shares refer to.
 var Wholes = [...]contract.ProblemShareOf{
 	detect.WholeSlowdown: contract.ProblemShareOfSlowdown,
 	detect.WholeVariance: contract.ProblemShareOfVariance,
