@@ -1,6 +1,7 @@
 // Package access manages tokens with roles. It stores their hashes in a file, and rereads the file when it changes.
 //
-// A token has 256 random bits, so its SHA-256 needs no salt and no key stretching. The caller passes the time.
+// A token has 256 random bits, so its SHA-256 needs no salt and no key stretching. Functions that need the time take it
+// as an argument.
 package access
 
 import (
@@ -65,13 +66,13 @@ type Principal struct {
 	Subject string // identifies a person at the identity provider; empty for tokens and local callers
 	Issuer  string // the identity provider; empty if Subject is
 	Token   string // ID of the token; empty for other callers
-	Via     string // what proves who the caller is: one of the constants below
+	Via     string // how the caller proved its identity: one of the constants below
 	Tenants Scope
 	// Services lists the services that the token is limited to, separated by ", ". Empty means all services.
 	Services string
 }
 
-// SpeaksFor reports whether p may report about a service, or about all if its name is empty.
+// SpeaksFor reports whether p may report about a service or, if service is empty, about all services.
 func (p Principal) SpeaksFor(service string) bool {
 	if p.Services == "" {
 		return true
@@ -100,7 +101,7 @@ func (s Scope) Enters(tenant string, r Role) bool {
 // DefaultTenant is the name of the default tenant in a [Scope] and for people.
 const DefaultTenant = "default"
 
-// Nowhere is the scope of callers who may enter no tenant. No tenant can have this name.
+// Nowhere is the scope of callers who may not enter any tenant. No tenant can have this name.
 const Nowhere Scope = "."
 
 // The values of Principal.Via.
@@ -109,7 +110,7 @@ const (
 	ViaLocal = "local" // the connection: it comes from this machine
 	ViaLogin = "login" // the session of a person who logged in
 	ViaJWT   = "jwt"   // a token of the identity provider
-	// ViaSignature is the proof of a webhook that is signed with a shared secret.
+	// ViaSignature is the signature of a webhook, which proves that the sender knows a shared secret.
 	ViaSignature = "signature"
 )
 
@@ -120,7 +121,8 @@ func WithCaller(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// Caller returns the caller that [WithCaller] put into ctx, or the zero Principal. Notes and the log name it.
+// Caller returns the caller that [WithCaller] put into ctx, or the zero Principal. Notes and log messages name the
+// caller.
 func Caller(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	return p
@@ -138,7 +140,7 @@ type Token struct {
 	// with that prefix. Empty means all services.
 	Services []string `json:"services,omitempty"`
 	// Tenant is the only tenant that the token is good for. If it is empty, the token is good for the default tenant
-	// and, as an admin's, for the API of all tenants.
+	// and, if its role is admin, for the API of all tenants.
 	Tenant string `json:"tenant,omitempty"`
 	// AnyTenant lets senders name the tenant of their traces in a header.
 	AnyTenant bool `json:"any_tenant,omitempty"`
@@ -179,10 +181,10 @@ type Tokens struct {
 	mu   sync.Mutex  // guards the fields below
 	seen fs.FileInfo // info of the file that was read; nil if it doesn't exist
 	all  []Token
-	bad  error // error in that file, or nil
+	bad  error // error of reading that file, or nil
 
 	refused int64     // number of calls to Identify with an invalid secret
-	warned  time.Time // time of the last log message about them
+	warned  time.Time // time of the last log message about such calls
 	log     *slog.Logger
 }
 
@@ -237,8 +239,8 @@ func unusable(path string, err error) error {
 }
 
 // Find returns the token with the given secret, or nil if there is no such token or it has expired. some reports
-// whether a token was ever created, so that revoking the last one opens nothing. If the file can't be read, Find
-// returns an error, and the caller must deny access.
+// whether a token was ever created, so that revoking the last token doesn't let everybody in. If the file can't be
+// read, Find returns an error, and the caller must deny access.
 func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,8 +258,8 @@ func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, er
 }
 
 // Identify is like Find, for the secret in a request from the given address. It counts invalid secrets, and logs at
-// most one per minute. It doesn't count empty secrets, because programs use them to find out whether they need a token,
-// and it counts nothing while there are no tokens.
+// most one of them per minute. It doesn't count empty secrets, because programs use them to find out whether they need
+// a token, and it counts nothing while no token has been created.
 func (t *Tokens) Identify(secret, from string, now time.Time) (found *Token, some bool, err error) {
 	found, some, err = t.Find(secret, now)
 	if err != nil || found != nil || secret == "" || !some {
@@ -320,8 +322,9 @@ func Validate(t Token) error {
 	return nil
 }
 
-// Create adds a token and returns its secret, which isn't stored. It sets the ID, the hash and the time of creation. It
-// returns an error of Validate if the token is invalid, and ErrTooMany if the file is full.
+// Create adds a token with the properties of `like`, and returns it with its secret, which isn't stored. It sets the
+// ID, the hash and the time of creation. It returns the error of Validate if the token is invalid, and ErrTooMany if
+// the file is full.
 func (t *Tokens) Create(like Token, now time.Time) (secret string, made Token, err error) {
 	if err := Validate(like); err != nil {
 		return "", Token{}, err
@@ -369,11 +372,11 @@ func (t *Tokens) Revoke(id string) error {
 	return err
 }
 
-// revoked is the hash of a token that was revoked while the disk was full. No secret has it.
+// revoked is the hash of tokens that were revoked while the disk was full. No secret has this hash.
 var revoked = strings.Repeat("0", 2*sha256.Size)
 
-// overwrite revokes the token with the given hash in place, which needs no space. After a crash, the token is valid or
-// not: its hash may be overwritten in part. The caller must hold the lock.
+// overwrite revokes the token with the given hash by overwriting the hash in the file, which needs no space. A crash in
+// between may leave the token valid, but not the file unreadable. The caller must hold the lock.
 func (t *Tokens) overwrite(hash string) (err error) {
 	f, err := os.OpenFile(t.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
