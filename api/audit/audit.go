@@ -31,14 +31,14 @@ import (
 // Entry is a change, or several counted requests. The zero value of a field means that it is unknown or does not apply.
 type Entry = contract.AuditEntry
 
-// line is a line of a file: an entry or, if Done isn't empty, the outcome of the entry with this ID. The outcome may
-// have an On that wasn't known before.
+// line is a line of a file: an entry or, if Done isn't empty, the outcome of the entry with this ID. An outcome may set
+// On if it wasn't known when the entry was written.
 type line struct {
 	Entry
 	Done string `json:"done"`
 }
 
-// outcome has the fields of a line with an outcome.
+// outcome is a line with the outcome of an entry.
 type outcome struct {
 	At     time.Time `json:"at"`
 	Done   string    `json:"done"`
@@ -51,12 +51,12 @@ const DirName = "audit"
 
 // Limits of a log. When the files of a series together exceed their limit, the oldest is deleted.
 const (
-	maxFile    = 4 << 20  // bytes of a file, after which the next one is begun
+	maxFile    = 4 << 20  // bytes of a file, after which the next one is started
 	maxChanges = 64 << 20 // bytes of all files with changes
 	maxLogins  = 16 << 20 // bytes of all files with log-ins
 	maxCounted = 16 << 20 // bytes of all files with counted requests
-	maxKinds   = 20       // kinds of counted requests in a minute; more become one kind, see [other]
-	maxUnknown = 10       // those of callers who aren't known
+	maxKinds   = 20       // kinds of counted requests in a minute; further kinds are counted as [other]
+	maxUnknown = 10       // kinds of counted requests of unknown callers
 )
 
 // other is the operation of counted requests beyond maxKinds.
@@ -114,7 +114,7 @@ func (l *Log) Backup(dataDir string) error {
 	return nil
 }
 
-// Keep sets the age at which entries are deleted. They age only while Run runs.
+// Keep sets the age at which entries are deleted. Entries age only while Run is running.
 func (l *Log) Keep(age time.Duration) { l.age.Store(int64(age)) }
 
 // Failed returns the number of lines that could not be written.
@@ -148,7 +148,7 @@ func (l *Log) enter(s *series, e Entry) (id string, err error) {
 }
 
 // Finish writes the outcome of the change whose entry has the given ID: its status, and its resource if it wasn't known
-// at the start. An error is logged only, because the change has been made. If id is empty, Finish does nothing.
+// at the start. Errors are only logged, because the change has already been made. If id is empty, Finish does nothing.
 func (l *Log) Finish(id string, status int, on string) {
 	if id == "" {
 		return
@@ -159,7 +159,7 @@ func (l *Log) Finish(id string, status int, on string) {
 	}
 }
 
-// Count counts a request that changes nothing. Requests whose entries are equal are one entry of the minute.
+// Count counts a request that changes nothing. Requests with equal entries share one entry per minute.
 func (l *Log) Count(e Entry) {
 	bound(&e)
 	l.mu.Lock()
@@ -175,8 +175,8 @@ func (l *Log) add(e Entry, n int64) {
 	l.minute[e] += n
 }
 
-// full reports whether e is one kind too many. Unknown callers can claim to be forwarded for any address, so they must
-// not use up the kinds of the others. The caller must hold mu.
+// full reports whether there is no room for e, which is of a new kind. Unknown callers can claim to be forwarded for
+// any address, so they must not use up the room of other callers. The caller must hold mu.
 func (l *Log) full(e *Entry) bool {
 	unknown := 0
 	for kind := range l.minute {
@@ -187,7 +187,8 @@ func (l *Log) full(e *Entry) bool {
 	return len(l.minute) >= maxKinds || e.Who == "" && unknown >= maxUnknown
 }
 
-// trimInterval is the interval between deletions of old entries. Time since the last one is lost when the service ends.
+// trimInterval is the interval between deletions of old entries. When the service stops, the time since the last
+// deletion isn't added to the ages of files.
 const trimInterval = time.Hour
 
 // Run writes counted requests every minute, and deletes old entries, until ctx is done.
@@ -232,7 +233,7 @@ func (l *Log) Flush() {
 	}
 }
 
-// trim makes the files older by trimInterval, and deletes old ones.
+// trim adds trimInterval to the ages of all files, and deletes old files.
 func (l *Log) trim() {
 	age := time.Duration(l.age.Load())
 	if age == 0 {
@@ -257,7 +258,7 @@ func (l *Log) trim() {
 	}
 }
 
-// write appends lines to s, all or none.
+// write appends either all lines to s or, if it returns an error, nothing.
 func (l *Log) write(s *series, lines ...any) error {
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
@@ -283,7 +284,7 @@ func (l *Log) write(s *series, lines ...any) error {
 	return nil
 }
 
-// now returns the time of an entry.
+// now returns the current time, truncated to milliseconds, for an entry.
 func (l *Log) now() time.Time { return l.clock().UTC().Truncate(time.Millisecond) }
 
 func newID() string {

@@ -19,11 +19,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
-// series is a sequence of files of lines, numbered from 1. Lines are appended to the last one.
+// series is a sequence of files, numbered from 1. Lines are appended to the last file.
 type series struct {
 	dir, name   string
-	file, total int64      // sizes in bytes after which the next file is begun, and the oldest one is deleted
-	mu          sync.Mutex // held while a goroutine of this process waits for the lock of the directory, or has it
+	file, total int64      // sizes in bytes from which the next file is started and the oldest one deleted
+	mu          sync.Mutex // held by the goroutine that waits for the lock of the directory, or has it
 }
 
 const suffix = ".jsonl"
@@ -135,7 +135,8 @@ func (s *series) append(text []byte) (done changed, err error) {
 }
 
 // open opens the file with the given number, creating it if it doesn't exist, and returns its size. dir is the
-// directory. Links are not followed: root writes here, too, in a directory of a user who may not write elsewhere.
+// directory. open doesn't follow links, because root also writes to this directory, which belongs to a user who may not
+// write elsewhere.
 func (s *series) open(dir *os.File, number int) (*os.File, int64, error) {
 	f, err := openAt(dir, s.path(number), 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +155,8 @@ func (s *series) open(dir *os.File, number int) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// openAt opens the file at path, which is in dir and no link, for reading and writing.
+// openAt opens the file at path, which must be in dir, for reading and writing. It returns an error if the file is a
+// symbolic link.
 func openAt(dir *os.File, path string, flags int) (*os.File, error) {
 	flags |= unix.O_RDWR | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(path), flags, 0o600)
@@ -198,7 +200,8 @@ func (s *series) shrink(numbers []int) (deleted string, err error) {
 	return deleted, os.Remove(deleted)
 }
 
-// backup copies the files to the directory `to`, which it creates if there are any. It links all but the last.
+// backup copies the files to the directory `to`, which it creates if there are any files. It makes hard links to all
+// files but the last.
 func (s *series) backup(to string) error {
 	numbers, err := s.numbers()
 	if err != nil || len(numbers) == 0 {
@@ -223,17 +226,18 @@ func (s *series) backup(to string) error {
 	return nil
 }
 
-// parts is the number of files among which lines are distributed by age, so that old ones can be deleted.
+// parts is the number of files that the entries of the maximum age are spread over, so that old entries can be deleted
+// by deleting files.
 const parts = 12
 
-// ages has, by the name of a file, the time for which it has existed while the service ran. The clock has no say in it:
-// a clock that is far ahead would make everything old.
+// ages holds, by the name of a file, how long the service has been running since the file was created. It doesn't
+// depend on the clock, because a clock that is far ahead would make everything old.
 type ages map[string]time.Duration
 
 // agesName is the name of the file with the ages, in the directory of the log.
 const agesName = "ages.json"
 
-// readAges returns the ages in the directory dir. Files without one are new.
+// readAges returns the ages stored in the directory dir. Files without an age are new.
 func readAges(dir string) (all ages, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, agesName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -254,8 +258,8 @@ func (a ages) write(dir string) error {
 	return durable.Replace(filepath.Join(dir, agesName), data)
 }
 
-// trim deletes the files whose lines are all older than age, and begins a new file if the last one has existed for a
-// part of it. It adds the ages of the files that are left to next: their ages in old, and trimInterval.
+// trim deletes the files whose lines are all older than age, and starts a new file if the last one is older than
+// age/parts. It adds the files that are left to next, with their ages in old plus trimInterval.
 func (s *series) trim(old, next ages, age time.Duration) (err error) {
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -35,7 +35,7 @@ type Page struct {
 	Unreadable int     // number of damaged lines that were skipped
 }
 
-// ErrCursor is the error for a [Query.After] that no page has returned.
+// ErrCursor is the error for a [Query.After] that isn't the Next of a page.
 var ErrCursor = errors.New("this is no cursor of the audit log")
 
 // position is the position of a line in a series. The zero value is before all lines.
@@ -51,7 +51,7 @@ func (p position) before(q position) bool {
 	return p.number < q.number || p.number == q.number && p.offset < q.offset
 }
 
-// List returns the entries that q selects, latest first.
+// List returns the entries that q selects, latest first. It returns ErrCursor if q.After is invalid.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	var readers []*reader
 	for _, s := range l.all() {
@@ -107,7 +107,7 @@ func cursor(readers []*reader) string {
 	return strings.Join(parts, "-")
 }
 
-// resume sets the positions of readers to those in text. It reports whether text is a cursor.
+// resume sets the positions of readers from the cursor in text. It reports whether text is a cursor.
 func resume(readers []*reader, text string) bool {
 	parts := strings.Split(text, "-")
 	if len(parts) != len(readers) {
@@ -125,9 +125,9 @@ func resume(readers []*reader, text string) bool {
 type reader struct {
 	s       *series
 	since   time.Time        // files that were last written before this time are not read
-	numbers []int            // files that have not been read; the last is the next
+	numbers []int            // files that have not been read; the last one is read next
 	number  int              // file that is being read
-	data    []byte           // its lines that have not been read
+	data    []byte           // the lines of that file that have not been read
 	done    map[string]*line // outcomes, by ID, of entries that have not been read
 
 	entry      Entry    // the current entry
@@ -137,7 +137,7 @@ type reader struct {
 	unreadable int
 }
 
-// coarse is more than the time of a file's last write can lag behind the clock.
+// coarse is longer than the modification time of a file can lag behind the clock.
 const coarse = time.Second
 
 // start makes the last entry the current one.
@@ -146,7 +146,7 @@ func (r *reader) start(ctx context.Context, since time.Time) error {
 	if err != nil {
 		return err
 	}
-	if r.before == end && len(numbers) > 0 { // later pages should not have entries written from now on
+	if r.before == end && len(numbers) > 0 { // later pages should not contain entries written from now on
 		info, err := os.Stat(r.s.path(numbers[len(numbers)-1]))
 		switch {
 		case err == nil:
