@@ -26,7 +26,7 @@ func (f feedback) Record(ctx context.Context, report *search.Feedback) error {
 	return err
 }
 
-// control runs the control plane until ctx is done, once the journal has been read.
+// control waits until the journal has been read, then runs the control plane until ctx is done.
 func (t *tenant) control(ctx context.Context) error {
 	select {
 	case <-t.live.Started():
@@ -48,8 +48,8 @@ func (t *tenant) control(ctx context.Context) error {
 	return t.plane.Run(ctx)
 }
 
-// below returns r with base at the start of its path. If the path lacks base, because a proxy has removed it, below
-// returns a copy.
+// below returns r if its path starts with base. Otherwise, a proxy has removed base, and below returns a copy of r with
+// base prepended to the path.
 func below(base string, r *http.Request) *http.Request {
 	if base == "" || r.URL.Path == base || strings.HasPrefix(r.URL.Path, base+"/") {
 		return r
@@ -62,12 +62,14 @@ func below(base string, r *http.Request) *http.Request {
 	return whole
 }
 
-// identify returns a function that returns the token of a request of an agent of tenant, or a [*refusal.Error]. While
-// tokens has no tokens, agents on the same machine need none. Pages in browsers are refused, because they could belong
-// to any site. Headers don't reveal every request of a browser, but browsers always send the host that the page asked
-// for, so that is checked, too.
+// identify returns a function that authenticates a request of one of tenant's agents. The function returns the identity
+// in the request's token, or an error, usually a [*refusal.Error]. As long as there are no tokens, agents on the same
+// machine need none. Pages in browsers are refused, because they could belong to any site. Some requests of browsers
+// have no header that reveals their origin, but they always name the host that the page asked for, so the host is
+// checked, too.
 //
-// If part isn't none, it is the part of a client's certificate that names the tenant, which must be this one.
+// If part is neither empty nor none, it is the part of a client's certificate that names the tenant, and the
+// certificate must name this tenant.
 func identify(tokens *access.Tokens, tenant, part string) func(*http.Request) (control.Identity, error) {
 	return func(r *http.Request) (control.Identity, error) {
 		var none control.Identity

@@ -23,7 +23,7 @@ const backupName = "backup"
 const backupAttempts = 5
 
 // backup replaces the backup with a copy of the data from which the service can be restored, and returns its directory.
-// The copy has everything that was acknowledged before the call.
+// The copy contains everything that was acknowledged before the call.
 func (t *tenant) backup() (string, error) {
 	t.backingUp.Lock()
 	defer t.backingUp.Unlock()
@@ -49,10 +49,10 @@ func (t *tenant) backup() (string, error) {
 	return "", errors.Join(errors.New("backup: the journal keeps being trimmed; try again"), os.RemoveAll(fresh))
 }
 
-// copyTo copies the data to dir, such that it is one consistent state: first what people wrote, which refers to
-// incidents and problems in the store, then the store, then the journal. The journal then has all records since the
-// checkpoint in the store, unless a later checkpoint has trimmed it in between. copyTo reports whether the copy is
-// complete and on disk.
+// copyTo copies the data to dir in an order that makes the copy consistent: first the files with people's input, which
+// refer to incidents and problems in the store, then the store, then the journal. The copied journal then has all
+// records since the checkpoint in the copied store, unless the journal was trimmed in between. copyTo reports whether
+// the copy is complete and on disk.
 func (t *tenant) copyTo(dir string) (whole bool, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return false, err
@@ -86,7 +86,7 @@ func (t *tenant) copyTo(dir string) (whole bool, err error) {
 	return first <= max(1, oldest), syncAll(dir)
 }
 
-// syncAll makes all files on the file system of dir durable.
+// syncAll flushes all files on the file system of dir to disk.
 func syncAll(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	storeName   = "store"
 )
 
-// without describes, for each database, what is lost if its folder is moved away.
+// without describes, for each database, the loss if its folder is moved away.
 var without = map[string]string{
 	journalName: "Sibyl then loses the requests since its last checkpoint, and the traces that were open",
 	storeName:   "Sibyl then relearns from the rest of the journal, and loses its incidents, problems and kept traces",

@@ -22,7 +22,7 @@ type exporting struct {
 	exporter *export.Exporter
 	store    *store.Store
 	path     critpath.Options
-	failing  ingest.FailureRules // rules by which spans fail
+	failing  ingest.FailureRules // rules that decide which spans have failed
 	log      *slog.Logger
 	open     chan []exportable // open problems as of the last epoch; holds one list
 }

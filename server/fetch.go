@@ -19,7 +19,7 @@ type fetching struct {
 	intake  intake
 	store   *store.Store
 	log     *slog.Logger
-	changed chan struct{} // signals a change of wanted; holds one
+	changed chan struct{} // signals a change of wanted; has capacity 1
 
 	mu     sync.Mutex // guards wanted
 	wanted []*fetcher

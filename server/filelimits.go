@@ -4,26 +4,26 @@ import "golang.org/x/sys/unix"
 
 // fileLimits holds the maximum number of open files for each part of the process.
 type fileLimits struct {
-	database int // each of the two databases of a tenant
+	database int // files of each of the two databases of a tenant
 	agents   int // connections of agents and of clients of the API
-	others   int // connections to each other address; senders need few
+	others   int // connections to each of the other listeners; senders need few
 }
 
 // File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents,
 // which hold a long poll each, cannot starve senders of traces.
 const (
-	leastDatabase = 74 // files that a database takes however few it is told to take
-	// mostReserved is the maximum of files for the databases and the rest of the process, unless the databases need
-	// more; half of all, if that is less.
+	leastDatabase = 74 // files that a database opens at least, whatever its limit
+	// mostReserved is the maximum number of files for the databases and the rest of the process, unless the databases
+	// need more. If half of all files is less, that is the maximum.
 	mostReserved   = 2048
-	needed         = 48     // how many of them the rest of the process needs
-	mostOthers     = 1024   // maximum connections to an address without agents
-	othersShare    = 16     // such an address gets at most one in othersShare connections
-	otherAddresses = 4      // addresses of the receivers and of remote sampling
+	needed         = 48     // number of these files that the rest of the process needs
+	mostOthers     = 1024   // maximum connections to a listener without agents
+	othersShare    = 16     // such a listener gets at most one in othersShare connections
+	otherAddresses = 4      // listeners of the receivers and of remote sampling
 	mostAgents     = 24_000 // maximum connections of agents and API clients; control admits fewer, to save memory
 )
 
-// ownFileLimits divides the files that the process may open among its parts, with this number of tenants. Go has
+// ownFileLimits divides the files that the process may open among its parts, for the given number of tenants. Go has
 // already raised the limit as far as possible.
 func ownFileLimits(tenants int) fileLimits {
 	const usual = 1024
@@ -34,7 +34,7 @@ func ownFileLimits(tenants int) fileLimits {
 	return divideFiles(all.Cur, tenants)
 }
 
-// divideFiles divides all files among the parts of the process, which has this number of tenants.
+// divideFiles divides all files among the parts of the process, for the given number of tenants.
 func divideFiles(all uint64, tenants int) fileLimits {
 	most := max(mostReserved, needed+2*leastDatabase*uint64(tenants))
 	all = min(all, most+mostAgents+otherAddresses*mostOthers)

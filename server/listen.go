@@ -32,7 +32,7 @@ func listenerConfig(
 	return c, nil
 }
 
-// openHTTP opens address for server. It returns nil if address is empty.
+// openHTTP listens on address for server. It returns nil if address is empty.
 func openHTTP(
 	ctx context.Context, name, address string,
 	share *connlimit.Share, files config.TLS, log *slog.Logger, server *http.Server,
@@ -44,7 +44,7 @@ func openHTTP(
 	return listener.OpenHTTP(ctx, c, server)
 }
 
-// Listen opens all configured addresses. If it fails, it leaves no address open.
+// Listen listens on all configured addresses. If it fails, it closes the listeners that it has opened.
 func (s *Server) Listen(ctx context.Context) error {
 	err := s.listen(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func onlyEncrypted(next http.Handler) http.Handler {
 	})
 }
 
-// listeners returns the open addresses, except those of the receivers.
+// listeners returns the open listeners, except for the receivers'.
 func (s *Server) listeners() []*listener.Listener {
 	var open []*listener.Listener
 	o := s.main.outbound
@@ -105,10 +105,10 @@ func (s *Server) listeners() []*listener.Listener {
 	return open
 }
 
-// Addresses holds the addresses that are open. An address is nil if it is off.
+// Addresses holds the addresses that the service listens on. The address of a disabled listener is nil.
 type Addresses struct{ API, GRPC, HTTP, OpAMP, SamplingHTTP, SamplingGRPC net.Addr }
 
-// Addresses returns the open addresses.
+// Addresses returns the addresses that the service listens on.
 func (s *Server) Addresses() Addresses {
 	return Addresses{
 		API: s.http.Addr(), GRPC: s.receiver.GRPCAddr(), HTTP: s.receiver.HTTPAddr(), OpAMP: s.agents.Addr(),

@@ -34,7 +34,7 @@ type outbound struct {
 	config       *config.Config // configuration at the start; used only for keys that need a restart to change
 	log          *slog.Logger
 	store        *store.Store
-	notes        *cases.Notes // what people wrote about incidents, which can mute them
+	notes        *cases.Notes // people's notes on incidents, which can mute them
 	silences     *cases.Silences
 	directory    atomic.Pointer[directory.Directory]
 	outbox       *store.Outbox
@@ -48,7 +48,7 @@ type outbound struct {
 	samplingGRPC *listener.Listener
 }
 
-// newOutbound sets up the integrations that c configures. Fetched requests go to into.
+// newOutbound sets up the integrations that c configures. Traces fetched from Jaeger go to `into`.
 func newOutbound(
 	c *config.Config, s *store.Store, notes *cases.Notes, silences *cases.Silences, into intake, log *slog.Logger,
 ) (*outbound, error) {
@@ -118,9 +118,9 @@ func (p position) Save(_ context.Context, through time.Time) error {
 	return p.store.Positions.Save(p.url, through)
 }
 
-// epoch publishes the results of the epoch e, in which silenced holds the open incidents that a silence covers. The
-// owner of the core calls it when the epoch has ended. After an error it must not save its state, see
-// [notify.Notifier.Enqueue].
+// epoch publishes the results of the epoch e. silenced holds the open incidents that a silence covers. Only the
+// goroutine that owns the core may call epoch, after the end of the epoch. If epoch returns an error, the caller must
+// not save its state; see [notify.Notifier.Enqueue].
 func (o *outbound) epoch(core *engine.View, e live.Ended, silenced map[uint64]*contract.Silenced) error {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
 		entries, before := core.Searches.Entries(core.Groups), o.strategies.Rates()
@@ -184,8 +184,8 @@ func (o *outbound) acknowledged(incident uint64) *notify.Note {
 	return notify.NewNote(n.By, n.At, n.Text)
 }
 
-// sampleTraces returns slow and failed traces of x, with links to the configured tracing backends. If there are none,
-// it links to the UI.
+// sampleTraces returns slow and failed traces of x, with links to the configured tracing backends or, if there are no
+// backends, to the UI.
 func (o *outbound) sampleTraces(core *engine.View, x *engine.Incident) []notify.Trace {
 	found, err := cases.SampleTraces(o.store, x.ID, x.Types, x.Onset, x.Closed())
 	if err != nil {
@@ -258,7 +258,7 @@ func namesOf(core *engine.View, e live.Ended) *describe.Names {
 // body.
 const samplingReadTimeout = 10 * time.Second
 
-// listen opens the configured addresses of remote sampling, each for at most connections connections.
+// listen listens on the configured addresses of remote sampling, with at most the given number of connections to each.
 func (o *outbound) listen(ctx context.Context, connections int) (err error) {
 	const name = "remote sampling"
 	web := &http.Server{Handler: o.strategies, ReadTimeout: samplingReadTimeout}

@@ -81,8 +81,9 @@ func (r *Reloader) Run(ctx context.Context, current *config.Effective, asked <-c
 // tryAgain differs from every fingerprint.
 const tryAgain = "none"
 
-// reload reads and applies the configuration, because a signal asked for it or else because its file has changed. It
-// returns the configuration in effect, and whether to try again. The audit log has one entry of all failed attempts.
+// reload reads and applies the configuration. asked reports whether a signal asked for it, and again whether the last
+// attempt must be repeated. It returns the configuration in effect, and whether to try again. The audit log has only
+// one entry for a series of failed attempts.
 func (r *Reloader) reload(
 	ctx context.Context, current *config.Effective, asked, again bool,
 ) (next *config.Effective, retry bool) {

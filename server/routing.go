@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// front passes a request to the API of the tenant in its path, or to the agents' part of a tenant.
+// front passes a request to the API of the tenant in its path, or to a tenant's endpoints for agents.
 func (s *Server) front() http.Handler {
 	base := s.config.API.BasePath
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,14 +52,14 @@ func (t *tenant) answer(h http.Handler, w http.ResponseWriter, r *http.Request) 
 	h.ServeHTTP(w, r)
 }
 
-// serveAgent answers an agent for the tenant of its token.
+// serveAgent passes a request of an agent to the tenant of its certificate or token.
 func (s *Server) serveAgent(w http.ResponseWriter, r *http.Request) {
 	t := s.byToken(r)
 	t.answer(t.agents, w, r)
 }
 
-// serveReady answers for the process, which is ready once all of its tenants are: with the answer of a tenant that is
-// not, or of the default tenant.
+// serveReady reports whether the process is ready, that is, whether all of its tenants are. A tenant that isn't ready
+// answers the request or, if all are ready, the default tenant.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	t, all := s.main, s.all()
 	if i := slices.IndexFunc(all, func(t *tenant) bool { return !t.live.Ready() }); i >= 0 {
@@ -70,8 +70,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	t.api.ServeHTTP(w, r)
 }
 
-// byPath returns the tenant of a path below the base path. Paths of unknown tenants are the default tenant's, which has
-// nothing there.
+// byPath returns the tenant of a path below the base path. If there is no such tenant, byPath returns the default
+// tenant, which serves nothing at such paths.
 func (s *Server) byPath(path string) *tenant {
 	if rest, ok := strings.CutPrefix(path, config.TenantPath("")); ok {
 		name, _, _ := strings.Cut(rest, "/")
@@ -82,7 +82,8 @@ func (s *Server) byPath(path string) *tenant {
 	return s.main
 }
 
-// byToken returns the tenant of an agent's certificate or else token. The tenant may still refuse the request.
+// byToken returns the tenant that the certificate of an agent names or, if there is no such tenant, the tenant of its
+// token or else the default tenant. The tenant may still refuse the request.
 func (s *Server) byToken(r *http.Request) *tenant {
 	all := s.open.Load()
 	if len(all.named) == 0 {
@@ -108,7 +109,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-// serveOpAMP serves the address for OpAMP agents, which also has the agents' endpoints of the API.
+// serveOpAMP serves the listener for OpAMP agents, which also offers the API's endpoints for agents.
 func (s *Server) serveOpAMP(w http.ResponseWriter, r *http.Request) {
 	t := s.byToken(r)
 	if strings.HasPrefix(r.URL.Path, protocol.Path) {
@@ -118,8 +119,8 @@ func (s *Server) serveOpAMP(w http.ResponseWriter, r *http.Request) {
 	t.answer(t.opamp, w, r)
 }
 
-// newReceiver returns the receiver of traces. Each tenant has limits of its own on requests, so that the requests of
-// one don't keep out those of another.
+// newReceiver returns the receiver of traces. Each tenant has its own limits on requests, so that one tenant's requests
+// don't keep out another's.
 func (s *Server) newReceiver() (*receiver.Server, error) {
 	c := s.config
 	options := receiver.Options{
@@ -153,8 +154,8 @@ func (s *Server) receive(t *tenant) (err error) {
 	return err
 }
 
-// destination returns options with the limits of t. The tenants divide the requests at the same time, which would
-// otherwise keep each other's connections from being accepted.
+// destination returns options with the limits of t. The tenants divide the maximum number of concurrent requests among
+// themselves: otherwise, they could keep each other's connections from being accepted.
 func (s *Server) destination(options receiver.Options, t *tenant) receiver.Options {
 	options.MaxRequestBytes = t.config.OTLP.MaxRequest
 	options.MaxInFlightBytes = t.config.MaxInFlight()
@@ -177,8 +178,9 @@ func (s *Server) sender(x receiver.Sender) (*access.Token, error) {
 	return token, nil
 }
 
-// route returns the tenant for the traces of a sender, or a refusal. Senders may only leave out the token if they need
-// none. Once there are tenants, a token must be valid, because those of tenants decide where traces go.
+// route returns the tenant for the traces of a sender, or a refusal. Senders may leave out the token only if tokens
+// aren't required. Once there are several tenants, a token that is sent must be valid in any case, because it decides
+// where the traces go.
 func (s *Server) route(x receiver.Sender) (*tenant, error) {
 	all := s.open.Load()
 	certified, named, err := certifiedTenant(s.config.OTLP.TLS.ClientTenant, x.Certificate)
@@ -221,8 +223,8 @@ func (s *Server) route(x receiver.Sender) (*tenant, error) {
 }
 
 // certifiedTenant returns the tenant that a client's certificate names in the given part, see [config.TLS], and whether
-// certificates name tenants at all. It returns a refusal if this one names none. Certificates of some authorities have
-// several organizations.
+// certificates name tenants at all. If they do, it returns a refusal unless c, which may be nil, names exactly one
+// tenant. Certificates of some authorities have several organizations.
 func certifiedTenant(part string, c *x509.Certificate) (name string, named bool, err error) {
 	var names []string
 	switch {

@@ -21,8 +21,8 @@ import (
 	"github.com/sibyl-trace/sibyl/engine/live"
 )
 
-// selfTracing sends traces of the service itself: API requests and epochs. Received traces are not traced, so a
-// service that receives its own traces does not loop.
+// selfTracing sends traces of the service itself: API requests and epochs. The receivers aren't traced, so a service
+// that receives its own traces doesn't loop.
 type selfTracing struct {
 	provider *sdk.TracerProvider
 	tracer   oteltrace.Tracer

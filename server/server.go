@@ -36,7 +36,7 @@ type Server struct {
 	receiver *receiver.Server
 	files    fileLimits
 	http     *listener.Listener // this and the following are set by Listen; nil if off
-	agents   *listener.Listener // address of OpAMP
+	agents   *listener.Listener // for OpAMP
 
 	changing sync.Mutex     // held while a tenant is created or withdrawn and while the configuration is applied
 	applied  *config.Config // configuration since the last reload; guarded by changing
@@ -196,7 +196,8 @@ func (s *Server) setStart(start func(*tenant)) {
 	}
 }
 
-// newLogin returns the log-in that c describes, or nil if there is none. named reports whether a tenant exists.
+// newLogin returns the log-in that c configures, or nil if c configures no identity provider. named reports whether a
+// tenant exists.
 func newLogin(c *config.Config, named func(string) bool, log *slog.Logger) (*login.Service, error) {
 	o := &c.OIDC
 	if o.Issuer == "" {
@@ -222,7 +223,7 @@ func newLogin(c *config.Config, named func(string) bool, log *slog.Logger) (*log
 	})
 }
 
-// drain closes all addresses once the current requests are answered, or after drainTimeout.
+// drain closes all listeners once the current requests are answered, or after drainTimeout.
 func (s *Server) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()

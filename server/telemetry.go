@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 )
 
-// telemetryOptions returns the systems that c names for questions about suspects.
+// telemetryOptions returns the systems that c configures for queries about suspects.
 func telemetryOptions(c *config.Config, log *slog.Logger) (o telemetry.Options, err error) {
 	o = telemetry.Options{
 		LogQuery:  c.Logs.Query,
@@ -62,7 +62,8 @@ func kubernetesTransport(c *config.Kubernetes) (http.RoundTripper, error) {
 	return tokenTransport{c.TokenFile, trusting}, nil
 }
 
-// tokenTransport sends requests with the bearer token in a file, which the cluster renews.
+// tokenTransport sends requests with the bearer token in a file. It reads the file for each request, because the
+// cluster renews the token.
 type tokenTransport struct {
 	file string
 	base http.RoundTripper

@@ -33,7 +33,7 @@ import (
 )
 
 // tenant is a service of its own within the process: it owns a data directory with its databases, and all parts whose
-// state depends on them. Its life cycle is openTenant, serve, parts, close.
+// state depends on them. Its life cycle is openTenant, serve, start, close.
 type tenant struct {
 	Tenant                                  // its name is empty for the default tenant
 	config    *config.Config                // configuration at the start
@@ -64,7 +64,7 @@ type tenant struct {
 	using   sync.WaitGroup // requests and scrapes
 }
 
-// enter reports whether the tenant can be used, and keeps its databases open until done is called.
+// enter reports whether the tenant can be used. If so, its databases stay open until done is called.
 func (t *tenant) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,10 +74,11 @@ func (t *tenant) enter() bool {
 	return !t.deleted
 }
 
-// done ends what enter has begun.
+// done ends the use that a successful call of enter has started.
 func (t *tenant) done() { t.using.Done() }
 
-// bodiesShare is the ratio of the configured memory to the memory for bodies from agents that are being read.
+// bodiesShare determines the memory for bodies that are being read from agents: the configured memory divided by
+// bodiesShare.
 const bodiesShare = 16
 
 // opening holds the arguments of openTenant.
@@ -149,7 +150,7 @@ func openTenant(o opening) (t *tenant, err error) {
 	return t, err
 }
 
-// openEngine returns the engine, in the state of its last checkpoint.
+// openEngine returns the engine in the state of its last checkpoint.
 func (t *tenant) openEngine() (*live.Service, error) {
 	c, o := t.config, live.DefaultOptions()
 	var err error
@@ -182,7 +183,8 @@ func (t *tenant) serve(with *shared) (err error) {
 }
 
 // start runs the tenant until ctx is done or t.stop is called. The engine then finishes the accepted requests and takes
-// a checkpoint. run runs a part of the tenant in a goroutine. The part may only end after its context is done.
+// a checkpoint. run must run a part of the tenant in a goroutine. The part may only return after the context `until` is
+// done.
 func (t *tenant) start(ctx context.Context, run func(until context.Context, part func() error)) {
 	process := ctx
 	ctx, t.stop = context.WithCancel(process)
@@ -211,7 +213,7 @@ func (t *tenant) awaitReady(ctx context.Context) {
 	}
 }
 
-// apply is [Server.Apply] for the configuration c of the tenant.
+// apply is like [Server.Apply], for the configuration c of the tenant.
 func (t *tenant) apply(ctx context.Context, c *config.Config) error {
 	apply, err := t.outbound.prepare(c)
 	if err != nil {
@@ -234,8 +236,8 @@ func (t *tenant) apply(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-// epoch passes the results of the epoch e to the agents, the API and the integrations. The owner of the core calls it
-// when the epoch has ended.
+// epoch passes the results of the epoch e to the agents, the API and the integrations. Only the goroutine that owns the
+// core may call epoch, after the end of the epoch.
 func (t *tenant) epoch(core *engine.View, e live.Ended) error {
 	t.plane.Publish(core.Searches.Plan(), core.Table)
 	t.plane.WantStacks(core.Searches.Sampling())
@@ -251,7 +253,7 @@ func retention(c *config.Config) live.Retention {
 	return live.Retention{Age: c.Retention.Age, Bytes: c.Retention.Bytes, Exemplars: c.Retention.Exemplars}
 }
 
-// leave ends the connections of agents and the waiting requests of those without.
+// leave closes the OpAMP connections of agents, and ends the long polls of the other agents.
 func (t *tenant) leave() {
 	t.opamp.Close()
 	t.plane.Close()
@@ -357,8 +359,9 @@ func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (
 	return receiver.Rejected{Spans: n, Why: why}, err
 }
 
-// takeZipkin takes body, spans of Zipkin. It translates them first, so that the journal contains only OTLP. The sender
-// isn't told which spans were rejected, because Zipkin's answers have no field for it, but they are counted.
+// takeZipkin translates body, spans in Zipkin's format, and passes the result to the engine, so that the journal
+// contains only OTLP. Rejected spans are counted, but the sender isn't told about them, because Zipkin's answers have
+// no field for that.
 func (i intake) takeZipkin(ctx context.Context, body []byte) (receiver.Rejected, error) {
 	if refused := i.live.Refuse(); refused != nil { // before spending time on a translation
 		return receiver.Rejected{}, refused

@@ -37,9 +37,9 @@ func (s *Server) Tenants() (all []contract.Tenant) {
 	return all
 }
 
-// CreateTenant implements [operating.Tenants]. The new tenant has the share of the memory that it will have after a
-// restart. The others keep theirs until then, because most of their limits can't change while they run. The limit on
-// the heap of the process holds for all of them.
+// CreateTenant implements [operating.Tenants]. The new tenant gets the share of the memory that it will have after a
+// restart. The other tenants keep their shares until then, because most of their limits can't change while they run.
+// The heap limit of the process applies to all of them together.
 func (s *Server) CreateTenant(ctx context.Context, x contract.TenantRequest) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -70,7 +70,7 @@ func (s *Server) CreateTenant(ctx context.Context, x contract.TenantRequest) err
 	return nil
 }
 
-// addTenant creates the directory of a tenant and opens it. If it fails, it leaves nothing.
+// addTenant creates the directory of a tenant and opens it. If it fails, it removes the directory again.
 func (s *Server) addTenant(made Tenant) (*tenant, error) {
 	quotas := append(s.open.Load().quotas(), made)
 	each, err := configs(s.applied, quotas)
@@ -105,8 +105,8 @@ func (s *Server) addTenant(made Tenant) (*tenant, error) {
 	return t, nil
 }
 
-// DeleteTenant implements [operating.Tenants]. When it returns nil, the tenant is gone: a kill doesn't bring it back.
-// If its last requests take longer than ctx, its directory is removed later.
+// DeleteTenant implements [operating.Tenants]. When it returns nil, the tenant is gone, even if the process is killed.
+// If the tenant's last requests outlast ctx, its directory is removed later.
 func (s *Server) DeleteTenant(ctx context.Context, name string) error {
 	t, err := s.withdraw(name)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Server) DeleteTenant(ctx context.Context, name string) error {
 	return err
 }
 
-// withdraw decides that a tenant is deleted, and serves no more requests for it. The caller must remove it.
+// withdraw marks a tenant as deleted on disk, and stops passing requests to it. The caller must then call remove.
 func (s *Server) withdraw(name string) (*tenant, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()

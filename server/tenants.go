@@ -20,14 +20,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// Tenant describes a tenant other than the default one, which has no name.
+// Tenant describes a tenant. The default tenant has no name.
 type Tenant struct {
 	Name    string    `json:"-"` // of its directory
 	Created time.Time `json:"created"`
 	Quota
 }
 
-// tenants are the tenants that a service serves. The value is immutable.
+// tenants holds the tenants that a service serves. The value is immutable.
 type tenants struct {
 	sorted []*tenant // the default tenant, then the others by name
 	named  map[string]*tenant
@@ -36,7 +36,7 @@ type tenants struct {
 	several bool
 }
 
-// with returns x and t.
+// with returns a copy of x that includes t.
 func (x *tenants) with(t *tenant) *tenants {
 	y := &tenants{sorted: append(slices.Clone(x.sorted), t), named: maps.Clone(x.named), several: x.several}
 	if t.Name == "" {
@@ -49,7 +49,7 @@ func (x *tenants) with(t *tenant) *tenants {
 	return y
 }
 
-// without returns x without t.
+// without returns a copy of x without t.
 func (x *tenants) without(t *tenant) *tenants {
 	y := &tenants{sorted: slices.Clone(x.sorted), named: maps.Clone(x.named), several: true}
 	y.sorted = slices.DeleteFunc(y.sorted, func(other *tenant) bool { return other == t })
@@ -68,7 +68,7 @@ func (x *tenants) quotas() (all []Tenant) {
 // all returns the default tenant and all others, sorted by name.
 func (s *Server) all() []*tenant { return s.open.Load().sorted }
 
-// named reports whether people may name a tenant like this.
+// named reports whether there is a tenant with this name, which is access.DefaultTenant for the default tenant.
 func (s *Server) named(name string) bool {
 	return name == access.DefaultTenant || s.open.Load().named[name] != nil
 }
@@ -79,8 +79,8 @@ type Quota struct {
 	Spans  int     `json:"spans_per_second,omitempty"` // 0: unlimited
 }
 
-// tenantFile is the name of the file in a tenant's directory that describes the tenant. When the tenant is to be
-// deleted, it becomes deletedFile, so that the rest of the directory never opens again.
+// tenantFile is the name of the file in a tenant's directory that describes the tenant. To delete a tenant, the file is
+// first renamed to deletedFile, so that the tenant is never opened again.
 const (
 	tenantFile  = "tenant.json"
 	deletedFile = "deleted.json"
@@ -88,8 +88,8 @@ const (
 
 const (
 	mostTenants = 32
-	// mostShared is the largest part of the memory in percent that tenants can have for themselves. The other tenants
-	// divide the rest.
+	// mostShared is the maximum sum of the memory shares in the quotas of tenants, in percent. Tenants without a share
+	// in their quota divide the rest.
 	mostShared = 95
 )
 
@@ -142,8 +142,8 @@ func (s *Server) warnOfUnknown() {
 	}
 }
 
-// CreateTenant creates a tenant in the data directory dataDir. A service opens it when it starts; see
-// [Server.CreateTenant] for one that is running.
+// CreateTenant creates a tenant in the data directory dataDir. A service opens the tenant when it starts; see
+// [Server.CreateTenant] for a running service.
 func CreateTenant(dataDir string, t Tenant) error {
 	if !config.IsTenantName(t.Name) {
 		return ErrTenantName
@@ -180,7 +180,8 @@ func CreateTenant(dataDir string, t Tenant) error {
 	return durable.Replace(filepath.Join(dir, tenantFile), append(text, '\n'))
 }
 
-// TenantDir returns the directory of a tenant, unless the tenant doesn't exist or a service uses it.
+// TenantDir returns the directory of a tenant. It returns an error if the tenant doesn't exist or a running service
+// uses it.
 func TenantDir(dataDir, name string) (string, error) {
 	dir := filepath.Join(dataDir, config.TenantsDir, name)
 	if !config.IsTenantName(name) {
@@ -197,8 +198,8 @@ func TenantDir(dataDir, name string) (string, error) {
 	return dir, nil
 }
 
-// DeleteTenant deletes a tenant with all its data and revokes its tokens. If it is interrupted after it has changed
-// something, the tenant is gone, and the next start of the service deletes the rest.
+// DeleteTenant deletes a tenant with all its data and revokes its tokens. If it is interrupted, the tenant either still
+// exists unchanged, or is gone and the next start of the service deletes the rest.
 func DeleteTenant(dataDir, name string) error {
 	dir, err := TenantDir(dataDir, name)
 	if err != nil {
@@ -210,14 +211,14 @@ func DeleteTenant(dataDir, name string) error {
 	return finishDeletion(dataDir, name)
 }
 
-// beginDeletion makes the directory of a tenant one that never opens again.
+// beginDeletion marks the directory of a tenant as deleted, so that the tenant is never opened again.
 func beginDeletion(dir string) error {
 	err := os.Rename(filepath.Join(dir, tenantFile), filepath.Join(dir, deletedFile))
 	return errors.Join(err, durable.SyncDir(dir))
 }
 
-// finishDeletion revokes the tokens of a tenant, which would be good for a later tenant of the same name, and removes
-// its directory: deletedFile last, so that the deletion can be finished later if it is interrupted.
+// finishDeletion revokes the tokens of a tenant, because they would be good for a later tenant of the same name, and
+// removes its directory. It removes deletedFile last, so that an interrupted deletion can be finished later.
 func finishDeletion(dataDir, name string) error {
 	if err := revokeTokens(access.Open(dataDir), name); err != nil {
 		return err
@@ -236,8 +237,8 @@ func finishDeletion(dataDir, name string) error {
 	return errors.Join(durable.SyncDir(dir), os.RemoveAll(dir), durable.SyncDir(all))
 }
 
-// finishDeletions finishes all deletions in the data directory dataDir that were interrupted. It also removes what is
-// left of a creation or a deletion that was interrupted next to its end: a directory without any data.
+// finishDeletions finishes all interrupted deletions in the data directory dataDir. It also removes directories without
+// any data, which interrupted creations and deletions can leave.
 func finishDeletions(dataDir string) error {
 	files, err := filepath.Glob(filepath.Join(dataDir, config.TenantsDir, "*", deletedFile))
 	for _, file := range files {
@@ -268,7 +269,7 @@ func revokeTokens(tokens *access.Tokens, tenant string) error {
 	return err
 }
 
-// shares returns the shares of the memory of the default tenant and of all others, between 0 and 1.
+// shares returns the shares of the memory, between 0 and 1, of the default tenant and then of all others.
 func shares(all []Tenant) ([]float64, error) {
 	if len(all) > mostTenants-1 {
 		return nil, errTenants
@@ -299,8 +300,8 @@ func shares(all []Tenant) ([]float64, error) {
 	return each, nil
 }
 
-// configs returns the configurations of the default tenant and of all others. Without others, the default tenant has
-// c. It returns an error if a tenant has too little memory.
+// configs returns the configurations of the default tenant and then of all others. If there are no others, the default
+// tenant uses c itself. configs returns an error if a tenant has too little memory.
 func configs(c *config.Config, all []Tenant) ([]*config.Config, error) {
 	if len(all) == 0 {
 		return []*config.Config{c}, nil
