@@ -94,7 +94,8 @@ func (s *investigationStep) exhaust() {
 	case s.leads():
 		s.conclude(true, "")
 	case over:
-		s.conclude(top.Share > 1.5*s.runnerUp() && top.Open == 0, "no candidates are left, and no location stands out")
+		s.conclude(top.Share > 1.5*runnerUp(s.v.Suspects) && top.Open == 0,
+			"no candidates are left, and no location stands out")
 	default:
 		s.setStatus(Investigating, "no candidates are left; watching the top suspects")
 		s.watch()
@@ -186,19 +187,19 @@ func (s *investigationStep) explanation() string {
 			return fmt.Sprintf("%.0f %% of the variance goes with %s", 100*e.Effect, e.Variable)
 		}
 	}
-	if top.Share >= explainedShare*lead.score && !s.isCall(top.Op) && lead.neverWaits() {
+	if top.Share >= explainedShare*lead.score && !isCall(s.epoch.in.Table, top.Op) && lead.neverWaits() {
 		s.v.Computes = true
 		return "it computes, or waits inside its own process: the kernel sees no wait"
 	}
 	return ""
 }
 
-// isCall reports whether op is a call, in which case its time may be spent elsewhere.
-func (s *investigationStep) isCall(op trace.Op) bool {
-	if s.epoch.in.Table == nil {
+// isCall reports whether op is a call, in which case its time may be spent elsewhere. table may be nil.
+func isCall(table *trace.Table, op trace.Op) bool {
+	if table == nil {
 		return false
 	}
-	kind := s.epoch.in.Table.Operation(op).Kind
+	kind := table.Operation(op).Kind
 	return kind == trace.Client || kind == trace.Producer
 }
 

@@ -71,10 +71,10 @@ func (x *Sample) of(tp trace.Symbol) (total, own float64) {
 }
 
 // sampleOf returns the sample of o. It returns nil if there is no sample, if it has too few requests, or if it is more
-// than sampleAge older than the investigation, so that its requests may have been healthy.
-func (s *investigationStep) sampleOf(o *operationScope) *Sample {
-	x := s.epoch.in.Samples[o.op]
-	if x == nil || x.At.Add(sampleAge) < s.v.Opened || x.Requests < sampledRequests {
+// than sampleAge older than the investigation, which opened at opened, so that its requests may have been healthy.
+func (s *epochStep) sampleOf(o *operationScope, opened trace.Nanos) *Sample {
+	x := s.in.Samples[o.op]
+	if x == nil || x.At.Add(sampleAge) < opened || x.Requests < sampledRequests {
 		return nil
 	}
 	return x
@@ -96,10 +96,7 @@ func (o *operationScope) sample(x *Sample, table *trace.Table) {
 		case l.layer == cct.Kernel:
 			l.offStack = l.rare
 		case l.layer == cct.App && l.kind == cct.SpanPoint:
-			if table != nil {
-				kind := table.Operation(l.op).Kind
-				l.calls = kind == trace.Client || kind == trace.Producer
-			}
+			l.calls = isCall(table, l.op)
 			_, own := x.of(l.tp)
 			l.standing += own
 			if l.offStack = l.standing < offStack; l.offStack {
@@ -113,8 +110,8 @@ func (o *operationScope) sample(x *Sample, table *trace.Table) {
 // awaitsSample reports whether the search should wait for the stacks of slow requests of its leading operation. It
 // waits for at most sampleEpochs calls of [Next], and only if agents of the service have sampled stacks before.
 func (s *investigationStep) awaitsSample() bool {
-	lead := s.searched[0]
-	return s.v.Epochs < sampleEpochs && s.sampleOf(lead) == nil && s.epoch.sampled[s.epoch.serviceOf(lead.op)]
+	lead, e := s.searched[0], s.epoch
+	return s.v.Epochs < sampleEpochs && e.sampleOf(lead, s.v.Opened) == nil && e.sampled[e.serviceOf(lead.op)]
 }
 
 // serviceOf returns the service of op, or 0 if it is unknown.

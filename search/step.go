@@ -34,7 +34,7 @@ func (s *investigationStep) run() {
 	v.observe(s.problem.Problem, &s.epoch.in.State.Plan, s.epoch.excluded.unproven)
 	s.searched, s.rest = scopesOf(s.problem.Problem, s.tree, s.epoch.in.Table)
 	for _, o := range s.searched {
-		o.sample(s.sampleOf(o), s.epoch.in.Table)
+		o.sample(s.epoch.sampleOf(o, s.v.Opened), s.epoch.in.Table)
 		o.weigh(v.Evidence, v.settled)
 		o.creditComputing(s.epoch.in.Table)
 	}
@@ -281,15 +281,15 @@ func (s *investigationStep) returns(counts func(l *location) bool) bool {
 // other suspect, and has no candidate below it.
 func (s *investigationStep) leads() bool {
 	top := &s.v.Suspects[0]
-	return top.Low > s.runnerUp() && top.Share >= s.searched[0].score/2 && top.Open == 0
+	return top.Low > runnerUp(s.v.Suspects) && top.Share >= s.searched[0].score/2 && top.Open == 0
 }
 
 // runnerUp returns the share of the second suspect, or 0 if there is only one.
-func (s *investigationStep) runnerUp() float64 {
-	if len(s.v.Suspects) < 2 {
+func runnerUp(suspects []Suspect) float64 {
+	if len(suspects) < 2 {
 		return 0
 	}
-	return s.v.Suspects[1].Share
+	return suspects[1].Share
 }
 
 // doubtful reports whether the leading operation may not have become slower at all. This happens in the first epochs of
