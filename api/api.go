@@ -115,8 +115,7 @@ type API struct {
 	directory atomic.Pointer[directory.Directory]
 	failures  atomic.Uint64 // number of error answers; used to identify them
 	serving   atomic.Int64  // number of requests in progress, excluding streams
-	arriving  atomic.Int64  // number of bodies being received; their requests aren't in progress yet
-	unknown   atomic.Int64  // the same, from senders whose signature can only be checked afterwards
+	arriving  arrivals      // bodies being received; their requests aren't in progress yet
 }
 
 // Limits on requests.

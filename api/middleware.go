@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -536,7 +537,7 @@ func (a *API) limit(next http.Handler) http.Handler {
 		conn := http.NewResponseController(w)
 		if r.ContentLength != 0 {
 			_ = conn.SetReadDeadline(a.options.Clock().Add(requestTimeout)) // only fails for recorders in tests
-			body, err := a.read(r)
+			body, err := a.arriving.read(r, a.signer(r) != nil)
 			if err != nil {
 				a.fail(w, r, err)
 				return
@@ -555,11 +556,15 @@ func (a *API) limit(next http.Handler) http.Handler {
 	})
 }
 
-// read returns the body of r, or a refusal if it can't be read or too many other bodies are being received.
-func (a *API) read(r *http.Request) ([]byte, error) {
-	arriving, most := &a.arriving, int64(maxArriving)
-	if a.signer(r) != nil {
-		arriving, most = &a.unknown, maxUnknown
+// arrivals counts the bodies being received, those from senders whose signature can only be checked afterwards apart.
+type arrivals struct{ known, unknown atomic.Int64 }
+
+// read returns the body of r, or a refusal if it can't be read or too many other bodies are being received. If signed
+// is set, the sender's signature covers the body, so the sender is still unknown.
+func (x *arrivals) read(r *http.Request, signed bool) ([]byte, error) {
+	arriving, most := &x.known, int64(maxArriving)
+	if signed {
+		arriving, most = &x.unknown, maxUnknown
 	}
 	defer arriving.Add(-1)
 	if arriving.Add(1) > most {

@@ -234,14 +234,14 @@ func TestSlowBodies(t *testing.T) {
 		return end
 	}
 	unknown := slow(maxServing, signatureHeader, "sha256=00")
-	for w.unknown.Load() < maxUnknown {
+	for w.arriving.unknown.Load() < maxUnknown {
 		time.Sleep(time.Millisecond)
 	}
 	authorization := []string{"Authorization", "Bearer " + token}
 	const path = "/api/v1/annotations"
 	w.expect(t, http.StatusOK, http.MethodPost, path, object{"kind": "other", "text": "x"}, authorization...)
 	known := slow(maxArriving, authorization[0], authorization[1])
-	for w.arriving.Load() < maxArriving {
+	for w.arriving.known.Load() < maxArriving {
 		time.Sleep(time.Millisecond)
 	}
 	w.expect(t, http.StatusServiceUnavailable, http.MethodPost, path, object{}, authorization...)

@@ -25,19 +25,19 @@ func (a *Cases) AcknowledgeFromPagerDuty(
 	if e.Agent != nil {
 		by = query.Value(e.Agent.Summary, "")
 	}
-	page := paged{key: query.Value(e.Data.IncidentKey, ""), by: by, at: "PagerDuty"}
+	page := paged{cases: a, key: query.Value(e.Data.IncidentKey, ""), by: by, at: "PagerDuty"}
 	var err error
 	switch e.EventType {
 	case "incident.acknowledged":
-		err = a.acknowledgePaged(ctx, page)
+		err = page.acknowledge(ctx)
 	case "incident.unacknowledged":
-		err = a.unacknowledgePaged(ctx, page)
+		err = page.unacknowledge(ctx)
 	case "incident.reassigned", "incident.delegated", "incident.escalated":
 		var names []string
 		for _, x := range query.Value(e.Data.Assignees, nil) {
 			names = append(names, query.Value(x.Summary, ""))
 		}
-		err = a.assignPaged(ctx, page, strings.Join(names, ", "))
+		err = page.assign(ctx, strings.Join(names, ", "))
 	}
 	return contract.AcknowledgeFromPagerDuty204Response{}, err
 }
@@ -47,32 +47,33 @@ func (a *Cases) AcknowledgeFromOpsgenie(
 	ctx context.Context, r contract.AcknowledgeFromOpsgenieRequestObject,
 ) (contract.AcknowledgeFromOpsgenieResponseObject, error) {
 	x := &r.Body.Alert
-	page := paged{key: query.Value(x.Alias, ""), by: query.Value(x.Username, ""), at: "Opsgenie"}
+	page := paged{cases: a, key: query.Value(x.Alias, ""), by: query.Value(x.Username, ""), at: "Opsgenie"}
 	var err error
 	switch r.Body.Action {
 	case "Acknowledge":
-		err = a.acknowledgePaged(ctx, page)
+		err = page.acknowledge(ctx)
 	case "UnAcknowledge":
-		err = a.unacknowledgePaged(ctx, page)
+		err = page.unacknowledge(ctx)
 	case "AssignOwnership", "TakeOwnership":
-		err = a.assignPaged(ctx, page, query.Value(x.Owner, ""))
+		err = page.assign(ctx, query.Value(x.Owner, ""))
 	}
 	return contract.AcknowledgeFromOpsgenie204Response{}, err
 }
 
 // paged is a change that a person made to an alert at a paging service.
 type paged struct {
-	key string
-	by  string // the person; empty: unknown
-	at  string // the paging service
+	cases *Cases
+	key   string
+	by    string // the person; empty: unknown
+	at    string // the paging service
 }
 
-// pagedIncident returns the ID of the incident that p is about, and a context whose caller is the person. If the alert
+// incident returns the ID of the incident that p is about, and a context whose caller is the person. If the alert
 // isn't about an incident that Sibyl knows, the ID is empty and the error nil, so that the paging service doesn't
 // retry.
-func (a *Cases) pagedIncident(ctx context.Context, p paged) (context.Context, string, error) {
+func (p *paged) incident(ctx context.Context) (context.Context, string, error) {
 	id, ours := strings.CutPrefix(p.key, pagerKey)
-	s, err := a.reader.Current(ctx)
+	s, err := p.cases.reader.Current(ctx)
 	if err != nil || !ours || !has(s, aboutIncident, id) {
 		return ctx, "", err
 	}
@@ -84,39 +85,39 @@ func (a *Cases) pagedIncident(ctx context.Context, p paged) (context.Context, st
 	return access.WithCaller(ctx, who), id, nil
 }
 
-// acknowledgePaged acknowledges an incident unless it is already acknowledged: paging services also report back the
+// acknowledge acknowledges an incident unless it is already acknowledged: paging services also report back the
 // acknowledgements that Sibyl sent to them.
-func (a *Cases) acknowledgePaged(ctx context.Context, p paged) error {
-	ctx, id, err := a.pagedIncident(ctx, p)
-	if err != nil || id == "" || a.options.Notes.All(a.options.Clock())[id].Acknowledged != nil {
+func (p *paged) acknowledge(ctx context.Context) error {
+	ctx, id, err := p.incident(ctx)
+	if err != nil || id == "" || p.cases.options.Notes.All(p.cases.options.Clock())[id].Acknowledged != nil {
 		return err
 	}
-	_, err = a.note(ctx, aboutIncident, id, Acknowledged, &contract.NoteRequest{})
+	_, err = p.cases.note(ctx, aboutIncident, id, Acknowledged, &contract.NoteRequest{})
 	return err
 }
 
-// unacknowledgePaged removes the acknowledgement of an incident.
-func (a *Cases) unacknowledgePaged(ctx context.Context, p paged) error {
-	_, id, err := a.pagedIncident(ctx, p)
+// unacknowledge removes the acknowledgement of an incident.
+func (p *paged) unacknowledge(ctx context.Context) error {
+	_, id, err := p.incident(ctx)
 	if err != nil || id == "" {
 		return err
 	}
-	return a.removeNote(id, Acknowledged)
+	return p.cases.removeNote(id, Acknowledged)
 }
 
-// assignPaged adds a comment that an incident was assigned to somebody. An event that is delivered twice adds only one.
-func (a *Cases) assignPaged(ctx context.Context, p paged, to string) error {
-	ctx, id, err := a.pagedIncident(ctx, p)
+// assign adds a comment that an incident was assigned to somebody. An event that is delivered twice adds only one.
+func (p *paged) assign(ctx context.Context, to string) error {
+	ctx, id, err := p.incident(ctx)
 	if err != nil || id == "" || to == "" {
 		return err
 	}
 	text := "Assigned to " + trace.Printable(to, maxPerson)
 	by := access.Caller(ctx).Name
 	known := func(x contract.Comment) bool { return x.Text == text && x.By == by }
-	if all := a.options.Comments.Of(id); len(all) > 0 && known(all[len(all)-1]) {
+	if all := p.cases.options.Comments.Of(id); len(all) > 0 && known(all[len(all)-1]) {
 		return nil
 	}
 	body := &contract.CommentRequest{Text: text}
-	_, err = a.AddComment(ctx, contract.AddCommentRequestObject{Incident: id, Body: body})
+	_, err = p.cases.AddComment(ctx, contract.AddCommentRequestObject{Incident: id, Body: body})
 	return err
 }

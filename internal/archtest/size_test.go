@@ -38,3 +38,26 @@ func TestLargePackages(t *testing.T) {
 		t.Errorf("docs/ARCHITECTURE.md explains the sizes of %v, want %v", explained, large)
 	}
 }
+
+// mostMethods is the maximum number of methods of a type of the product.
+const mostMethods = 40
+
+// TestMethods finds types with so many methods that they have more than one job.
+func TestMethods(t *testing.T) {
+	methods := make(map[string]int)
+	for _, f := range goFiles(t) {
+		if f.isTest() || ast.IsGenerated(f.syntax) || under(f.folder, "bench") {
+			continue
+		}
+		for _, d := range f.syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && receiverOf(fn) != "" {
+				methods[f.folder+"."+receiverOf(fn)]++
+			}
+		}
+	}
+	for name, n := range methods {
+		if n > mostMethods {
+			t.Errorf("%s has %d methods, want at most %d", name, n, mostMethods)
+		}
+	}
+}
