@@ -304,8 +304,8 @@ func usualType(g *group.Group) AffectedType {
 	}
 }
 
-// measure sets the fields of x about requests since the onset. If there were no requests, it sets only Requests and
-// Span.
+// measure sets the fields of x that describe the requests since the onset. If there were none, it sets only Requests
+// and Span.
 func (x *AffectedType) measure(since *group.Since) {
 	if x.Requests, x.Span = since.Total.N, since.Until.Sub(since.From); x.Requests == 0 {
 		return

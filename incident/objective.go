@@ -180,8 +180,9 @@ func (r *ring) first() (first trace.Nanos) {
 }
 
 // onset estimates when requests started to miss an objective, in the window that ends with the latest slot. As in
-// [compare.Comparer.Onset], the score of a slot is its misses minus half of the misses expected at the share over the
-// time last, and the onset is the slot from which the sum of scores up to the end is largest.
+// [compare.Comparer.Onset], each slot has a score, and the onset is the slot from which the sum of scores up to the end
+// is largest. The score is the number of misses in the slot minus half the number expected from the average share of
+// misses. The average covers a period of length last, which also ends with the latest slot.
 func (r *ring) onset(window, last time.Duration) trace.Nanos {
 	half, sum, most, onset := r.sum(last).Share()/2, 0.0, 0.0, r.last
 	for n := range r.latest(window) {

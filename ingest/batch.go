@@ -125,7 +125,7 @@ const (
 )
 
 // MaxRecords returns the maximum total number of resources, scopes, spans, events, links and attributes in a request of
-// size bytes if they take at least smallest bytes on average. It allows for a few empty ones.
+// size bytes. It assumes that they take at least as many bytes as smallest on average, but allows for some empty ones.
 func MaxRecords(size, smallest int) int { return 1000 + size/smallest }
 
 // RecordError is returned by decoders for a record that cannot be decoded at all.

@@ -24,9 +24,9 @@ const (
 	maxListed = 10
 )
 
-// InstanceParts returns the values of attributes that distinguish instances, hosts, zones and versions and carry most
-// of the cost of a service in a window: their calls cost clearly more than the other calls of the service. c is the
-// comparison of the window, and s one of its suspects.
+// InstanceParts returns the attribute values that account for most of the cost of a service in a window, if calls with
+// such a value cost clearly more than the other calls of the service. It considers attributes that distinguish
+// instances, hosts, zones and versions. c is the comparison of the window, and s one of its suspects.
 //
 // The cost of a value is the time and the errors of its calls above its own history. If that history has fewer calls
 // than the window, it is the cost above the median of the other values in the window, or above the history of the

@@ -85,7 +85,8 @@ func (c *callees) answer(caller, i int32) int32 {
 // such spans.
 const maxProxies = 16
 
-// behind is like answer, but handles services to see through. proxies is the maximum length of a chain of their spans.
+// behind is like answer, but looks behind the spans of services in seeThrough. proxies is the maximum length of a chain
+// of such spans.
 func (c *callees) behind(caller, i int32, proxies int) int32 {
 	s := &c.spans[i]
 	if !slices.Contains(c.seeThrough, s.Service) {

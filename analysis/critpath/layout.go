@@ -150,8 +150,7 @@ func (l *layout) add() (int32, *Node) {
 	return int32(i), &l.nodes[i]
 }
 
-// addTop adds the node of the top span of t and returns its end. baseline tells whether the top span is a baseline
-// span.
+// addTop adds the node of the top span of t and returns its end. If baseline is set, the top span is a baseline span.
 func (l *layout) addTop(t *tree, baseline bool) trace.Nanos {
 	s := &l.spans[t.top]
 	i, n := l.add()

@@ -223,7 +223,7 @@ func quotient(a, b float64) float64 {
 // none makes except sum up all blocks.
 const none = -1
 
-// except returns the sum of all blocks other than block left, or of all blocks if left is none.
+// except returns the sum of all blocks except the one with index left, or of all blocks if left is none.
 func except[S any](all *[blocks]S, left int, merge func(*S, S)) S {
 	var sum S
 	for i := range all {

@@ -214,7 +214,7 @@ func (h *Instances) sorted(selects func(InstanceKey) bool) (all []Instance) {
 	return all
 }
 
-// InstanceUse counts the calls that spans with one value of an attribute answered, and their time.
+// InstanceUse holds the number and the total time of the calls answered by spans with a given value of an attribute.
 type InstanceUse struct {
 	Key, Value trace.Symbol
 	First      trace.Nanos // start of the slice of its first kept calls

@@ -142,7 +142,7 @@ func (r *Ranks) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeRanks decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
+// DecodeRanks decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeRanks(b []byte) (Ranks, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(ranksVersion)

@@ -147,7 +147,8 @@ func noCalls(quiet time.Duration, usual *contract.ServiceLoad) string {
 	return "No calls for " + units.Coarse(quiet) + "; usually " + units.Rate(usual.Rate) + "."
 }
 
-// fewCalls says that there are too few calls to judge, and whether they fail.
+// fewCalls returns a sentence saying that there are too few calls to judge. It mentions failures if they have
+// increased.
 func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	text := "Too few calls to judge: " + units.Count(now.Calls) + " in ten minutes"
 	if failed, before := query.Value(now.Failed, 0), query.Value(usual.Failed, 0); failed > before+leastServiceFail {

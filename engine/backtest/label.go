@@ -41,8 +41,8 @@ const maxLabelLine = 1 << 20
 // maxLabels is the maximum size of a label file, in bytes.
 const maxLabels = 256 << 20
 
-// ReadLabels reads a label file with one JSON object per line. The file may be compressed, or [file.Stdin]. Errors
-// about its contents name the line.
+// ReadLabels reads a label file with one JSON object per line. The file may be compressed, and path may be
+// [file.Stdin]. Errors about the contents name the line.
 func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, error) {
 	data, err := file.Contents(ctx, path, stdin, maxLabels)
 	if err != nil {

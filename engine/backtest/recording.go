@@ -35,7 +35,7 @@ func NewRecording(memory int64, dir string) *Recording {
 // Decoded infers the arrival times of the spans in the file path from their order. Use it as [file.Options.Decoded].
 func (r *Recording) Decoded(path string, b *ingest.Batch) { r.clocks.add(path, b) }
 
-// Add copies t. It returns an error only if it can't write traces to disk; r is then unusable.
+// Add adds a copy of t. It returns an error only if it can't write traces to disk; r is then unusable.
 func (r *Recording) Add(t *trace.Trace) error {
 	if len(r.calendar) == 0 {
 		r.clocks.end() // all files have been read

@@ -59,8 +59,8 @@ const threadsName = "sibyl-threads-"
 
 func isThreads(mapping string) bool { return strings.HasPrefix(filepath.Base(mapping), threadsName) }
 
-// FindThreads returns the address of the mapping where the JVM agent keeps the spans of threads. name is the process's
-// list of mappings.
+// FindThreads returns the address of the mapping where the JVM agent keeps the spans of threads. name is the path of
+// the process's list of mappings, /proc/PID/maps.
 func FindThreads(name string) (at int64, err error) { return findMapping(name, isThreads) }
 
 // findContext returns the address of the mapping with the context.
@@ -75,7 +75,7 @@ func findContext(name string) (at int64, err error) {
 }
 
 // findMapping returns the address of the first mapping with a wanted name, or errNoContext if there is no such mapping.
-// name is the process's list of mappings.
+// name is the path of the process's list of mappings.
 func findMapping(name string, wanted func(mapping string) bool) (at int64, err error) {
 	f, err := os.Open(name)
 	if err != nil {

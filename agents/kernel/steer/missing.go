@@ -76,8 +76,8 @@ func (s *steering) miss(missing map[waits.MissingKey]waits.Missed, unsent map[st
 	}
 }
 
-// missUnknown accounts for missing records that can't be attributed. intervals is the number of intervals that are
-// not missing. If many are missing, all tracepoints of the plan are incomplete.
+// missUnknown accounts for missing records that can't be attributed to a tracepoint. intervals is the number of
+// intervals that are not missing. If many are missing, it marks all tracepoints of the plan as incomplete.
 func (s *steering) missUnknown(l *waits.Losses, intervals uint64) {
 	reason := ""
 	switch unseen := l.Threads + l.Missed + l.Switches; {

@@ -112,8 +112,8 @@ func (a *App) faultText() string {
 	return fmt.Sprintf("%s: %v longer in %.0f %% of the eligible executions", where, mean, 100*f.chance)
 }
 
-// stepsOf returns the steps of spans of point i. It omits steps that spans of other points have, too, because such a
-// step doesn't name a location.
+// stepsOf returns the steps of spans of point i. If i is a CLIENT or PRODUCER point, it omits steps shared with other
+// points, because such a step doesn't identify a location.
 func (a *App) stepsOf(i int32) []trace.Op {
 	steps := a.allSteps(i)
 	if a.points[i].kind != trace.Client && a.points[i].kind != trace.Producer {
