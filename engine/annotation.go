@@ -101,7 +101,7 @@ func (x *Annotation) isDetected() bool { return x.Before != 0 }
 
 // Limits on annotations.
 const (
-	mostAnnotations = 1000             // the oldest ones are deleted first
+	mostAnnotations = 1000             // see dropOne
 	repeatedWithin  = time.Minute      // maximum time between duplicate reports of an event
 	detectedWithin  = 15 * time.Minute // maximum time between the report of a deploy and the first span of its version
 )
@@ -143,10 +143,22 @@ func (a *annotations) add(x Annotation) bool {
 		i--
 	}
 	a.all = slices.Insert(a.all, i, x)
-	if over := len(a.all) - mostAnnotations; over > 0 {
-		a.all = slices.Delete(a.all, 0, over)
+	if len(a.all) > mostAnnotations {
+		a.dropOne()
 	}
 	return true
+}
+
+// dropOne deletes the oldest annotation of the source with the most annotations, so that a flood of reports doesn't
+// displace the deploys that Sibyl detected, or the reports of other systems.
+func (a *annotations) dropOne() {
+	var of [len(annotationSources)]int
+	for i := range a.all {
+		of[a.all[i].Source]++
+	}
+	largest := AnnotationSource(slices.Index(of[:], slices.Max(of[:])))
+	i := slices.IndexFunc(a.all, func(x Annotation) bool { return x.Source == largest })
+	a.all = slices.Delete(a.all, i, i+1)
 }
 
 // merge returns the annotation of an event that was both detected and reported, with the ID of y, the older annotation.

@@ -91,3 +91,18 @@ func TestReports(t *testing.T) {
 		t.Errorf("%d annotations, the first %+v", len(all), all[0])
 	}
 }
+
+// A flood of reports from one source displaces neither detected deploys nor reports from other sources.
+func TestFloodOfReports(t *testing.T) {
+	r := newRollouts(t, engine.DefaultOptions())
+	at := r.now.Add(time.Hour)
+	github := engine.Annotation{At: r.now, Source: engine.SourceGitHub, Text: "1.8"}
+	r.core.Apply(&engine.Change{Report: engine.NewReport(github, "shop", "1.8")})
+	for i := range 3000 {
+		r.report(at.Add(time.Duration(i)*time.Hour), engine.KindOther, "", "", "flood")
+	}
+	all := r.core.View().Annotations
+	if len(all) != 1000 || all[0].Text != "1.8" || all[999].At != at.Add(2999*time.Hour) {
+		t.Errorf("%d annotations, the first %+v, the last %+v", len(all), all[0], all[len(all)-1])
+	}
+}
