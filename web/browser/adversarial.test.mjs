@@ -427,7 +427,7 @@ test("the attributes of a comparison are listed, significant ones at once", asyn
     await page.goto(service.url + path);
     await figure.getByText("From 13 and 115 sampled requests").waitFor();
     assert.deepEqual(await figure.locator("tbody td").allInnerTexts(), [
-      "host = b7\nbank",
+      "host = b7\nat bank pay",
       "92 %",
       "3 %",
       "+200 ms",
