@@ -213,7 +213,7 @@ func TestPagerDutySignature(t *testing.T) {
 	}
 }
 
-// Slow bodies take no places of other requests, and those of senders without a token don't keep out senders with one.
+// Slow bodies occupy no slots of other requests, and slow senders without a token don't keep out senders with one.
 func TestSlowBodies(t *testing.T) {
 	w := newHarness(t)
 	token, _, err := w.tokens.Create(access.Token{Role: access.Operator}, w.clock())

@@ -53,7 +53,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// BenchmarkNewCatalogue has the tracepoints of ten services in no order, with IDs that are hashes as those of agents.
+// BenchmarkNewCatalogue has the tracepoints of ten services in no order, with hashes as IDs, as agents send them.
 // Half of them have no place.
 func BenchmarkNewCatalogue(b *testing.B) {
 	for _, n := range []int{1 << 18, 1_000_000} {

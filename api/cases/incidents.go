@@ -473,19 +473,28 @@ func (a *Cases) UnmuteIncident(
 	return contract.UnmuteIncident204Response{}, a.removeNote(r.Incident, Muted)
 }
 
-// AcceptIncident implements contract.StrictServerInterface.
-func (a *Cases) AcceptIncident(
-	ctx context.Context, r contract.AcceptIncidentRequestObject,
-) (contract.AcceptIncidentResponseObject, error) {
+// incident returns the incident with the given ID, or the refusal of a request for an incident that doesn't exist.
+func (a *Cases) incident(ctx context.Context, id string) (*epoch.IncidentRow, error) {
 	s, err := a.reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	i, known := s.IncidentByID[r.Incident]
+	i, known := s.IncidentByID[id]
 	if !known {
 		return nil, query.NotFound(string(aboutIncident))
 	}
-	change := engine.Change{Accept: s.Incidents[i].Number, By: access.Caller(ctx).Name}
+	return &s.Incidents[i], nil
+}
+
+// AcceptIncident implements contract.StrictServerInterface.
+func (a *Cases) AcceptIncident(
+	ctx context.Context, r contract.AcceptIncidentRequestObject,
+) (contract.AcceptIncidentResponseObject, error) {
+	x, err := a.incident(ctx, r.Incident)
+	if err != nil {
+		return nil, err
+	}
+	change := engine.Change{Accept: x.Number, By: access.Caller(ctx).Name}
 	if r.Body != nil && r.Body.Text != nil {
 		change.Text = *r.Body.Text
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/api/telemetry"
 	"github.com/sibyl-trace/sibyl/directory"
 )
@@ -20,15 +19,10 @@ const (
 func (a *Cases) GetIncidentTelemetry(
 	ctx context.Context, r contract.GetIncidentTelemetryRequestObject,
 ) (contract.GetIncidentTelemetryResponseObject, error) {
-	s, err := a.reader.Current(ctx)
+	x, err := a.incident(ctx, r.Incident)
 	if err != nil {
 		return nil, err
 	}
-	i, known := s.IncidentByID[r.Incident]
-	if !known {
-		return nil, query.NotFound(string(aboutIncident))
-	}
-	x := &s.Incidents[i].Incident
 	q := &telemetry.Question{
 		Service: x.Service,
 		From:    x.Onset.Add(-telemetryBefore),

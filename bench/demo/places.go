@@ -30,7 +30,7 @@ type Place struct {
 	LeftEnabled int      `json:"left_enabled"`      // for incidents, a minute after the place was found
 }
 
-// PlaceOf returns the result of a demo as that of a search in a program.
+// PlaceOf converts the result of a demo to the result of a search in a program.
 func PlaceOf(program, strategy string, r *Result) Place {
 	p := Place{
 		Program:     program,

@@ -28,8 +28,8 @@ func stackText(list []protocol.Stacks) string {
 	return b.String()
 }
 
-// The stacks are those of the slowest quarter. They tell time in calls apart from the caller's own, whether it runs or
-// waits, and whether a tracepoint is enabled or not.
+// The stacks come from the slowest quarter of requests. They separate time in calls from the caller's own, whether it
+// runs or waits, and whether a tracepoint is enabled or not.
 func TestStacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService("shop")
