@@ -7,7 +7,7 @@ import { launch, open, settle } from "./harness.mjs";
 
 const timeout = 300_000; // ms
 
-test("the fault of the demo appears live and is located", { timeout: 3 * timeout }, async (t) => {
+test("the fault of the demo appears live and is located", async (t) => {
   const demo = spawn(
     process.env.SIBYLBENCH,
     ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--headless"],
@@ -26,6 +26,7 @@ test("the fault of the demo appears live and is located", { timeout: 3 * timeout
         match(); // it may have been printed before
         demo.stderr.on("data", match);
         demo.once("exit", () => failed(new Error(`the demo ended: ${output}`)));
+        setTimeout(() => failed(new Error(`the demo did not print ${pattern}: ${output}`)), timeout).unref();
       });
     const [, url] = await printed(/Open (http:\S+):/);
     const { page, issues } = await open(browser);
