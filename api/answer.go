@@ -11,14 +11,14 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// minCompressed is the minimum size, in bytes, of answers that are compressed. Smaller answers fit into one packet
+// minCompressed is the minimum size, in bytes, of responses that are compressed. Smaller responses fit into one packet
 // anyway.
 const minCompressed = 1400
 
-// gzipSuffix is the suffix of the ETags of compressed answers, whose bytes differ from the plain answers.
+// gzipSuffix is appended to the ETags of compressed responses, whose bytes differ from the uncompressed ones.
 const gzipSuffix = "-gzip"
 
-// compressed compresses the answers of a handler for clients that accept gzip.
+// compressed compresses the responses of a handler for clients that accept gzip.
 var compressed = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.EnableZstd(false),
 		gzhttp.SuffixETag(gzipSuffix))
@@ -51,11 +51,11 @@ func (b *bufferedResponse) Write(p []byte) (int, error) {
 	return b.body.Write(p)
 }
 
-// immutable lists the operations whose answers never change.
+// immutable lists the operations whose responses never change.
 var immutable = map[string]bool{"getDecision": true}
 
-// answer compresses the answers of next, and adds an ETag to successful answers to GET requests. It buffers answers, so
-// don't use it for streams.
+// answer compresses the responses of next, and adds an ETag to successful responses to GET requests. It buffers
+// responses, so don't use it for streams.
 func (a *API) answer(next http.Handler) http.Handler {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := &bufferedResponse{header: w.Header()}

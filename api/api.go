@@ -1,8 +1,8 @@
 // Package api serves the HTTP API: problems, groups, calling-context trees, decisions, traces and agents. Clients can
 // also override tracepoints, acknowledge and mute problems, and resend dead letters.
 //
-// openapi.yaml is the contract. Package contract is generated from it, and requests are validated against it; in tests,
-// answers are validated, too. This package contains the router and the middleware, and assembles the handlers. The
+// openapi.yaml is the contract. Package contract is generated from it, and requests are validated against it. Tests
+// also validate the responses. This package contains the router and the middleware, and assembles the handlers. The
 // handlers of each kind of resource have their own package: [cases], [requests], [services], [plan] and [operating].
 // Code shared by several of them is in internal packages. Handlers read the engine through an [epoch.Reader]: either
 // its core or, for lists, a snapshot. A snapshot is built at most once per epoch, and only if a client reads one.
@@ -113,7 +113,7 @@ type API struct {
 	handlers handlers
 
 	directory atomic.Pointer[directory.Directory]
-	failures  atomic.Uint64 // number of error answers; used to identify them
+	failures  atomic.Uint64 // number of error responses; used to identify them
 	serving   atomic.Int64  // number of requests in progress, excluding streams
 	arriving  arrivals      // bodies being received; their requests aren't in progress yet
 }
@@ -224,8 +224,8 @@ func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.
 	a.handlers.PublishEpoch(c, decisions)
 }
 
-// Silenced returns the silences that cover open incidents at the end of an epoch, by the number of the incident. Only
-// the goroutine that owns the core may call Silenced, after the end of the epoch.
+// Silenced returns the silences that cover open incidents at the end of an epoch, by incident number. Only the
+// goroutine that owns the core may call Silenced, after the end of the epoch.
 func (a *API) Silenced(c *engine.View) map[uint64]*contract.Silenced {
 	if !a.options.Silences.InForce(a.options.Clock()) {
 		return nil // without making a snapshot
@@ -276,8 +276,8 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// malformed answers a request that passed validation but can't be decoded by generated code. Its errors mention Go
-// types, so we only log them.
+// malformed answers a request that passed validation but can't be decoded by generated code. The decoder's errors
+// mention Go types, so we only log them.
 func (a *API) malformed(w http.ResponseWriter, r *http.Request, err error) {
 	a.options.Log.LogAttrs(r.Context(), slog.LevelDebug, "a request cannot be decoded",
 		slog.String("path", r.URL.Path), slog.Any("error", err))

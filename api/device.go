@@ -22,8 +22,8 @@ func (a *API) startDevice(w http.ResponseWriter, r *http.Request) {
 	writeSecret(w, http.StatusOK, answer)
 }
 
-// endDevice answers a program with its session, or with 202 if the person hasn't confirmed the log-in yet. The bearer
-// token of the request is the handle of the log-in.
+// endDevice responds with the session of a program, or with 202 if the person hasn't confirmed the log-in yet. The
+// bearer token of the request is the handle of the log-in.
 func (a *API) endDevice(w http.ResponseWriter, r *http.Request) access.Principal {
 	answer, who, err := a.options.Login.DeviceToken(r.Context(), bearer(r))
 	switch {
@@ -37,7 +37,7 @@ func (a *API) endDevice(w http.ResponseWriter, r *http.Request) access.Principal
 	return who
 }
 
-// writeSecret answers with x as JSON that must not be cached.
+// writeSecret writes a response that contains x as JSON and must not be cached.
 func writeSecret(w http.ResponseWriter, status int, x any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

@@ -63,10 +63,11 @@ var loadContract = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, nil
 })
 
-// policy is the Content-Security-Policy of answers. If a browser shows an answer as a page, the page can't do anything.
+// policy is the Content-Security-Policy of responses. If a browser shows a response as a page, the page can't do
+// anything.
 const policy = "default-src 'none'; frame-ancestors 'none'"
 
-// headAsGet routes HEAD requests to the GET handlers. chi's middleware package has an equivalent, but also links
+// headAsGet routes HEAD requests to the handlers for GET. chi's middleware package has an equivalent, but also links
 // net/http/pprof.
 func headAsGet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +78,8 @@ func headAsGet(next http.Handler) http.Handler {
 	})
 }
 
-// harden sets the security headers of every answer, limits the size of the body, and answers with an error if a handler
-// panics.
+// harden sets the security headers of every response, limits the size of the request body, and responds with an error
+// if a handler panics.
 func (a *API) harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -133,9 +134,9 @@ var (
 )
 
 // Local returns an error unless a request comes from a client on this machine. It detects requests from other machines,
-// either direct or forwarded by a proxy that can be recognized. It also detects pages of sites whose name was resolved
-// to this machine (DNS rebinding): such a page asks for its own host name, which is neither a loopback name nor in
-// hosts. The error can be shown to clients.
+// whether they come directly or through a proxy that can be recognized. It also detects requests of pages of sites
+// whose name was resolved to this machine (DNS rebinding): such a page uses its own host name, which is neither a
+// loopback name nor in hosts. The error can be shown to clients.
 func Local(r *http.Request, hosts ...string) error {
 	switch {
 	case !access.From(r).IsLoopback():
@@ -166,8 +167,8 @@ func FromPage(r *http.Request) bool {
 }
 
 // ForeignPage reports whether r, a POST, was sent by a page that a browser on this machine loaded from another site,
-// possibly a site whose name was resolved to this machine (DNS rebinding). It is false for requests from other
-// machines, and for requests of programs, which may use any name for this machine.
+// possibly a site whose name was resolved to this machine (DNS rebinding). It returns false for requests from other
+// machines, and for requests from programs, which may use any name for this machine.
 func ForeignPage(r *http.Request) bool {
 	return FromPage(r) && access.From(r).IsLoopback() && !forwarded(r) && (!ownHost(r.Host) || SameSite(r) != nil)
 }
@@ -189,8 +190,8 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// operation returns the contract's operation for a request, with its path item and path pattern, or nil if the contract
-// has no such operation.
+// operation returns the contract's operation for a request, with its path item and path pattern. The operation is nil
+// if the contract contains no such operation.
 func (a *API) operation(r *http.Request) (*openapi3.Operation, *openapi3.PathItem, string) {
 	return a.operationAt(chi.RouteContext(r.Context()).RoutePattern(), methodOf(r))
 }
@@ -205,7 +206,7 @@ func (a *API) operationAt(route, method string) (*openapi3.Operation, *openapi3.
 	return item.GetOperation(method), item, pattern
 }
 
-// methodOf returns the method of the operation that answers r: a HEAD request is answered like a GET request.
+// methodOf returns the method of the operation that handles r: GET for a HEAD request.
 func methodOf(r *http.Request) string {
 	if r.Method == http.MethodHead {
 		return http.MethodGet
@@ -227,8 +228,8 @@ func (a *API) authorize(next http.Handler) http.Handler {
 }
 
 // requireRole refuses callers whose role doesn't include needed, and changes made by pages of other sites. As long as
-// there is neither a token nor a log-in, every caller is an administrator, because requireLocal has refused callers
-// from elsewhere.
+// no token exists and log-in isn't configured, every caller is an administrator, because requireLocal has refused
+// callers on other machines.
 func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -261,11 +262,11 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-// ErrTenant refuses callers who may not enter the tenant.
+// ErrTenant is the refusal for callers who may not enter the tenant.
 var ErrTenant = refusal.New(refusal.Forbidden, "you may not enter this tenant", "use a token of this tenant")
 
-// identify returns the caller of a request, or a refusal if its token or session is missing or invalid, or for another
-// tenant.
+// identify returns the caller of a request, or a refusal if the token or session is missing, invalid or not valid for
+// this tenant.
 func (a *API) identify(r *http.Request) (access.Principal, error) {
 	who, err := a.caller(r)
 	if err == nil && !who.Tenants.Enters(a.options.Tenant, who.Role) {
@@ -316,12 +317,12 @@ func (a *API) caller(r *http.Request) (access.Principal, error) {
 	return access.Principal{}, refused
 }
 
-// errForeign refuses a change that a page of another site requests.
+// errForeign is the refusal for a change that a page of another site requests.
 var errForeign = refusal.New(refusal.Forbidden,
 	"changes are accepted from pages of this site and from programs, not from pages of other sites", "")
 
-// sameSite refuses changes made by pages of other sites. If a session cookie identifies the caller, the page must prove
-// to be ours, because browsers add the cookie on their own.
+// sameSite refuses changes made by pages of other sites. If a session cookie identifies the caller, the request must
+// come from our own page, because browsers add the cookie on their own.
 func (a *API) sameSite(r *http.Request, who access.Principal) error {
 	if who.Via != access.ViaLogin || bearer(r) != "" {
 		return SameSite(r)
@@ -352,7 +353,7 @@ func SameSite(r *http.Request) error {
 	return nil
 }
 
-// negotiate refuses requests whose Accept header excludes the media types of the answer.
+// negotiate refuses requests whose Accept header excludes all media types of the response.
 func (a *API) negotiate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, _, _ := a.operation(r)
@@ -514,7 +515,7 @@ var patterns = map[string]string{
 	timePattern:                       "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 
-// wantType says, in error messages, that a parameter couldn't be parsed as the type in its schema.
+// wantType returns the part of an error message that names the type a parameter should have had according to schema.
 func wantType(schema *openapi3.SchemaRef) string {
 	switch t := schema.Value.Type; {
 	case t.Is(openapi3.TypeInteger):
@@ -556,11 +557,12 @@ func (a *API) limit(next http.Handler) http.Handler {
 	})
 }
 
-// arrivals counts the bodies being received, those from senders whose signature can only be checked afterwards apart.
+// arrivals counts the bodies being received. It separately counts those of senders whose signature can only be checked
+// once the body has arrived.
 type arrivals struct{ known, unknown atomic.Int64 }
 
 // read returns the body of r, or a refusal if it can't be read or too many other bodies are being received. If signed
-// is set, the sender's signature covers the body, so the sender is still unknown.
+// is set, the sender is still unknown, because its signature covers the body.
 func (x *arrivals) read(r *http.Request, signed bool) ([]byte, error) {
 	arriving, most := &x.known, int64(maxArriving)
 	if signed {
@@ -574,7 +576,7 @@ func (x *arrivals) read(r *http.Request, signed bool) ([]byte, error) {
 	return body, invalid(err)
 }
 
-// wrongMethod refuses a request whose path only supports other methods, and lists them.
+// wrongMethod refuses a request whose path only supports other methods. The response lists the supported methods.
 func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Router) {
 	var allowed []string
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
@@ -593,7 +595,7 @@ func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Route
 	})
 }
 
-// observe measures the duration of requests by operation, and traces them if there is a tracer.
+// observe measures the duration of requests by operation, and traces the requests if there is a tracer.
 func (a *API) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, _, _ := a.operation(r)
@@ -613,7 +615,8 @@ func (a *API) observe(next http.Handler) http.Handler {
 	})
 }
 
-// trace serves a request within a span, a child of the caller's span if the request has one.
+// trace serves a request within a span. If the request contains a trace context, the span is a child of the caller's
+// span.
 func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := a.options.Tracer.Start(ctx, operation, oteltrace.WithSpanKind(oteltrace.SpanKindServer))

@@ -22,11 +22,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// isReport reports whether op is for senders and pipelines rather than people. Like traces, the data that they send
-// isn't audited: otherwise, a sender could displace the records of changes made by people.
+// isReport reports whether op is meant for senders and pipelines rather than people. The data that they send isn't
+// audited, just as traces aren't: otherwise, a sender could displace the records of changes made by people.
 func isReport(op *openapi3.Operation) bool { return op.Extensions["x-role"] == string(access.Agent) }
 
-// freesSpace lists the changes that are made even if the audit log can't be written because its disk is full.
+// freesSpace lists the operations that are allowed even if the audit log can't be written because its disk is full.
 var freesSpace = map[string]bool{"dropDeadLetter": true}
 
 type attemptKey struct{}
@@ -38,8 +38,8 @@ func attempt(r *http.Request) *audit.Entry {
 }
 
 // countAttempts creates the audit entries of all changes, and of all operations that only admins may use. It counts the
-// requests that changed nothing, either because they only read or because their caller was refused; record records the
-// other ones.
+// requests that changed nothing, either because they only read or because their caller was refused; record writes the
+// entries of all others.
 func (a *API) countAttempts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op := a.requested(r)
@@ -58,8 +58,8 @@ func (a *API) countAttempts(next http.Handler) http.Handler {
 	})
 }
 
-// needsEntry reports whether a request for op belongs in the audit log: it asks for a change, or only admins may read
-// it. Operations that viewers may use change nothing, even if the method is POST.
+// needsEntry reports whether a request for op belongs in the audit log, because it asks for a change or only admins may
+// use op. Operations that viewers may use change nothing, even if the method is POST.
 func needsEntry(op *openapi3.Operation, r *http.Request) bool {
 	role := op.Extensions["x-role"]
 	return role != string(access.Viewer) && (!reads(r) || role == string(access.Admin))
@@ -91,8 +91,8 @@ func (a *API) requested(r *http.Request) *openapi3.Operation {
 	return op
 }
 
-// record writes the audit entry of a change before the change, and its outcome before the answer. If the entry can't be
-// written, the change is refused.
+// record writes the audit entry of a change before the change, and the outcome before the response. If the entry can't
+// be written, it refuses the change.
 func (a *API) record(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, op := attempt(r), (*openapi3.Operation)(nil)
@@ -120,8 +120,8 @@ func (a *API) record(next http.Handler) http.Handler {
 	})
 }
 
-// recordLogin records log-ins, and counts those that fail. A person is logged in only if the entry can be written.
-// recordLogin ignores the answer 202, because the person hasn't confirmed the log-in yet.
+// recordLogin records log-ins, and counts failed ones. A person is logged in only if the entry can be written.
+// recordLogin ignores responses with status 202, which mean that the person hasn't confirmed the log-in yet.
 func (a *API) recordLogin(logIn func(http.ResponseWriter, *http.Request) access.Principal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer := &bufferedResponse{header: w.Header().Clone()}
@@ -143,8 +143,9 @@ func (a *API) recordLogin(logIn func(http.ResponseWriter, *http.Request) access.
 	}
 }
 
-// countLogout counts log-outs of people who are logged in. It doesn't record each of them: a session stays valid after
-// a log-out, so anybody with a session could repeat log-outs until they displace the records of all changes.
+// countLogout counts the log-outs of people who are logged in. It doesn't record them individually: a session stays
+// valid after a log-out, so anybody with a session could repeat log-outs until their records displace the records of
+// all changes.
 func (a *API) countLogout(logOut http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
@@ -158,7 +159,7 @@ func (a *API) countLogout(logOut http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// notRecorded returns the refusal of a change whose audit entry couldn't be written because of err.
+// notRecorded returns the refusal for a change whose audit entry couldn't be written because of err.
 func notRecorded(err error) error {
 	detail, hint := "the audit log cannot be written, so nothing is changed", "Sibyl's log has the details"
 	if durable.Full(err) {
@@ -179,8 +180,8 @@ func resource(r *http.Request) string {
 	return strings.Join(values, "/")
 }
 
-// auditDetail returns the fields of the body of r that the contract lists for the audit log. Other fields may contain
-// secrets.
+// auditDetail returns the fields of r's body that the contract lists for the audit log. It omits other fields, which
+// may contain secrets.
 func auditDetail(op *openapi3.Operation, r *http.Request) (string, error) {
 	names, _ := op.Extensions["x-audit"].([]any)
 	if len(names) == 0 {

@@ -17,7 +17,7 @@ type problem struct {
 	Login string `json:"login,omitempty"` // address at which the caller, if it is a person, can log in
 }
 
-// fail answers with err if it is a refusal. It logs any other error and doesn't show its text to the client.
+// fail responds with err if err is a refusal. It logs any other error, and doesn't show its text to the client.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	instance := "urn:sibyl:request:" + strconv.FormatUint(a.failures.Add(1), 10)
 	refused, ok := errors.AsType[*refusal.Error](err)

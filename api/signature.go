@@ -27,7 +27,7 @@ type signer struct {
 }
 
 // signer returns the system whose signature in r takes the place of a token, or nil if there is no such signature or no
-// secret to check it with.
+// secret to check it.
 func (a *API) signer(r *http.Request) *signer {
 	op, _, _ := a.operation(r)
 	var s signer
@@ -57,7 +57,7 @@ func (a *API) signer(r *http.Request) *signer {
 	return &s
 }
 
-// signed reports whether r carries a valid signature of body. It carries two signatures while the secret is being
+// signed reports whether r carries a valid signature of body. Requests carry two signatures while the secret is being
 // replaced.
 func (s *signer) signed(r *http.Request, body []byte) bool {
 	mac := hmac.New(sha256.New, []byte(s.secret))
@@ -72,7 +72,7 @@ func (s *signer) signed(r *http.Request, body []byte) bool {
 	return false
 }
 
-// verify refuses signed requests whose signature is wrong. It needs the body, so it comes after limit.
+// verify refuses signed requests whose signature is wrong. It needs the body, so it must come after limit.
 func (a *API) verify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := a.signer(r)
