@@ -107,7 +107,7 @@ const Nowhere Scope = "."
 // The values of Principal.Via.
 const (
 	ViaToken = "token" // a token made by sibyl token create
-	ViaLocal = "local" // the connection: it comes from this machine
+	ViaLocal = "local" // a connection from this machine
 	ViaLogin = "login" // the session of a person who logged in
 	ViaJWT   = "jwt"   // a token of the identity provider
 	// ViaSignature is the signature of a webhook, which proves that the sender knows a shared secret.
@@ -121,8 +121,7 @@ func WithCaller(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// Caller returns the caller that [WithCaller] put into ctx, or the zero Principal. Notes and log messages name the
-// caller.
+// Caller returns the caller that [WithCaller] put into ctx, or the zero Principal.
 func Caller(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	return p
@@ -139,7 +138,7 @@ type Token struct {
 	// Services lists the services that agents with this token can speak for. A name ending in * stands for all services
 	// with that prefix. Empty means all services.
 	Services []string `json:"services,omitempty"`
-	// Tenant is the only tenant that the token is good for. If it is empty, the token is good for the default tenant
+	// Tenant is the only tenant that the token is valid for. If it is empty, the token is valid for the default tenant
 	// and, if its role is admin, for the API of all tenants.
 	Tenant string `json:"tenant,omitempty"`
 	// AnyTenant lets senders name the tenant of their traces in a header.
@@ -163,7 +162,7 @@ const (
 // prefix marks secrets, so that scanners can find leaked ones.
 const prefix = "sibyl_"
 
-// Errors of Validate, Create and Revoke.
+// Errors returned by Validate, Create and Revoke.
 var (
 	ErrRole     = errors.New("there is no such role")
 	ErrName     = fmt.Errorf("a name has at most %d printable characters", maxName)
@@ -181,7 +180,7 @@ type Tokens struct {
 	mu   sync.Mutex  // guards the fields below
 	seen fs.FileInfo // info of the file that was read; nil if it doesn't exist
 	all  []Token
-	bad  error // error of reading that file, or nil
+	bad  error // error from reading that file, or nil
 
 	refused int64     // number of calls to Identify with an invalid secret
 	warned  time.Time // time of the last log message about such calls
@@ -375,8 +374,8 @@ func (t *Tokens) Revoke(id string) error {
 // revoked is the hash of tokens that were revoked while the disk was full. No secret has this hash.
 var revoked = strings.Repeat("0", 2*sha256.Size)
 
-// overwrite revokes the token with the given hash by overwriting the hash in the file, which needs no space. A crash in
-// between may leave the token valid, but not the file unreadable. The caller must hold the lock.
+// overwrite revokes the token with the given hash by overwriting the hash in the file, which needs no space. A crash
+// during the write may leave the token valid, but doesn't make the file unreadable. The caller must hold the lock.
 func (t *Tokens) overwrite(hash string) (err error) {
 	f, err := os.OpenFile(t.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
