@@ -2,9 +2,9 @@
 // in the data directory. Lines are only appended, and are on disk when the functions that write them return.
 //
 // A change has two lines: [Log.Start] writes the entry before the change, [Log.Finish] its outcome before the answer.
-// No change lacks an entry, even if the process is killed in between; the entry then has no status. Requests that
-// change nothing, such as refused ones, are counted and have one line per minute. They and log-ins have files of their
-// own, so that a flood of either neither fills the disk nor displaces changes.
+// Every change has an entry, even if the process is killed in between; the entry then has no status. Requests that
+// change nothing, such as refused ones, are counted, and equal ones share one line per minute. They and log-ins have
+// files of their own, so that a flood of either can't fill the disk or displace changes.
 //
 // Several processes may write to the same log: a lock on its directory serialises them.
 package audit
@@ -56,7 +56,7 @@ const (
 	maxLogins  = 16 << 20 // bytes of all files with log-ins
 	maxCounted = 16 << 20 // bytes of all files with counted requests
 	maxKinds   = 20       // kinds of counted requests in a minute; further kinds are counted as [other]
-	maxUnknown = 10       // kinds of counted requests of unknown callers
+	maxUnknown = 10       // kinds of counted requests from unknown callers
 )
 
 // other is the operation of counted requests beyond maxKinds.
@@ -71,7 +71,7 @@ type Log struct {
 	changes, logins, counted series
 
 	mu     sync.Mutex      // guards minute
-	minute map[Entry]int64 // numbers of counted requests since the last flush; the keys have no ID, time and count
+	minute map[Entry]int64 // numbers of counted requests since the last flush; the keys have no ID, time or count
 
 	failed, torn atomic.Int64
 }
@@ -92,7 +92,7 @@ func Open(dataDir string, clock func() time.Time, log *slog.Logger) *Log {
 // all returns the series of l.
 func (l *Log) all() []*series { return []*series{&l.changes, &l.logins, &l.counted} }
 
-// Exists reports whether the data directory dataDir has an audit log, or the empty directory of one.
+// Exists reports whether the data directory dataDir contains an audit log, or an empty directory for one.
 func Exists(dataDir string) bool {
 	l := Open(dataDir, time.Now, slog.New(slog.DiscardHandler))
 	entries, err := os.ReadDir(l.changes.dir)
@@ -167,7 +167,7 @@ func (l *Log) Count(e Entry) {
 	l.add(e, 1)
 }
 
-// add counts n requests. The caller must hold mu.
+// add counts n requests with the entry e. The caller must hold mu.
 func (l *Log) add(e Entry, n int64) {
 	if _, known := l.minute[e]; !known && l.full(&e) {
 		e = Entry{Operation: other, Status: e.Status}
@@ -258,7 +258,7 @@ func (l *Log) trim() {
 	}
 }
 
-// write appends either all lines to s or, if it returns an error, nothing.
+// write appends all lines to s, or nothing if it returns an error.
 func (l *Log) write(s *series, lines ...any) error {
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)

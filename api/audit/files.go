@@ -22,8 +22,8 @@ import (
 // series is a sequence of files, numbered from 1. Lines are appended to the last file.
 type series struct {
 	dir, name   string
-	file, total int64      // sizes in bytes from which the next file is started and the oldest one deleted
-	mu          sync.Mutex // held by the goroutine that waits for the lock of the directory, or has it
+	file, total int64      // sizes in bytes at which the next file is started and the oldest one deleted
+	mu          sync.Mutex // held by the goroutine that waits for the lock of the directory, or holds it
 }
 
 const suffix = ".jsonl"
@@ -82,8 +82,8 @@ type changed struct {
 	deleted string // path of the file that was deleted; empty: no file
 }
 
-// append appends text, which consists of lines. The text is on disk when append returns. If append returns an error,
-// the text isn't in the file, or is cut off by the next append.
+// append appends text, which must consist of complete lines. The text is on disk when append returns. If append returns
+// an error, the text isn't in the file, or is cut off by the next append.
 func (s *series) append(text []byte) (done changed, err error) {
 	dir, err := s.lock()
 	if err != nil {
@@ -134,9 +134,9 @@ func (s *series) append(text []byte) (done changed, err error) {
 	return done, err
 }
 
-// open opens the file with the given number, creating it if it doesn't exist, and returns its size. dir is the
-// directory. open doesn't follow links, because root also writes to this directory, which belongs to a user who may not
-// write elsewhere.
+// open opens the file with the given number, creating it if it doesn't exist, and returns its size. dir is the open
+// directory of s. open doesn't follow links, because root also writes to this directory, which belongs to a user who
+// may not write elsewhere.
 func (s *series) open(dir *os.File, number int) (*os.File, int64, error) {
 	f, err := openAt(dir, s.path(number), 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,7 +166,8 @@ func openAt(dir *os.File, path string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// endOfLines returns the end of the last complete line of a file with the given size.
+// endOfLines returns the offset of the end of the last complete line of f, whose size is given, or 0 if no line is
+// complete.
 func endOfLines(f *os.File, size int64) (int64, error) {
 	block := make([]byte, 4096)
 	for end := size; end > 0; {
@@ -226,12 +227,12 @@ func (s *series) backup(to string) error {
 	return nil
 }
 
-// parts is the number of files that the entries of the maximum age are spread over, so that old entries can be deleted
-// by deleting files.
+// parts is the number of files that are started within the maximum age of entries. Old entries are deleted by deleting
+// whole files.
 const parts = 12
 
-// ages holds, by the name of a file, how long the service has been running since the file was created. It doesn't
-// depend on the clock, because a clock that is far ahead would make everything old.
+// ages maps the name of a file to the time that the service has been running since the file was created. This doesn't
+// depend on the wall clock, because a clock that is far ahead would make all files old.
 type ages map[string]time.Duration
 
 // agesName is the name of the file with the ages, in the directory of the log.

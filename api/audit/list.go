@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Query selects entries. The zero value of a field selects all.
+// Query selects entries. The zero value of a field matches all entries.
 type Query struct {
 	From, To  time.Time // From is inclusive, To exclusive
 	Who       string    // name or subject
@@ -35,7 +35,7 @@ type Page struct {
 	Unreadable int     // number of damaged lines that were skipped
 }
 
-// ErrCursor is the error for a [Query.After] that isn't the Next of a page.
+// ErrCursor is the error for a [Query.After] that isn't the Next of any page.
 var ErrCursor = errors.New("this is no cursor of the audit log")
 
 // position is the position of a line in a series. The zero value is before all lines.
@@ -137,7 +137,7 @@ type reader struct {
 	unreadable int
 }
 
-// coarse is longer than the modification time of a file can lag behind the clock.
+// coarse is longer than the time by which a file's modification time can lag behind the clock.
 const coarse = time.Second
 
 // start makes the last entry the current one.
@@ -162,7 +162,7 @@ func (r *reader) start(ctx context.Context, since time.Time) error {
 	return r.next(ctx)
 }
 
-// next makes the entry before the current one the current one.
+// next moves r from the current entry to the one before it.
 func (r *reader) next(ctx context.Context) error {
 	r.before = r.at
 	for {
