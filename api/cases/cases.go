@@ -19,8 +19,8 @@ import (
 
 // ServiceStates judges services. [services.Services] implements it.
 type ServiceStates interface {
-	// Attention returns the services that are failing, silent or slower as of s. The first suspects of open incidents
-	// have another state, so they aren't included. Attention reads c, so it must be called while the core may be read.
+	// Attention returns the services that are failing, silent or slower as of s. It omits the first suspects of open
+	// incidents, because they have another state. Attention reads c, so it must be called while the core may be read.
 	Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error)
 }
 
@@ -39,7 +39,7 @@ type Options struct {
 	Services  ServiceStates
 	Latencies Latencies
 	Telemetry *telemetry.Backends         // systems with logs and metrics
-	Directory func() *directory.Directory // owners of services and links
+	Directory func() *directory.Directory // owners of services, and links
 	UI        string                      // address of the UI, for links; empty if unknown
 	Clock     func() time.Time
 	Log       *slog.Logger

@@ -64,8 +64,8 @@ func (a *Cases) StoreClosed(c *engine.View, before []detect.Problem, ended trace
 	}
 }
 
-// closed returns the stored form of p, which had the given rank and closed in the epoch that ended at ended. It
-// contains the evidence for p only if evidence is set.
+// closed returns the stored form of p. rank is the last rank of p, and ended is the end of the epoch that p closed in.
+// The result contains the evidence for p only if evidence is set.
 func (r renderer) closed(p *detect.Problem, rank int, ended trace.Nanos, evidence bool) (store.ClosedProblem, error) {
 	var v *search.Investigation
 	if found := r.Core.Searches.Investigation(search.OfProblem(p.ID)); found != nil {

@@ -16,9 +16,9 @@ const (
 	mostEstimated  = 64 // edges; later ones are unchanged
 )
 
-// withEstimates fills in missing intervals and tail lifts in the shares of a problem's edges. The edges of a chronic
-// problem lack them because they come from the reference, which has no sample of requests. Other shares are unchanged,
-// and so are all shares if there are too few requests.
+// withEstimates fills in missing intervals and tail lifts in the shares of a problem's edges. Edges of a chronic
+// problem lack both, because their shares come from the reference, which has no sample of requests. Other shares are
+// unchanged, and so are all shares if there are too few requests.
 func withEstimates(edges []group.EdgeShare, requests []*observation.Observation) []group.EdgeShare {
 	lacks := func(s *group.EdgeShare) bool {
 		return s.Edge != 0 && math.IsNaN(s.ShareLow) && !math.IsNaN(s.ShareVariance)

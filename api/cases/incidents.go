@@ -200,8 +200,8 @@ func (a *Cases) GetIncident(
 	return d, err
 }
 
-// shareOfAll rescales the shares of d's suspects, which are relative to the first suspect of x, to the whole added
-// latency of x, as in texts.
+// shareOfAll rescales the shares of d's suspects from the first suspect of x to the whole added latency of x, as the
+// texts about incidents do.
 func shareOfAll(d *contract.Investigation, x *engine.Incident, v *search.Investigation) {
 	whole := x.ShareOf(v, 1)
 	for i := range d.Suspects {
@@ -302,9 +302,9 @@ type SampleTrace struct {
 }
 
 // SampleTraces returns stored traces of the affected request types that started between the onset and the end of an
-// incident. closed must be 0 for an open incident. The result starts with failed traces, latest first, of types that
-// lose more by failures than by time. Slow traces follow, with the slowest relative to their type's usual duration
-// first. For a closed incident it contains only traces kept for the incident, so it no longer changes.
+// incident. closed must be 0 for an open incident. The result starts with failed traces, latest first, of request types
+// that suffer more from failures than from added latency. Slow traces follow, with the slowest relative to their type's
+// usual duration first. For a closed incident, it contains only traces kept for the incident, so it no longer changes.
 func SampleTraces(
 	s *store.Store, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos,
 ) ([]SampleTrace, error) {

@@ -116,7 +116,7 @@ type placeKey struct {
 }
 
 // inclusiveTimes returns the mean time in ns that a request of p spends in each suspect of v. For baseline operations
-// it excludes baseline callees; for tracepoints it includes everything inside them. Suspects without times are missing.
+// it excludes baseline callees; for tracepoints it includes everything inside them. Suspects without times are omitted.
 func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigation) map[placeKey]float64 {
 	times := make(map[placeKey]float64)
 	if p == nil {
@@ -285,7 +285,7 @@ func (a *Cases) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTra
 	return t, nil
 }
 
-// has reports whether a span belongs to the place.
+// has reports whether s is a span at the place x.
 func (x *storedPlace) has(s *contract.Span) bool {
 	return s.Service == x.Service && s.Tracepoint == x.Tracepoint && (s.Name == x.SpanName || x.Tracepoint != "")
 }

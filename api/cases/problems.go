@@ -231,9 +231,9 @@ func (r renderer) setNext(d *contract.GetProblem200JSONResponse, next describe.S
 	d.Next, d.NextParts = next.String(), render.Sentence(r.Names, next)
 }
 
-// nextOfOpen returns the next step for an open problem of an incident. The incident x and the investigation v may be
-// nil. If the incident closed because requests stopped, the text starts with the next step for the incident, because
-// nothing has shown since then that the cause has gone.
+// nextOfOpen returns the next step for an open problem. x is its incident, and v its investigation; both may be nil. If
+// the incident closed because requests stopped, the text starts with the next step for the incident, because nothing
+// has shown since then that the cause has gone.
 func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missing []string) describe.Sentence {
 	var advice describe.Sentence
 	switch {
@@ -250,8 +250,8 @@ func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missin
 	return r.next(v, advice, missing)
 }
 
-// next describes the next step for a problem, either Sibyl's or a remedy for people. advice is the next step for the
-// problem's incident, or nil if the problem belongs to no incident.
+// next describes the next step for a problem: either Sibyl's, or a remedy that a person can apply. advice is the next
+// step for the problem's incident, or nil if the problem belongs to no incident.
 func (r renderer) next(v *search.Investigation, advice describe.Sentence, missing []string) describe.Sentence {
 	if v == nil || v.Status == search.Gone {
 		if advice != nil {

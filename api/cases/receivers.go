@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// pagerKey is the prefix of the keys that identify incidents at paging services; see package notify.
+// pagerKey is the prefix of the keys that identify Sibyl's incidents at paging services; see package notify.
 const pagerKey = "sibyl-incident-"
 
 // maxPerson is the maximum length of a person's name at a paging service.
@@ -60,7 +60,7 @@ func (a *Cases) AcknowledgeFromOpsgenie(
 	return contract.AcknowledgeFromOpsgenie204Response{}, err
 }
 
-// paged is a change that a person made to an alert at a paging service.
+// paged is a change to an alert that a person made at a paging service.
 type paged struct {
 	cases *Cases
 	key   string
@@ -105,7 +105,8 @@ func (p *paged) unacknowledge(ctx context.Context) error {
 	return p.cases.removeNote(id, Acknowledged)
 }
 
-// assign adds a comment that an incident was assigned to somebody. An event that is delivered twice adds only one.
+// assign adds a comment saying that the incident was assigned to `to`. If the paging service delivers the event twice,
+// assign adds only one comment.
 func (p *paged) assign(ctx context.Context, to string) error {
 	ctx, id, err := p.incident(ctx)
 	if err != nil || id == "" || to == "" {

@@ -12,7 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The durations in an incident's report start reportedBefore before its onset and end reportedAfter after its closing.
+// The latency chart in an incident's report starts reportedBefore before the onset and ends reportedAfter after the
+// incident closed.
 const (
 	reportedBefore = time.Hour
 	reportedAfter  = 30 * time.Minute
@@ -45,7 +46,7 @@ func (a *Cases) GetIncidentReport(
 	return contract.GetIncidentReport200TextMarkdownResponse{Body: body, Headers: headers}, nil
 }
 
-// newReport returns the report of an incident, with the durations around it.
+// newReport returns the report of an incident, including the durations of requests before, during and after it.
 func (a *Cases) newReport(ctx context.Context, incident string) (*postmortem.Report, error) {
 	answer, err := a.GetIncident(ctx, contract.GetIncidentRequestObject{Incident: incident})
 	if err != nil {
@@ -62,7 +63,7 @@ func (a *Cases) newReport(ctx context.Context, incident string) (*postmortem.Rep
 	return report, err
 }
 
-// latencyAround returns the durations of the first request type of x before, during and after x.
+// latencyAround returns the durations of requests of the first request type of x before, during and after x.
 func (a *Cases) latencyAround(ctx context.Context, x *contract.Incident) ([]contract.PastWindow, error) {
 	id, err := analysis.ParseHash(x.RequestTypes[0].ID)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// checkMatch refuses a match without conditions, which would silence everything by mistake, and incomplete tags.
+// checkMatch returns a refusal if m has no conditions, because that would silence all incidents by mistake, or if a tag
+// is incomplete.
 func checkMatch(m *contract.SilenceMatch) error {
 	if m.Service == "" && m.RequestType == "" && len(m.Tags) == 0 {
 		return refusal.New(refusal.Invalid, "match: want a service, a request type or a tag",
@@ -27,7 +28,7 @@ func checkMatch(m *contract.SilenceMatch) error {
 	return nil
 }
 
-// matches reports whether all conditions of m hold for an incident. If in doubt, they don't: one page too many is
+// matches reports whether all conditions of m hold for an incident. It returns false if in doubt: one page too many is
 // better than one too few.
 func (a *Cases) matches(m *contract.SilenceMatch, x *epoch.IncidentRow) bool {
 	if m.Service != "" && !directory.Matches(m.Service, x.Service) {
@@ -50,15 +51,16 @@ func (a *Cases) matches(m *contract.SilenceMatch, x *epoch.IncidentRow) bool {
 	return true
 }
 
-// named reports whether the first suspect of x names an instance, host, zone or version with the attribute.
+// named reports whether the first suspect of x names an instance, host, zone or version with the attribute key and a
+// value that matches value.
 func named(x *epoch.IncidentRow, key, value string) bool {
 	return len(x.Suspects) > 0 && slices.ContainsFunc(x.Suspects[0].Instances, func(i contract.SuspectInstance) bool {
 		return i.Key == key && directory.Matches(value, i.Value)
 	})
 }
 
-// sampled reports whether there are samples, and each has the attribute on a span of the first suspect of x or, if that
-// service emits no spans, on any span.
+// sampled reports whether there are samples and each of them has the attribute on a span of the first suspect of x or,
+// if that service emits no spans, on any span.
 func sampled(samples []*sent.Spans, x *epoch.IncidentRow, key, value string) bool {
 	is := func(y contract.Attribute) bool { return y.Key == key && directory.Matches(value, y.Value) }
 	has := func(v *sent.Spans) bool {

@@ -22,7 +22,7 @@ import (
 )
 
 // Silences stores people's silences in a file in the data directory. It also remembers the incidents that opened while
-// a silence covered them, because their notifications are due when they are no longer covered. It is safe for
+// a silence covered them, because notifications about them are due once no silence covers them any more. It is safe for
 // concurrent use.
 type Silences struct {
 	path string
@@ -30,7 +30,7 @@ type Silences struct {
 	kept keptSilences // immutable; changes replace it
 }
 
-// keptSilences is the content of the file.
+// keptSilences is the contents of the silence file.
 type keptSilences struct {
 	Silences []contract.Silence `json:"silences"` // in the order in which they were added
 	Held     []uint64           `json:"held"`     // open incidents that nobody has been notified of
@@ -43,7 +43,7 @@ const SilencesFile = "silences.json"
 const (
 	maxSilences   = 500
 	maxSilenceAge = 90 * 24 * time.Hour
-	silencePast   = 7 * 24 * time.Hour // how long ended silences are kept, and how far back a preview looks
+	silencePast   = 7 * 24 * time.Hour // retention of ended silences, and time that a preview looks back
 )
 
 // OpenSilences reads the silences in the data directory dir. The file needn't exist.
@@ -159,7 +159,7 @@ func stateOf(x *contract.Silence, now time.Time) contract.SilenceState {
 	return contract.SilenceStateEnded
 }
 
-// zones caches the time zones in use by name, because loading one from its file takes longer than everything else here.
+// zones caches the time zones in use by name, because loading one from its file takes longer than the rest of a match.
 var zones struct {
 	mu    sync.Mutex // guards known
 	known map[string]*time.Location
@@ -183,8 +183,8 @@ func zoneOf(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// windowAt reports whether x covers the time now, and returns when it stops: at its own end, or at the end of its
-// weekly window.
+// windowAt reports whether x covers the time now. If so, until is the time at which it stops: its own end, or the end
+// of its current weekly window.
 func windowAt(x *contract.Silence, now time.Time) (until time.Time, covers bool) {
 	w := x.Weekly
 	switch {
@@ -304,8 +304,8 @@ func (a *Cases) PreviewSilence(
 	return preview, nil
 }
 
-// Silenced returns the silences that cover open incidents of s, by the number of the incident. If several silences
-// cover an incident, it returns the one that does so for longest.
+// Silenced returns the silences that cover open incidents of s, by incident number. If several silences cover an
+// incident, it returns the one that ends last.
 func (a *Cases) Silenced(s *epoch.Snapshot) map[uint64]*contract.Silenced {
 	now, found := a.options.Clock(), make(map[uint64]*contract.Silenced)
 	for _, x := range a.options.Silences.snapshot().Silences {
