@@ -2,8 +2,8 @@ package contract
 
 import "time"
 
-// DeviceLogin is the answer of POST /login/device: a person may log a program in. This path and the next aren't part of
-// openapi.yaml, because callers need no role.
+// DeviceLogin is the response to POST /login/device, which starts the log-in of a program. The paths under /login
+// aren't part of openapi.yaml, because their callers need no role.
 type DeviceLogin struct {
 	Handle                  string  `json:"handle"` // secret of the program
 	UserCode                string  `json:"user_code"`
@@ -13,7 +13,7 @@ type DeviceLogin struct {
 	Interval                float64 `json:"interval"`                            // seconds to wait before the next request
 }
 
-// DeviceToken is the answer of POST /login/device/token: the session, or how long to wait for it.
+// DeviceToken is the response to POST /login/device/token: either the session, or the time to wait for it.
 type DeviceToken struct {
 	Interval float64   `json:"interval,omitempty"` // seconds to wait before the next request; 0: there is a session
 	Token    string    `json:"token,omitempty"`
