@@ -62,7 +62,7 @@ type Reader interface {
 
 // Query selects decisions.
 type Query struct {
-	From, To trace.Nanos    // end of the epoch in [from, to); to may be 0 for no limit
+	From, To trace.Nanos    // the epoch ends in [From, To); if To is 0, there is no upper limit
 	Subject  search.Subject // only decisions about it; zero: all
 	Before   ID             // only earlier decisions; zero: all
 	Limit    int            // maximum number
