@@ -6,11 +6,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// coveredServices limits the number of services in the status, because every page reads it. /metrics has all services.
+// coveredServices limits the number of services in the status, because every page reads it. /metrics contains all
+// services.
 const coveredServices = 200
 
-// coverageOf converts the recent coverage c to its form in the status. Services that have spans in seen, the coverage
-// since the start, aren't listed as hops without spans.
+// coverageOf converts the recent coverage c to its form in the status. seen is the coverage since the start: services
+// with spans in seen aren't listed as hops without spans.
 func coverageOf(names *describe.Names, c, seen *trace.Coverage) contract.Coverage {
 	total := c.Total()
 	d := contract.Coverage{
@@ -62,10 +63,10 @@ func leftOut(a *trace.Accounts) contract.SpansLeftOut {
 	return left
 }
 
-// serviceOutcome is the key for counting spans by the name of their service and their outcome.
+// serviceOutcome is the key for counting spans by service name and outcome.
 type serviceOutcome struct{ Service, Outcome string }
 
-// outcomesOf returns the spans since the start by service name and outcome.
+// outcomesOf returns the number and the total duration of spans in c, by service name and outcome.
 func outcomesOf(table *trace.Table, c *trace.Coverage) map[serviceOutcome]trace.Part {
 	all := make(map[serviceOutcome]trace.Part)
 	add := func(service, outcome string, p trace.Part) {
@@ -94,7 +95,8 @@ type identifying struct {
 // shownNames limits the number of operations in the status whose names seem to contain IDs.
 const shownNames = 100
 
-// addNames looks for names that contain IDs if the table has new names. Otherwise, it copies the result from last.
+// addNames looks for operation names that contain IDs if table has new entries since last, the previous snapshot.
+// Otherwise, it copies the result from last.
 func (s *Snapshot) addNames(table *trace.Table, last *Snapshot) {
 	if last != nil && last.Identifying.entries == table.Len() {
 		s.Identifying = last.Identifying

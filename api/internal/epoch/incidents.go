@@ -28,7 +28,7 @@ const (
 	shownInstances   = 10 // per suspect
 )
 
-// addIncidents adds the incidents, with the names of request types.
+// addIncidents adds the incidents of c to s, with the names of their request types.
 func (s *Snapshot) addIncidents(c *engine.View, names *describe.Names) {
 	all := c.Incidents.All()
 	s.Incidents = make([]IncidentRow, 0, len(all))
@@ -55,7 +55,7 @@ func (s *Snapshot) addIncidents(c *engine.View, names *describe.Names) {
 	}
 }
 
-// incidentOf returns an incident as shown on its page.
+// incidentOf converts x to the type of the contract, as shown on the incident's page.
 func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contract.Incident {
 	told, impact := describe.NewIncident(names, x, c.Ended), x.Impact(c.Ended)
 	d := contract.Incident{
@@ -129,7 +129,7 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 	return d
 }
 
-// endOf returns why an incident closed, or nil while it is open.
+// endOf returns the reason why an incident closed, or nil if it is open.
 func endOf(names *describe.Names, x *describe.Incident) *contract.IncidentEnd {
 	if x.IsOpen() {
 		return nil
@@ -226,7 +226,7 @@ func affectedType(x *engine.AffectedType, name string) contract.IncidentRequestT
 	}
 }
 
-// positive returns a pointer to x, or nil, which means unknown, if x isn't positive.
+// positive returns a pointer to x, or nil for "unknown" if x isn't positive.
 func positive(x float64) *float64 {
 	if x > 0 {
 		return &x
@@ -241,9 +241,9 @@ func (x *IncidentRow) Overlaps(from, to trace.Nanos) bool {
 		(to == 0 || x.Onset.UnixNano() < int64(to))
 }
 
-// Key returns the sort key of x in lists, which are in ascending order. Open incidents come first, ordered by severity
-// with the most severe at the top, then closed ones. In each of these classes, the incident that opened last comes
-// first.
+// Key returns the sort key of x in lists, which are in ascending order. Open incidents come first, most severe first,
+// then closed ones. Among open incidents of the same severity, and among closed ones, the incident that opened last
+// comes first.
 func (x *IncidentRow) Key() float64 {
 	const bonus = 1e19 // more than any time
 	key := -float64(x.Opened.UnixNano())

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/incident"
 )
 
-// addObjectives adds the objectives, each with its open incident.
+// addObjectives adds the objectives of c to s, each with its open incident if there is one.
 func (s *Snapshot) addObjectives(c *engine.View) {
 	s.Objectives = []contract.Objective{}
 	open := c.Incidents.All()
@@ -57,8 +57,8 @@ func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Ob
 	return d
 }
 
-// missedObjective converts an objective that the requests of an incident miss to the type of the contract. over reports
-// whether the incident is over; the sentence is then in the past tense.
+// missedObjective converts m, an objective that the requests of an incident miss, to the type of the contract. If over
+// is set, the incident has ended, and the sentence is in the past tense.
 func missedObjective(names *describe.Names, m *incident.Missed, over bool) contract.IncidentObjective {
 	x := contract.IncidentObjective{
 		Name:     cmp.Or(m.Name, m.Entry),

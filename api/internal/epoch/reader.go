@@ -1,5 +1,5 @@
-// Package epoch reads the state of the engine for the API's handlers. They can read the core, or a snapshot taken at
-// the end of an epoch, which is used for lists.
+// Package epoch reads the state of the engine for the API's handlers. Handlers can read either the core or, for lists,
+// a snapshot taken at the end of an epoch.
 package epoch
 
 import (
@@ -36,7 +36,7 @@ type Reader struct {
 // NewReader returns a reader for an engine.
 func NewReader(e Engine) *Reader { return &Reader{engine: e} }
 
-// ErrBusy is the refusal of a request that the engine didn't answer in time.
+// ErrBusy is the refusal for a request that the engine didn't answer in time.
 var ErrBusy = refusal.New(refusal.Overloaded, "the engine did not answer in time", "try again").Later(time.Second)
 
 // Ask calls [Engine.Ask]. It returns ErrBusy if ctx ends first, and another refusal if the engine has stopped.

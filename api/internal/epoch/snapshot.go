@@ -206,7 +206,8 @@ func ProblemOf(
 	return x
 }
 
-// windowMeans returns the means of a group's windows, oldest first. The result isn't nil.
+// windowMeans returns the mean duration in each of a group's windows, oldest first. The result isn't nil, even if the
+// group is unknown.
 func windowMeans(c *engine.View, id analysis.Hash) []float64 {
 	means := []float64{}
 	g := c.Groups.Group(id)
@@ -246,8 +247,8 @@ func (s *Snapshot) count(c *engine.View) {
 	t.Contexts, t.TreeLost = c.Trees.Contexts(), c.Trees.Refused()
 }
 
-// Sorted returns the list of groups or problems in the given order. fill adds the items to an empty list. It is only
-// called the first time, because s caches the list.
+// Sorted returns the list of groups or problems in the given order. fill adds the items to an empty list. Sorted calls
+// fill only for the first use of an order, because s caches the list.
 func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *query.List[analysis.Hash] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +262,7 @@ func (s *Snapshot) Sorted(order string, fill func(*query.List[analysis.Hash])) *
 	return l
 }
 
-// Names returns names with the request types of s, based on the table of c. They may be used only while the core may be
+// Names returns the names in the table of c, with the request types of s. They may be used only while the core may be
 // read.
 func (s *Snapshot) Names(c *engine.View) *describe.Names {
 	n := describe.New(c.Table, describe.Verbatim)
@@ -299,7 +300,7 @@ func (s *Snapshot) TypeParameter(text *string) (id analysis.Hash, unknown bool) 
 // Epoch returns the end of the epoch, or nil before the first epoch has ended.
 func (s *Snapshot) Epoch() *time.Time { return render.Instant(s.Ended) }
 
-// addProvisional adds the instances that have differed from their siblings since Sibyl started.
+// addProvisional adds to s the instances that have differed from their siblings since Sibyl started.
 func (s *Snapshot) addProvisional(c *engine.View, names *describe.Names) {
 	all := c.Progress.Provisional()
 	if len(all) == 0 {
