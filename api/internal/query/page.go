@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// entry is an entry of a sorted list: ascending by key, NaN last, then by ID.
+// entry is an entry of a list sorted by key, ascending with NaN last, and then by ID.
 type entry[ID any] struct {
 	key float64
 	id  ID
@@ -41,7 +41,7 @@ func (l *List[ID]) order(a, b entry[ID]) int {
 	return cmp.Or(CompareKeys(a.key, b.key), l.compare(a.id, b.id))
 }
 
-// CompareKeys compares keys. The order is ascending with NaN last.
+// CompareKeys compares the keys a and b in ascending order, with NaN last.
 func CompareKeys(a, b float64) int {
 	switch {
 	case a != a && b != b:
@@ -88,7 +88,7 @@ func (c Cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// ErrCursor is the refusal of a cursor that belongs to another list.
+// ErrCursor is the refusal for a cursor that belongs to another list or order.
 var ErrCursor = refusal.New(refusal.Malformed, "the cursor is from another list or order", "start without a cursor")
 
 // ParseCursor parses a text returned by String. It returns ErrCursor if the cursor belongs to another order.
@@ -167,8 +167,8 @@ func (l *List[ID]) Count(keep func(at int32) bool) (n int) {
 	return n
 }
 
-// Index returns the index of the first item of the page, for lists in a fixed order. It returns ErrCursor if the cursor
-// belongs to another list.
+// Index returns the index of the first item of the page, for lists with a fixed order. It returns ErrCursor if the
+// cursor belongs to another list.
 func (p Page) Index() (int, error) {
 	if p.Cursor == nil || *p.Cursor == "" {
 		return 0, nil

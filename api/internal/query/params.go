@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ErrOrder is the refusal of a time span that ends before it starts.
+// ErrOrder is the refusal for an interval that ends before it starts.
 var ErrOrder = refusal.New(refusal.Malformed, "from must be before to", "")
 
 // ParseInterval parses the parameters from and to. Missing parameters are 0. It returns ErrOrder if from is after to.
