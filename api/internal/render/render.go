@@ -98,7 +98,8 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
-// Subject returns the ID of the problem or of the incident s; the other result is empty or nil. If s is zero, both are.
+// Subject returns the ID of s, which is a problem or an incident. The other result is empty or nil; both are if s is
+// zero.
 func Subject(s search.Subject) (problem string, incident *string) {
 	if s.Kind == search.IncidentSubject {
 		return "", new(s.String())
@@ -183,7 +184,7 @@ func (r Renderer) EdgePlace(e trace.Edge) contract.Place {
 	return Place(new(describe.PlaceOf(r.Names, e)))
 }
 
-// Edges returns edges with their shares.
+// Edges converts edges and their shares to the type of the contract.
 func (r Renderer) Edges(edges []group.EdgeShare) []contract.Edge {
 	all := make([]contract.Edge, 0, len(edges))
 	for _, e := range describe.ProblemEdges(r.Names, edges) {
@@ -246,7 +247,7 @@ func (r Renderer) Operations(ops []trace.Op) []string {
 	return all
 }
 
-// Investigation returns an investigation with the given number of suspects.
+// Investigation converts an investigation to the type of the contract, with at most the given number of suspects.
 func (r Renderer) Investigation(v *search.Investigation, suspects int) contract.Investigation {
 	x := contract.Investigation{
 		State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
@@ -276,7 +277,7 @@ func Steering(x *search.Steering) *contract.Steering {
 // shownEvidence limits the number of pieces of evidence shown for an investigation.
 const shownEvidence = 200
 
-// InvestigationDetail returns an investigation with its evidence.
+// InvestigationDetail converts an investigation, including its evidence, to the type of the contract.
 func (r Renderer) InvestigationDetail(v *search.Investigation) *contract.InvestigationDetail {
 	d := &contract.InvestigationDetail{
 		Investigation: r.Investigation(v, len(v.Suspects)), EvidenceTotal: len(v.Evidence),
@@ -452,7 +453,7 @@ func andMore(n int) string {
 	return " and " + strconv.Itoa(n-1) + " more"
 }
 
-// Remaining returns d, a remaining time, in nanoseconds, or nil if no time is left.
+// Remaining returns the remaining time d in nanoseconds, or nil if no time is left.
 func Remaining(d time.Duration) *int64 {
 	if d <= 0 {
 		return nil
@@ -460,7 +461,7 @@ func Remaining(d time.Duration) *int64 {
 	return new(d.Nanoseconds())
 }
 
-// Wholes lists the contract's names of the quantities that a problem's shares refer to.
+// Wholes maps the quantity that a problem's shares are relative to, a detect.Whole, to its name in the contract.
 var Wholes = [...]contract.ProblemShareOf{
 	detect.WholeSlowdown: contract.ProblemShareOfSlowdown,
 	detect.WholeVariance: contract.ProblemShareOfVariance,
