@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Spans reads the spans of a stored trace as they were sent, with all attributes. It doesn't follow nested values, so
-// deep nesting costs nothing. It skips malformed fields: the decoder has accepted the trace, but may not have looked at
+// Spans holds the spans of a stored trace as they were sent, with all attributes. Nested values aren't parsed, so deep
+// nesting costs nothing. Malformed fields are skipped: the decoder has accepted the trace, but may not have looked at
 // all attributes.
 type Spans struct {
 	id    trace.ID
@@ -33,8 +33,8 @@ func Read(id trace.ID, start trace.Nanos, request []byte) *Spans {
 	return v
 }
 
-// fields calls f for each field of a protobuf message, with bytes for length-delimited fields and word for varints and
-// 64-bit fields. It stops at a malformed field.
+// fields calls f for each field of the protobuf message b. It sets bytes for length-delimited fields, and word for
+// varints and 64-bit fields. It stops at a malformed field.
 func fields(b []byte, f func(number int32, bytes []byte, word uint64)) {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
