@@ -11,15 +11,16 @@ import (
 
 // client identifies the origin of a log-in: an IPv4 address or, because Internet providers assign each customer a
 // network, an IPv6 network. Limits apply per client, so that no client on the Internet can keep others from logging in.
-// Senders on private networks are trusted to name the client that they forward for. A client is the zero Prefix if the
-// address is unknown.
+// Senders on private networks are trusted to name the client that they forward for. The zero Prefix stands for an
+// unknown address.
 type client = netip.Prefix
 
 // clientNetwork is the length in bits of the prefix that identifies a customer's IPv6 network.
 const clientNetwork = 56
 
 // clientOf returns the client that sent r. If r comes from a private or loopback address, the sender may be a proxy,
-// and clientOf returns the client that it forwarded for. Any other sender could claim to forward for anyone.
+// and clientOf returns the client that it forwarded for. Other senders aren't believed, because anyone can claim to be
+// a proxy.
 func clientOf(r *http.Request) client {
 	at := access.From(r)
 	if at.IsLoopback() || at.IsPrivate() {
@@ -35,15 +36,15 @@ func clientOf(r *http.Request) client {
 	return c
 }
 
-// starts limits how often log-ins may start. It is safe for concurrent use.
+// starts limits the rate at which log-ins may start. It is safe for concurrent use.
 type starts struct {
 	mu      sync.Mutex
 	all     time.Time            // each start advances it by startInterval, starting from now if it is in the past
-	clients map[client]time.Time // likewise by clientInterval; times in the past are deleted
+	clients map[client]time.Time // the same per client, with clientInterval; times in the past are deleted
 }
 
-// admit reports whether client c may start another log-in. If so, it counts the start. s.clients only holds clients
-// that started a log-in recently, so the limit on all starts bounds its size.
+// admit reports whether client c may start another log-in. If so, it counts the start. s.clients only contains clients
+// that started a log-in recently, so its size is bounded by the limit on all starts.
 func (s *starts) admit(c client, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

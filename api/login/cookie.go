@@ -27,7 +27,7 @@ const KeyFile = "session.key"
 
 const keySize = 32 // bytes, for AES-256
 
-// newSealer returns the cipher for sessions. It creates the key if there is none.
+// newSealer returns the cipher for sessions. It creates the key file if it doesn't exist.
 func newSealer(dir string) (cipher.AEAD, error) {
 	path := filepath.Join(dir, KeyFile)
 	key, err := os.ReadFile(path)
@@ -58,7 +58,7 @@ func newSealer(dir string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// kind is a kind of sealed value, such as a cookie: its name, and how long a sealed value is valid.
+// kind is a kind of sealed value, such as a cookie. life is the time that a sealed value is valid.
 type kind struct {
 	name string
 	life time.Duration
@@ -70,7 +70,7 @@ var (
 	tokenSession  = kind{"token", sessionCookie.life} // for programs, which send it as a bearer token
 )
 
-// attempt is the content of the cookie that a browser holds while a person logs in at the provider.
+// attempt is the contents of the cookie that a browser holds while a person logs in at the provider.
 type attempt struct {
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
@@ -78,7 +78,7 @@ type attempt struct {
 	To       string `json:"to"`       // path of the page to return to
 }
 
-// session is the content of the cookie or token of a person who is logged in.
+// session is the contents of the cookie or token of a person who is logged in.
 type session struct {
 	Subject string `json:"sub"`
 	Name    string `json:"name"`
@@ -100,9 +100,9 @@ func suffixOf(address string) string {
 	return "-" + hex.EncodeToString(hash[:4])
 }
 
-// cookie returns a cookie of kind k without a value. Browsers accept the prefix __Host- only over TLS, from the host
-// itself, and for all paths, so that no other host can set such a cookie. Without TLS, which the configuration permits
-// only on the local machine, Safari doesn't store such cookies even for localhost.
+// cookie returns a cookie of kind k without a value. Browsers accept the prefix __Host- only for cookies that the host
+// itself sets over TLS and for all paths, so no other host can set such a cookie. Without TLS, which the configuration
+// permits only on the local machine, Safari doesn't store such cookies even for localhost.
 func (s *Service) cookie(k kind) *http.Cookie {
 	name, secure := "sibyl-"+k.name+s.suffix, strings.HasPrefix(s.origin, "https:")
 	if secure {
@@ -124,7 +124,7 @@ func (s *Service) write(w http.ResponseWriter, k kind, value any) error {
 	return nil
 }
 
-// seal encodes value as JSON and seals it as kind k. The result is valid for k.life from now.
+// seal encodes value as JSON and seals it as kind k. The result expires after k.life.
 func (s *Service) seal(k kind, value any) (string, error) {
 	inner, err := json.Marshal(value)
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 	clientBurst    = 10
 )
 
-// Answers of the provider's token endpoint (RFC 8628).
+// Error codes of the provider's token endpoint (RFC 8628).
 const (
 	answerPending  = "authorization_pending"
 	answerSlowDown = "slow_down"
@@ -66,7 +66,7 @@ func (d *deviceFlows) add(f *deviceFlow, now time.Time) string {
 	return handle
 }
 
-// turn returns the log-in with the given handle, or nil if it is unknown or has expired, and how long to wait before
+// turn returns the log-in with the given handle, or nil if it is unknown or has expired, and the time to wait before
 // asking the provider about it. If the wait is 0, the caller must ask now.
 func (d *deviceFlows) turn(handle string, now time.Time) (*deviceFlow, time.Duration) {
 	d.mu.Lock()
@@ -94,7 +94,7 @@ func (d *deviceFlows) slowDown(f *deviceFlow, asked bool) time.Duration {
 	return f.interval
 }
 
-// end removes a log-in, and reports whether it was still there.
+// end removes the log-in with the given handle, and reports whether it existed.
 func (d *deviceFlows) end(handle string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,8 +154,9 @@ func (s *Service) StartDevice(r *http.Request) (*contract.DeviceLogin, error) {
 }
 
 // requestCode requests a device code from the provider, and sets f.oauth. A client with a secret authenticates in the
-// header or, if the provider refuses that, in the body. The token endpoint then gets the same style. If we let oauth2
-// detect it, authorization_pending would look like the wrong style, and oauth2 would immediately repeat each request.
+// header or, if the provider refuses that, in the body. f.oauth uses the same style for the token endpoint. If we let
+// oauth2 detect the style, it would take authorization_pending for a sign of the wrong style, and immediately repeat
+// each request.
 func (s *Service) requestCode(ctx context.Context, f *deviceFlow) (code *oauth2.DeviceAuthResponse, err error) {
 	o := &s.options
 	styles := []oauth2.AuthStyle{oauth2.AuthStyleInHeader, oauth2.AuthStyleInParams}
@@ -196,7 +197,7 @@ func (c withSecret) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// errEnded refuses an unknown handle.
+// errEnded is the refusal for an unknown handle.
 var errEnded = refusal.New(refusal.NotFound,
 	"this log-in has ended: it was completed or refused, has expired, or Sibyl has restarted since",
 	"start another one")
@@ -234,7 +235,8 @@ func (s *Service) DeviceToken(ctx context.Context, handle string) (*contract.Dev
 	return s.newToken(ctx, f.provider, token)
 }
 
-// newToken returns a session for the person to whom the provider has issued token.
+// newToken returns a session for the person that token, which the provider issued, belongs to. Its other results are
+// like DeviceToken's.
 func (s *Service) newToken(
 	ctx context.Context, p *provider, token *oauth2.Token,
 ) (*contract.DeviceToken, access.Principal, error) {

@@ -19,8 +19,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Start redirects a browser to the provider. The parameter `to` is the path of the page to return to. With the
-// parameter `again`, the provider asks people to log in even if they are already logged in there.
+// Start redirects a browser to the provider. The parameter `to` is the path of the page to return to. If there is a
+// parameter `again`, Start tells the provider to ask for credentials even if the person is already logged in there.
 func (s *Service) Start(w http.ResponseWriter, r *http.Request) {
 	p, err := s.discover(r.Context())
 	if err != nil {
@@ -59,8 +59,9 @@ func (s *Service) pathOf(to string) string {
 	return to
 }
 
-// Callback handles a browser that returns from the provider, and starts the session. It returns the person whom the
-// provider named, even if the person has no role and gets no session, or the zero Principal if it named nobody.
+// Callback handles the request of a browser that returns from the provider, and starts the session. It returns the
+// person whom the provider named, even if the person has no role and gets no session, or the zero Principal if it named
+// nobody.
 func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Principal {
 	var x attempt
 	query := r.URL.Query()
@@ -142,7 +143,7 @@ func (s *Service) begin(
 	return who, nil
 }
 
-// warn logs why a log-in failed, at most once per providerInterval. The audit log counts all failures.
+// warn logs the reason why a log-in failed, at most once per providerInterval. The audit log counts all failures.
 func (s *Service) warn(ctx context.Context, reason string, err error) {
 	if s.warning.allow() {
 		s.options.Log.WarnContext(ctx, "a log-in failed", slog.String("reason", reason),
@@ -172,8 +173,8 @@ func (s *Service) claims(ctx context.Context, p *provider, token *oauth2.Token, 
 	return all, more.Claims(&all)
 }
 
-// End ends a session. Its answer tells the UI where to go next: to the provider's log-out page or, if there is no such
-// page, to the home page.
+// End ends a session. Its response contains the URL that the UI should go to next: the provider's log-out page or, if
+// there is no such page, the home page.
 func (s *Service) End(w http.ResponseWriter, r *http.Request) {
 	if !s.OwnPage(r) {
 		err := refusal.New(refusal.Forbidden, "only pages of this site can log out", "")

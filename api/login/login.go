@@ -7,8 +7,8 @@
 // the provider's client, so the program needs neither the provider's address nor the client's secret, and never gets a
 // token of the provider. Its session is sealed like a browser's, but sent as a bearer token.
 //
-// The provider may be down when the service starts, or at any time later. It is needed only to log in, and to verify
-// tokens signed with a key that the service hasn't seen yet.
+// The provider may be down when the service starts, or at any time later. The service needs it only to log people in,
+// and to verify tokens signed with a key that the service hasn't seen yet.
 package login
 
 import (
@@ -65,7 +65,7 @@ const (
 	clientExchanges  = 8               // the same, per client
 )
 
-// Service logs people in, and recognizes them. It is safe for concurrent use.
+// Service logs people in, and identifies them in later requests. It is safe for concurrent use.
 type Service struct {
 	options Options
 	origin  string // of URL: scheme, host and port
@@ -81,7 +81,7 @@ type Service struct {
 
 	mu       sync.Mutex // guards the fields below; held while the provider is being asked
 	provider *provider  // nil until discovered
-	failed   error      // error of the last attempt to discover it
+	failed   error      // error from the last attempt to discover it
 	tried    time.Time  // end of that attempt
 }
 
@@ -93,7 +93,7 @@ type provider struct {
 	logout   string                // address of its log-out page; empty if it has no such page
 }
 
-// New returns a Service. It creates the key in o.Dir if there is no key yet, and doesn't contact the provider.
+// New returns a Service. It creates the key in o.Dir if there is no key yet. It doesn't contact the provider.
 func New(o Options) (*Service, error) {
 	address, err := url.Parse(o.URL)
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // verify returns the contents of a token if the provider signed it for the audience, it is valid now, and it names its
-// subject. Without a subject, nobody could tell later who used it.
+// subject. Without a subject, nobody could tell later who used the token.
 func (p *provider) verify(ctx context.Context, token, audience string) (*oidc.IDToken, error) {
 	id, err := p.verifier.Verify(ctx, token)
 	if err == nil && !slices.Contains(id.Audience, audience) {
@@ -286,8 +286,8 @@ func (s *Service) named(name, subject string, role access.Role, via string) acce
 	return access.Principal{Name: name, Role: role, Subject: subject, Issuer: s.options.Issuer, Via: via}
 }
 
-// unauthenticated returns the refusal for an unknown caller. invalid reports whether the caller sent a token, which is
-// then invalid.
+// unauthenticated returns the refusal for an unknown caller. invalid is set if the caller sent a token, and the token
+// is invalid.
 func (s *Service) unauthenticated(detail string, invalid bool) error {
 	err := refusal.New(refusal.Unauthenticated, detail,
 		"log in at "+s.Address()+", or send Authorization: Bearer … with a token")
@@ -300,7 +300,7 @@ func (s *Service) unauthenticated(detail string, invalid bool) error {
 }
 
 // OwnPage reports whether a page of the UI sent r, a request that changes something. Browsers name the origin of the
-// page in each such request. The session's cookie proves nothing, because browsers also add it to requests of other
+// page in each such request. The session's cookie proves nothing, because browsers also add it to requests from other
 // pages on the same host.
 func (s *Service) OwnPage(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// page is an error page that tells a person why the log-in failed.
+// page is an error page that tells a person why a log-in failed.
 type page struct {
 	status int
 	title  string
@@ -30,13 +30,13 @@ func (p *page) refusal() *refusal.Error {
 	return refusal.New(refusal.Forbidden, detail, "")
 }
 
-// pagePolicy is the Content-Security-Policy of these pages, which have an inline style and nothing else.
+// pagePolicy is the Content-Security-Policy of error pages, which need nothing but an inline style.
 const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 const pageStyle = "body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem;" +
 	"color-scheme:light dark}"
 
-// answer sends a page.
+// answer writes p as the response.
 func (s *Service) answer(w http.ResponseWriter, p *page) {
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
@@ -70,7 +70,7 @@ func (s *Service) unreachable() *page {
 	}
 }
 
-// busy is the page for a person who returns from the provider while too many others do.
+// busy is the page for a person who returns from the provider at the same time as too many others.
 func (s *Service) busy() *page {
 	return &page{
 		status: http.StatusServiceUnavailable,
@@ -100,7 +100,7 @@ func (s *Service) refused(reason, description string) *page {
 	}
 }
 
-// broken logs err, which explains why an answer of the provider can't be used, and returns the page for it.
+// broken logs err, the reason why a response from the provider can't be used, and returns the page for it.
 func (s *Service) broken(ctx context.Context, err error) *page {
 	s.warn(ctx, "the answer of the identity provider is not valid", err)
 	return &page{

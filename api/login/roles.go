@@ -31,7 +31,7 @@ func (r *Roles) of(c claims) (role access.Role, value string) {
 	return role, values[i]
 }
 
-// from returns the highest role that one of values gives, or "".
+// from returns the highest role that any of values gives, or "" if no value gives a role.
 func (r *Roles) from(values []string) access.Role {
 	has := func(list []string) bool {
 		return slices.ContainsFunc(values, func(v string) bool { return slices.Contains(list, v) })
@@ -88,9 +88,9 @@ func (c claims) values(claim string) []string {
 // maxName is the maximum length, in characters, of the name of a person or a program.
 const maxName = 100
 
-// name returns the display name of the person or the program: the e-mail address if the provider has verified it. Many
-// providers let people choose the other names, so a name that looks like an e-mail address isn't used: it may be
-// somebody else's. The last resort is the subject.
+// name returns the display name of the person or the program. It prefers the e-mail address, if the provider has
+// verified it. Many providers let people choose the other names, so it doesn't use any that looks like an e-mail
+// address, which may be somebody else's. The last resort is the subject.
 func (c claims) name() string {
 	verified := c["email_verified"] == true || c["email_verified"] == "true"
 	for _, key := range []string{"email", "preferred_username", "name", "sub"} {
