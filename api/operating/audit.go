@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 )
 
-// auditOrder is the only order of audit entries, for cursors.
+// auditOrder names the only order of audit entries in cursors.
 const auditOrder = "audit"
 
 // ListAudit implements contract.StrictServerInterface.

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// deadLettersOrder is the only order of dead letters, for cursors.
+// deadLettersOrder names the only order of dead letters in cursors.
 const deadLettersOrder = "number"
 
 // ListDeadLetters implements contract.StrictServerInterface.
@@ -84,8 +84,8 @@ func (a *Operating) ListWebhooks(
 	return list, nil
 }
 
-// deadLetterNumber parses a number whose form has been checked against the contract. If the number doesn't fit into 64
-// bits, there can be no such dead letter, and deadLetterNumber returns a refusal.
+// deadLetterNumber parses the number of a dead letter, whose form has been checked against the contract. It returns a
+// refusal if the number doesn't fit into 64 bits, because there can be no such dead letter.
 func deadLetterNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 
 // Limits on event streams.
 const (
-	bufferedEvents    = 1024             // for readers that are slow or reconnect
+	bufferedEvents    = 1024             // events kept for readers that are slow or reconnect
 	maxStreams        = 256              // concurrent readers
 	heartbeatInterval = 15 * time.Second // between comments on an idle stream
 	WriteTimeout      = 10 * time.Second // for a write to a client
@@ -54,7 +54,7 @@ func (h *hub) start(now time.Time) {
 	h.run, h.changed, h.closed = strconv.FormatInt(now.UnixNano(), 36), make(chan struct{}), make(chan struct{})
 }
 
-// publish adds events and wakes the streams that wait for them.
+// publish adds events and wakes the streams that are waiting for them.
 func (h *hub) publish(events []contract.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ func (h *hub) enter() bool {
 	return true
 }
 
-// leave removes a reader from the count. slow reports whether the reader was disconnected for being too slow.
+// leave removes a reader from the count. slow is set if the reader was disconnected for being too slow.
 func (h *hub) leave(slow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -211,8 +211,8 @@ type knownIncident struct {
 	located bool // its place is known
 }
 
-// changeOf returns how an incident has changed since the latest event about it, or "" if it hasn't. wasOpen and
-// `before` describe the incident as of that event.
+// changeOf returns the kind of event for the change of an incident since the latest event about it, or "" if it hasn't
+// changed. wasOpen and `before` describe the incident as of that event.
 func changeOf(isOpen, wasOpen bool, now, before knownIncident) string {
 	switch {
 	case !isOpen && wasOpen:
@@ -227,7 +227,7 @@ func changeOf(isOpen, wasOpen bool, now, before knownIncident) string {
 	return ""
 }
 
-// incidentEvents returns events for the incidents that opened, changed, were located or closed in an epoch. There are
+// incidentEvents returns events for the incidents that opened, changed, were located or closed in an epoch. It returns
 // no events in the first epoch of a run.
 func (a *Operating) incidentEvents(c *engine.View, ended trace.Nanos) []contract.Event {
 	first := a.hub.incidents == nil
@@ -275,8 +275,8 @@ func namesOfAffected(c *engine.View) *describe.Names {
 	return names
 }
 
-// locatedEvent returns the event for an incident whose place became known in this epoch. Either its own investigation
-// located it now, or the investigation of one of its problems had done so before.
+// locatedEvent returns the event for an incident whose place became known in this epoch: either its own investigation
+// has just located the place, or the investigation of one of its problems had already done so.
 func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trace.Nanos) contract.Event {
 	top := &v.Suspects[0]
 	share := 0.
@@ -295,8 +295,8 @@ func locatedEvent(c *engine.View, id uint64, v *search.Investigation, ended trac
 	}
 }
 
-// annotationEvents returns events for the annotations that were added since the last call, oldest first. There are no
-// events in the first epoch of a run.
+// annotationEvents returns events for the annotations that were added since the previous call, oldest first. It returns
+// no events in the first epoch of a run.
 func (h *hub) annotationEvents(c *engine.View) (events []contract.Event) {
 	first, known := h.annotated == nil, make(map[uint64]bool)
 	for i := range c.Annotations {

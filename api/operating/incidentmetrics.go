@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// meteredIncidents limits the number of open incidents that have their own metrics, because each adds a set of series.
-// The most severe incidents take precedence.
+// meteredIncidents limits the number of open incidents that have their own metrics, because each adds a set of time
+// series. The most severe incidents take precedence.
 const meteredIncidents = 50
 
 // incidents emits the metrics of open incidents.

@@ -22,7 +22,7 @@ type metrics struct {
 	requests *prometheus.HistogramVec
 }
 
-// scrapeTimeout limits how long a scrape waits for the engine. After that, the scrape shows the last snapshot.
+// scrapeTimeout limits the time that a scrape waits for the engine. After that, the scrape shows the latest snapshot.
 const scrapeTimeout = time.Second
 
 func newMetrics(a *Operating) *metrics {
@@ -200,7 +200,7 @@ func (m *metrics) engine(e metric.Emitter) {
 		"because of the limit on operations.", float64(t.Unranked))
 }
 
-// coverage emits how many of the spans are judged, as of the last epoch.
+// coverage emits the share of spans that are judged, as of the last epoch.
 func (m *metrics) coverage(e metric.Emitter, s *epoch.Snapshot) {
 	e.Gauge("coverage_ratio", "Share of the spans, or of their time, of the last ten to twenty minutes that is judged.",
 		s.Coverage.ShareOfSpans, "of", "spans")

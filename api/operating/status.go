@@ -85,13 +85,14 @@ func (a *Operating) GetStatus(
 	return d, nil
 }
 
-// Lateness returns a sentence that says why decisions are late, or "" if they aren't.
+// Lateness returns a sentence that gives the reason why decisions are late, or "" if they aren't.
 func (a *Operating) Lateness() string {
 	warning, _ := lateness(a.service.Lag())
 	return warning
 }
 
-// lateness explains why decisions are late, and suggests a remedy. It returns two empty strings if they aren't late.
+// lateness returns a sentence that explains why decisions are late, and a remedy. It returns two empty strings if they
+// aren't late.
 func lateness(lag live.Lag) (warning, remedy string) {
 	late := fmt.Sprintf("Decisions are %s late: ", units.Coarse(lag.Overdue))
 	switch lag.Cause {

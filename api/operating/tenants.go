@@ -17,7 +17,7 @@ func (a *Operating) tenants() []contract.Tenant {
 	return a.options.Tenants.Tenants()
 }
 
-// errProcess refuses callers who may not manage the tenants of the process.
+// errProcess is the refusal for callers who may not manage the tenants of the process.
 var errProcess = refusal.New(refusal.Forbidden, "this needs an admin of the whole process, at the default tenant",
 	"use a token of the role admin without a tenant, and an address without /t/…")
 
