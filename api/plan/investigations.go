@@ -141,7 +141,7 @@ func (a *Plan) WithdrawSteering(
 	return contract.WithdrawSteering204Response{}, nil
 }
 
-// parseSubject parses the ID of a problem or an incident, which differ in length.
+// parseSubject parses the ID of a problem or an incident. The two kinds of ID differ in length.
 func parseSubject(id string) (search.Subject, error) {
 	if len(id) == render.IncidentDigits {
 		incident, err := render.ParseIncident(id)

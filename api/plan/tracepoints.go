@@ -33,8 +33,8 @@ type point struct {
 	requestTypes int
 }
 
-// pointsOf returns all tracepoints that appear in agents' catalogues, in trees, in the plan or in an override. Their
-// cost is estimated from the trees built so far, as if they were on in all requests.
+// pointsOf returns all tracepoints that appear in agents' catalogues, in trees, in the plan or in an override. Costs
+// are estimated from the trees built so far, as if the tracepoints were on in all requests.
 func pointsOf(c *engine.View) map[trace.Symbol]*point {
 	points := make(map[trace.Symbol]*point)
 	of := func(id trace.Symbol) *point {
