@@ -20,7 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// side is the side of a comparison that a request belongs to.
+// side is a side of a comparison, or neither.
 type side int
 
 const (
@@ -32,8 +32,8 @@ const (
 // sides holds the requests on each side of a comparison.
 type sides [second + 1][]*observation.Observation
 
-// side returns the first side if o lies in the box, and the second otherwise. Unlike contains, it knows the exact start
-// of the request.
+// side returns first if o lies in the box, and second otherwise. Unlike contains, it knows the exact start of the
+// request.
 func (b *box) side(o *observation.Observation) side {
 	to := cmp.Or(b.to, trace.MaxNanos)
 	if ns := o.Duration.Nanoseconds(); ns >= b.longer && ns < b.shorter && o.Start >= b.from && o.Start < to {
@@ -42,8 +42,8 @@ func (b *box) side(o *observation.Observation) side {
 	return second
 }
 
-// slowestSide returns a function that puts the slowest part of the requests, a fraction in [0, 1], on the first side
-// and all others on the second side. Requests of equal duration are on the same side.
+// slowestSide returns a function that assigns the slowest requests to the first side and all others to the second side.
+// part is the fraction of requests on the first side, in [0, 1]. Requests of equal duration are on the same side.
 func slowestSide(requests []*observation.Observation, part float64) func(*observation.Observation) side {
 	durations := make([]int64, len(requests))
 	for i, o := range requests {
@@ -62,8 +62,8 @@ func slowestSide(requests []*observation.Observation, part float64) func(*observ
 	}
 }
 
-// timesSide returns the side of a request by its start. The first side is [from, to), the second is [baseFrom, baseTo);
-// the first takes precedence. An upper bound of 0 means unbounded.
+// timesSide returns first if o started in [from, to), second if it started in [baseFrom, baseTo), and neither
+// otherwise. An upper bound of 0 means unbounded.
 func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nanos) side {
 	switch {
 	case o.Start >= from && o.Start < cmp.Or(to, trace.MaxNanos):
@@ -107,11 +107,11 @@ func attributeDifferences(names *describe.Names, found []explain.Frequency) []co
 	return all
 }
 
-// wholeOfSide limits the number of requests per side for which all attributes are compared.
+// wholeOfSide limits the number of requests per side that are compared by all of their attributes.
 const wholeOfSide = 64
 
-// addUnlisted adds to c the attributes that the setting `keys` doesn't list, as far as requests are kept with all of
-// their attributes. It then limits c to the shownAttributes items with the smallest p-values.
+// addUnlisted adds to c the attributes that the setting `keys` doesn't list. It finds them only in requests that are
+// kept with all of their attributes. It then limits c to the shownAttributes items with the smallest p-values.
 func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests sides, options critpath.Options) error {
 	known := make(map[string]bool)
 	for i := range c.Items {
@@ -169,7 +169,8 @@ type wholeRequests struct {
 	observer  observation.Observer
 }
 
-// observe returns a sampled request with all attributes, or nil if it isn't kept with them or can't be used.
+// observe returns the sampled request with all attributes of its spans, or nil if they aren't kept or the trace is
+// unusable.
 func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.Observation, error) {
 	request, err := w.read(sampled.Trace)
 	if len(request) == 0 || err != nil {

@@ -91,7 +91,7 @@ func (a *Requests) CompareGroup(
 	return &d, a.addUnlisted(&d.Attributes, requests, options)
 }
 
-// populationOf returns the population of the requests that `of` puts on side `which`.
+// populationOf returns the population of the requests that `of` assigns to side `which`.
 func populationOf(
 	label string, requests []*observation.Observation, of func(*observation.Observation) side, which side,
 ) population {
@@ -129,7 +129,7 @@ func (b *box) compare(requests []*observation.Observation) (within, rest populat
 	return within, rest, b.note(since, int(within.n), int(rest.n))
 }
 
-// defaultSlowest is the default of the parameter slowest, a fraction of the requests.
+// defaultSlowest is the default value of the parameter slowest, a fraction of the requests.
 const defaultSlowest = 0.1
 
 // population describes one side of a comparison: some of a group's requests, and their mean times.
@@ -170,7 +170,7 @@ type box struct {
 	longer, shorter int64       // [longer, shorter) ns
 }
 
-// timed reports whether the box is bounded in time.
+// timed reports whether b is bounded in time.
 func (b *box) timed() bool { return b.from > 0 || b.to > 0 }
 
 // contains reports whether a request that took total ns and arrived in the tick [from, to) given by arrived lies in the
@@ -286,7 +286,7 @@ func sampleOf(g *group.Group) sample {
 	return s
 }
 
-// since returns the start of the tick when sampling started.
+// since returns the start of the tick that sampling started in.
 func (s *sample) since() trace.Nanos {
 	return s.group.Current.First - s.group.Current.First%trace.Nanos(stats.Tick)
 }
@@ -355,7 +355,7 @@ func between(g *group.Group, from, to trace.Nanos) population {
 	return p
 }
 
-// reference returns the reference requests of a group, which arrived before its problem.
+// reference returns the population of a group's reference requests, which arrived before the group's problem.
 func reference(g *group.Group) population {
 	w := &g.Reference
 	p := population{

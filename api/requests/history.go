@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxWindows limits the number of windows in an answer.
+	// maxWindows limits the number of windows in a response.
 	maxWindows = 10_000
 	// shortSpan is the longest time span for which short windows are the default.
 	shortSpan = 2 * group.Day
@@ -104,7 +104,7 @@ func (a *Requests) span(first, last *string, length time.Duration) (from, to tra
 	return from, to, nil
 }
 
-// comparedWith returns how far back the time span to compare with lies, or 0 if there is no comparison.
+// comparedWith returns the time by which the time span to compare with is earlier, or 0 if there is no comparison.
 func comparedWith(with *contract.GetGroupHistoryParamsCompare) time.Duration {
 	switch query.Value(with, contract.GetGroupHistoryParamsCompareNone) {
 	case contract.GetGroupHistoryParamsCompareYesterday:

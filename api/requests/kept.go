@@ -26,8 +26,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxRead limits the number of traces read for an answer. Reading that many takes tens of milliseconds if they have a
-// typical size.
+// maxRead limits the number of traces read per request. Reading 500 traces of typical size takes tens of milliseconds.
 const maxRead = 500
 
 // keptTrace is a stored request with all reasons for storing it.
@@ -128,8 +127,8 @@ func (q *traceQuery) matches(s *contract.Span, resource []contract.Attribute) bo
 	return true
 }
 
-// request converts q for links to tracing backends. Without an end, the time span ends now. Without a start, it starts
-// an hour before its end.
+// request converts q for links to tracing backends. If q has no end, the time span ends now. If q has no start, it
+// starts an hour before its end.
 func (q *traceQuery) request(now time.Time) *directory.Request {
 	r := &directory.Request{
 		Service:    q.service,
@@ -251,7 +250,7 @@ func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*co
 	return x, nil
 }
 
-// leastNormal is the minimum number of traces to compare a trace with. It suffices for quartiles.
+// leastNormal is the minimum number of traces to compare a trace with. Four suffice for quartiles.
 const leastNormal = 4
 
 // mostNormal limits the number of traces that a trace is compared with.
@@ -321,10 +320,10 @@ func (a *Requests) compareTrace(
 	return d, nil
 }
 
-// addUsual corrects the explanation e of p, because the few sample traces are not a random sample. It removes slow
-// steps whose spans aren't longer than usual. It also sets the usual duration to the median of the healthy requests of
-// the group's type, and raises the limit to their 99th percentile. Parts for which no healthy requests or spans are
-// known don't change.
+// addUsual corrects the explanation e of p, because the few traces it was compared with are not a random sample. It
+// removes slow steps whose spans aren't longer than usual. It also sets the usual duration to the median of the healthy
+// requests of the group's type, and raises the limit to their 99th percentile. Without known healthy requests or spans,
+// the corresponding parts don't change.
 func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation, p *critpath.Path) error {
 	return a.reader.Ask(ctx, func(c *engine.View) {
 		e.Suspects = slices.DeleteFunc(e.Suspects, func(s onetrace.CallSuspect) bool {
@@ -340,7 +339,7 @@ func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.E
 	})
 }
 
-// usualTail is the quantile of the usual spans of a step that a slow span must exceed.
+// usualTail is the quantile that the duration of a slow span must exceed, among the usual spans of its step.
 const usualTail = 0.9
 
 // isUsual reports whether the span of a slow step takes no longer than such spans usually do.
@@ -413,7 +412,7 @@ func (a *Requests) normalTraces(s *epoch.Snapshot, kept map[trace.ID]*keptTrace,
 	return all[:min(len(all), mostNormal)]
 }
 
-// affected reports whether an incident that was in progress at the time `when` affected requestType.
+// affected reports whether an incident that was in progress at the time `when` affects requestType.
 func affected(s *epoch.Snapshot, requestType analysis.Hash, when trace.Nanos) bool {
 	for i := range s.Incidents {
 		x := &s.Incidents[i]

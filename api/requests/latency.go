@@ -21,11 +21,12 @@ import (
 type bins struct {
 	from, to trace.Nanos
 	length   time.Duration // a multiple of [stats.Tick]
-	ticks    bool          // their requests come from ticks and minutes, not from periods
+	ticks    bool          // requests are read from ticks and minutes, not from periods
 }
 
 // binsOf returns bins that cover [from, to). If edge isn't 0, one of the bins starts there, rounded down to the minute
-// if requests are only kept per minute. Bins of whole periods ignore edge. If the time range is too long, length is 0.
+// if requests are only kept per minute. If the bins are whole periods, edge is ignored. If the time range is too long,
+// the length of the bins is 0.
 func binsOf(from, to, edge, now trace.Nanos) bins {
 	span, known := to.Sub(from), stats.Tick
 	if from < now.Add(-live.TicksKept) {
@@ -44,7 +45,8 @@ func binsOf(from, to, edge, now trace.Nanos) bins {
 	return b
 }
 
-// periodBins returns bins that cover [from, to) and consist of whole periods. If the range is too long, length is 0.
+// periodBins returns bins that cover [from, to) and consist of whole periods. If the range is too long, the length of
+// the bins is 0.
 func periodBins(from, to trace.Nanos) bins {
 	b := bins{from: from, to: to, length: group.Period}
 	switch span := to.Sub(from); {
@@ -121,7 +123,8 @@ func (a *Requests) GetGroupLatency(
 	return d, nil
 }
 
-// binnedLatency holds the requests of a group in time bins, and its usual durations, or nil if these are unknown.
+// binnedLatency holds the requests of a group in time bins, and the group's usual durations. usual is nil if they are
+// unknown.
 type binnedLatency struct {
 	bins
 	requests []group.PastWindow // bins with requests, oldest first

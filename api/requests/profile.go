@@ -19,7 +19,8 @@ import (
 // profiledTypes limits the number of request types in a profile.
 const profiledTypes = 1000
 
-// WriteProfile serves critical paths as pprof or folded stacks. If it returns an error, it hasn't written anything.
+// WriteProfile serves a profile of critical paths, in the format of pprof or as folded stacks. If it returns an error,
+// it hasn't written anything.
 func (a *Requests) WriteProfile(w http.ResponseWriter, r *http.Request) error {
 	s, err := a.reader.Current(r.Context())
 	if err != nil {

@@ -109,7 +109,7 @@ func (a *Requests) GetTrace(
 	return contract.GetTrace200JSONResponse(*d), nil
 }
 
-// minRanked is the minimum number of spans of an operation for showing percentiles.
+// minRanked is the minimum number of spans of an operation at which percentiles are shown.
 const minRanked = 20
 
 // rank sets the percentile of each span of d among the spans of its step. steps holds the steps by span ID.
@@ -140,8 +140,8 @@ func (a *Requests) rank(ctx context.Context, d *contract.Trace, steps map[string
 	return nil
 }
 
-// rankedSpans returns the spans that a span of an operation is ranked among: the usual ones and, if there are too few,
-// also the latest ones.
+// rankedSpans returns the durations that a span of the operation op is ranked among: those of the usual spans and, if
+// there are too few, also those of the latest ones.
 func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
 	usual := spans.Usual(op)
 	if usual.Count() < minRanked {
@@ -165,7 +165,7 @@ func linkTarget(id trace.ID, d *contract.Trace) *directory.Request {
 	return r
 }
 
-// shownSpans limits the number of spans of a trace in an answer.
+// shownSpans limits the number of spans of a trace in a response.
 const shownSpans = 100_000
 
 // readTrace decodes a trace from an OTLP request. It returns the trace with its critical path but without percentiles,
@@ -219,12 +219,12 @@ func readTrace(
 	return d, steps, nil
 }
 
-// matchSpans matches the spans as sent with the nodes of the path. It returns the spans with the IDs and parents of the
-// nodes, and the steps by ID.
+// matchSpans matches the spans as sent with the nodes of the path. It returns the spans, with the IDs and parents of
+// their nodes, and the steps of the spans by ID.
 //
 // If several spans have the same ID, it returns the one that the path keeps. If a client and a server share an ID, it
-// returns both: the path gives the server a new ID between the client and the children of the shared ID. A span without
-// a node is returned as sent if no other span has its ID.
+// returns both: on the path, the server has a new ID, and lies between the client and the children of the shared ID. A
+// span without a node is returned as sent if no other span has its ID.
 func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]contract.Span, map[string]trace.Op) {
 	type key struct{ id, kind string } // as sent; the kind distinguishes the two spans of a shared ID
 	nodes := make(map[key]*critpath.Node, len(path.Nodes))
