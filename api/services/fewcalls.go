@@ -17,15 +17,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incidents are judged in windows of three minutes, and changed calls must show in each of these minutes, so operations
-// with fewer than about two calls per minute, that is, fewer than leastCalls in ten minutes, rarely raise an incident.
+// Limits on the operations with too few calls. Incidents are judged in windows of three minutes, and a change must show
+// in the calls of each of these minutes. So operations with fewer than leastCalls calls in ten minutes, which is about
+// two per minute, rarely raise an incident.
 const (
 	shownFewCalls = 10   // operations in the status
 	namedFewCalls = 3    // operations in the sentence
 	mostFewCalls  = 0.05 // share of the calls above which the sentence suggests a remedy
 )
 
-// fewCallsRemedy tells people how to get incidents about failures of rare requests nevertheless.
+// fewCallsRemedy is the advice on getting incidents about failures of rare requests nevertheless.
 const fewCallsRemedy = "Set objectives for their requests: objectives look at an hour and six hours instead of " +
 	"minutes. " +
 	"Or sample more of the requests."
@@ -52,11 +53,12 @@ func (a *Services) FewCalls(ctx context.Context, s *epoch.Snapshot) (*contract.F
 	return found, cmp.Or(err, refused)
 }
 
-// fewCallsAge is the maximum age of a count. We don't count each time, because the status is read every epoch and
-// counting takes time linear in the size of the history.
+// fewCallsAge is the maximum age of a count. Counts are cached because the status is read every epoch, and counting
+// takes time linear in the size of the history.
 const fewCallsAge = time.Minute
 
-// recentFew returns the operations with few calls if they were counted recently, as of s, or nil if they weren't.
+// recentFew returns the cached operations with few calls, or nil if they were counted fewCallsAge or longer before the
+// end of s.
 func (a *Services) recentFew(s *epoch.Snapshot) *contract.FewCalls {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +124,7 @@ func (t *serviceTable) fewCalls(names *trace.Table) *contract.FewCalls {
 // known reports whether x has enough history to compare later calls with.
 func known(x *history.Use) bool { return x.Known >= leastUsual }
 
-// fewCallsText returns sentences that count the operations in f and name the first ones. It is empty if f has no
+// fewCallsText returns sentences that count the operations in f and name the first ones. It returns "" if f contains no
 // operations.
 func fewCallsText(f *contract.FewCalls) string {
 	if f.Count == 0 {

@@ -28,8 +28,8 @@ func (a *Services) AnnotateFromGitHub(
 // versionRef matches Git refs that look like versions, as many tags do and most branches don't.
 var versionRef = regexp.MustCompile(`^v?[0-9]+\.`)
 
-// deployAtGitHub returns the successful deployment or published release that a GitHub event reports, or nil if it
-// reports something else. If environment isn't empty, deployments to other environments are ignored.
+// deployAtGitHub returns the successful deployment or published release that a GitHub event reports, or nil if the
+// event reports something else. If environment isn't empty, deployments to other environments are ignored.
 func deployAtGitHub(e *contract.GitHubEvent, environment string) *contract.AnnotationRequest {
 	report := &contract.AnnotationRequest{Kind: contract.AnnotationKindDeploy}
 	if e.Repository != nil {

@@ -1,4 +1,5 @@
-// Package services serves services: their figures, the map of their calls, their annotations and objectives.
+// Package services serves the list of services, their figures, the map of calls between them, annotations and
+// objectives.
 package services
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on answers about services.
+// Limits on responses about services.
 const (
 	shownServiceOperations = 500
 	shownInside            = 100 // operations inside a service
@@ -30,7 +31,7 @@ const (
 	keptServiceTables      = 8 // of the latest snapshot
 )
 
-// Services serves services, their annotations and objectives. It is safe for concurrent use.
+// Services serves services, annotations and objectives. It is safe for concurrent use.
 type Services struct {
 	reader    *epoch.Reader
 	directory func() *directory.Directory // owners of services
@@ -73,8 +74,8 @@ func (a *Services) table(c *engine.View, s *epoch.Snapshot, key serviceKey) (*se
 	return t, nil
 }
 
-// Attention returns the services that are failing, silent or slower as of s. The first suspects of open incidents have
-// another state, so they aren't included. Attention reads c, so it must be called while the core may be read.
+// Attention returns the services that are failing, silent or slower as of s. It omits the first suspects of open
+// incidents, because they have another state. Attention reads c, so it must be called while the core may be read.
 func (a *Services) Attention(c *engine.View, s *epoch.Snapshot) ([]contract.ServiceAttention, error) {
 	t, err := a.table(c, s, serviceKey{})
 	if err != nil {
@@ -187,7 +188,7 @@ func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) f
 	return float64(slices.Index(urgency, s.State))
 }
 
-// sortCalls sorts by number of calls, most calls first.
+// sortCalls sorts all by current number of calls, most calls first.
 func sortCalls(all []contract.ServiceCall) {
 	sorting.SliceStable(all, func(a, b contract.ServiceCall) int {
 		return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), strings.Compare(a.Caller, b.Caller),

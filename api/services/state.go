@@ -23,7 +23,7 @@ const (
 	leastSlower      = 1.25 // times the usual median
 	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
-	leastFewSlower   = 2    // times the usual quantile; calls above it are not well, even if they are too few to judge
+	leastFewSlower   = 2    // times the usual quantile; slower calls are not well, even if too few to judge
 
 	leastTail           = 5 // spans longer than the usual 99th percentile, to judge it
 	leastTailDeviations = 4 // standard deviations of their number
@@ -31,8 +31,9 @@ const (
 	leastAffectedSlower = 1.05 // times the usual mean, for a request type that an incident affects; as for incidents
 )
 
-// tail measures how many more of the latest spans than usual exceed the usual 99th percentile, in standard deviations.
-// It returns 0 if fewer than leastTail do, if there are no spans to compare, or if the table isn't live.
+// tail returns the number of standard deviations by which the number of the latest spans longer than the usual 99th
+// percentile exceeds the expected number. It returns 0 if fewer than leastTail spans are longer, if there are no spans
+// to compare, or if the table isn't live.
 func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
 	if !t.live || latest.Count() == 0 || usual.Count() == 0 {
 		return 0
@@ -74,8 +75,8 @@ func above(now, usual *float64, least float64) bool {
 	return now != nil && usual != nil && *now >= least**usual && *now-*usual >= leastSlowerNanos
 }
 
-// quiet returns the time since the last call, less the latest x.Open, whose calls may not be known yet. It returns 0 if
-// there were no calls.
+// quiet returns the time since the last call, less x.Open, because calls within the latest x.Open may not be known yet.
+// It returns 0 if there were no calls.
 func (t *serviceTable) quiet(x *history.Use) time.Duration {
 	if x.Last == 0 {
 		return 0
@@ -84,8 +85,8 @@ func (t *serviceTable) quiet(x *history.Use) time.Duration {
 }
 
 // stateOf returns the state of a service or an operation, and the reason for it. usual is nil if there is no history,
-// worse lists the figures that are worse than usual, and quiet is the time without calls. A service or operation with
-// too few calls to judge is never well.
+// worse lists the figures that are worse than usual, and quiet is the time without calls. The state is never well if
+// there are too few calls to judge.
 func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	quiet time.Duration,
 ) (contract.ServiceState, string) {
@@ -118,8 +119,8 @@ func stateOf(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure,
 	return contract.ServiceStateSlower, mostGrown(now, usual, worse)
 }
 
-// lostState returns the state of a service whose own spans look well. It isn't well if clearly more calls to it than
-// usual lack a span of the service.
+// lostState returns the state of a service whose own spans look well, and the reason for it. The service isn't well if
+// clearly more calls to it than usual lack a span of the service.
 func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, string) {
 	var now, usual history.Usage
 	for i := range t.uses.Calls {
@@ -142,7 +143,7 @@ func (t *serviceTable) lostState(service trace.Symbol) (contract.ServiceState, s
 
 func share(part, whole uint64) float64 { return float64(part) / float64(max(1, whole)) }
 
-// noCalls describes how long there have been no calls.
+// noCalls returns a sentence that gives the time without calls and the usual rate.
 func noCalls(quiet time.Duration, usual *contract.ServiceLoad) string {
 	return "No calls for " + units.Coarse(quiet) + "; usually " + units.Rate(usual.Rate) + "."
 }
@@ -160,8 +161,8 @@ func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	return text + "."
 }
 
-// mostGrown describes the time in worse that has grown most relative to its usual value, because it says the most about
-// the service.
+// mostGrown describes the figure in worse, among the durations, that has grown most relative to its usual value,
+// because it tells the most about the service.
 func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) string {
 	text, most := "", 0.0
 	for _, x := range []struct {
@@ -190,8 +191,8 @@ func tooFew(calls int, quantile string, now, usual float64) string {
 }
 
 // affectedState returns the state of an operation, and the reason for it. If an open incident affects requests that
-// start there, the operation isn't well or idle, even if its own figures are: these include all calls of the last few
-// minutes.
+// start at op, the operation isn't well or idle, even if its own figures look so, because they include all calls of the
+// last ten minutes.
 func (t *serviceTable) affectedState(
 	op trace.Op, state contract.ServiceState, reason string,
 ) (contract.ServiceState, string) {
@@ -209,7 +210,7 @@ func (t *serviceTable) affectedState(
 		" fail" + since + units.Percent(x.UsualFailed) + "."
 }
 
-// failsMore reports whether clearly more calls fail than usual.
+// failsMore reports whether clearly more calls fail now than usual.
 func failsMore(now, usual *contract.ServiceLoad) bool {
 	failed, before, n := query.Value(now.Failed, 0), query.Value(usual.Failed, 0), float64(now.Calls)
 	chance := 3 * math.Sqrt(max(before, 1/n)*(1-min(before, 1))/n)

@@ -19,17 +19,17 @@ import (
 
 // Lengths of the windows for services.
 const (
-	nowWindow   = 10 * time.Minute // calls in it count as now
+	nowWindow   = 10 * time.Minute // calls in this window count as current
 	trendLength = time.Hour        // default length of the time span
 	trendBins   = 60
 	leastUsual  = 5 * time.Minute // minimum length of the history to compare with
 )
 
-// serviceKey identifies a table of services within a snapshot by its time span and the start of its current calls. If
-// now is 0, the calls of the last nowWindow are current.
+// serviceKey identifies a table of services within a snapshot by its time span and the start of the calls that count as
+// current. If now is 0, these are the calls of the last nowWindow.
 type serviceKey struct{ from, to, now trace.Nanos }
 
-// serviceTable is the use of all services in a time span.
+// serviceTable holds the usage of all services in a time span.
 type serviceTable struct {
 	uses  history.Uses
 	rows  []contract.Service // in the order of uses.Services; without owners
@@ -66,8 +66,8 @@ func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed
 	return t
 }
 
-// startAtOnsets replaces the rows of services whose incident began in the last minutes. Their figures would otherwise
-// mix the time before the onset with the time since.
+// startAtOnsets replaces the rows of services whose incident began within the last nowWindow. Their figures would
+// otherwise mix the time before the onset with the time since.
 func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serviceKey) {
 	since := make(map[trace.Nanos]*serviceTable)
 	for i := range t.rows {
@@ -244,7 +244,7 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 	return s
 }
 
-// countInstances sets the number of instances and the versions that have calls now.
+// countInstances sets the fields of s for the number of instances and the versions that currently have calls.
 func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *contract.Service) {
 	first := trace.Symbol(0) // the most specific attribute that distinguishes instances
 	for _, x := range c.History.Instances.Uses(service, t.uses.Now, t.uses.Now.From) {
@@ -260,7 +260,7 @@ func (t *serviceTable) countInstances(c *engine.View, service trace.Symbol, s *c
 }
 
 // loads returns the current and the usual load; usual is nil if it is unknown. latest and `before` are the current and
-// the usual durations of the spans. They are ignored unless the table is live.
+// the usual durations of the spans; both are ignored unless the table is live.
 func (t *serviceTable) loads(
 	x *history.Use, latest, before *stats.Ranks,
 ) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
