@@ -22,7 +22,7 @@ const (
 	errorFilter = ` |~ "(?i)error|exception|fatal|panic|critical"`
 )
 
-// lokiAnswer is the answer of Loki's query_range.
+// lokiAnswer is the response of Loki's query_range.
 type lokiAnswer struct {
 	Data struct {
 		Result []struct {
@@ -51,7 +51,7 @@ func (b *Backends) logs(ctx context.Context, q *Question) ([]contract.LogLine, e
 	return all[:min(len(all), maxLines)], err
 }
 
-// lines fetches the newest lines that pass a filter, newest first.
+// lines fetches the latest fetchLines lines that match filter, newest first.
 func (b *Backends) lines(ctx context.Context, q *Question, filter string) ([]contract.LogLine, error) {
 	var answer lokiAnswer
 	err := b.get(ctx, &b.options.Loki, "/loki/api/v1/query_range", url.Values{
@@ -80,7 +80,7 @@ func (b *Backends) lines(ctx context.Context, q *Question, filter string) ([]con
 // variable matches the parts in which similar lines differ: numbers, times and IDs.
 var variable = regexp.MustCompile(`\b[0-9a-fA-F]{8,}(-[0-9a-fA-F]+)*\b|[0-9]+`)
 
-// alike merges similar lines into the newest of them, and counts them. lines must be ordered newest first.
+// alike merges similar lines into the newest of them, which gets their count. lines must be ordered newest first.
 func alike(lines []contract.LogLine, areErrors bool) []contract.LogLine {
 	merged, index := []contract.LogLine{}, make(map[string]int)
 	for _, x := range lines {

@@ -17,8 +17,7 @@ const maxPoints = 90
 // DefaultLogQuery selects the logs of a service by the label that Loki adds to logs received over OTLP.
 const DefaultLogQuery = `{service_name=~"{service}"}`
 
-// DefaultMetrics returns queries for metrics of containers. They fall back to metrics of processes where there are no
-// containers.
+// DefaultMetrics returns queries for container metrics that fall back to process metrics where there are no containers.
 func DefaultMetrics() []Metric {
 	either := func(container, process string) string {
 		return `sum(` + container + `) or sum(` + process + `)`
@@ -35,15 +34,15 @@ func DefaultMetrics() []Metric {
 	}
 }
 
-// prometheusAnswer is the answer of Prometheus's query_range.
+// prometheusAnswer is the response of Prometheus's query_range.
 type prometheusAnswer struct {
 	Data struct {
 		Result []struct{ Values [][]json.RawMessage } // time in seconds, and value as a string
 	}
 }
 
-// metric queries a metric over the window of q, and computes its means before and after the onset. An error is part of
-// the result.
+// metric queries a metric over the window of q, and computes its means before and after the onset. Errors become part
+// of the result.
 func (b *Backends) metric(ctx context.Context, q *Question, m *Metric) contract.TelemetryMetric {
 	points := []contract.MetricPoint{}
 	x := contract.TelemetryMetric{Name: m.Name, Unit: m.Unit, Query: q.expand(m.Query), Points: points}

@@ -18,7 +18,7 @@ const (
 	fetchObjects = 500
 )
 
-// podList is the part of a list of pods that describes restarts.
+// podList contains the fields of a list of pods that describe restarts.
 type podList struct {
 	Metadata page
 	Items    []struct {

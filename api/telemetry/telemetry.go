@@ -1,9 +1,9 @@
 // Package telemetry queries other systems about the first suspect of an incident: Loki for its logs, a server with the
 // Prometheus API for its metrics, and Kubernetes for restarts and events of its pods.
 //
-// People wait for the answer at three in the morning, and the queried systems may be what is slow. So each query has a
-// time limit, the size of its answer is limited, and only a few queries run at once. Only the configured servers are
-// called: redirects are not followed, and names from traces can't break out of their place in a query.
+// People wait for the results at three in the morning, and the queried systems may themselves be slow. So each query
+// has a time limit, the size of its response is limited, and only a few queries run at once. Only the configured
+// servers are called: redirects are not followed, and names from traces can't inject anything into a query.
 package telemetry
 
 import (
@@ -74,7 +74,7 @@ type Question struct {
 	To       time.Time
 }
 
-// About queries all configured systems concurrently. If a system fails, its error is part of the answer.
+// About queries all configured systems concurrently. If a system fails, the result contains its error.
 func (b *Backends) About(ctx context.Context, q *Question) *contract.IncidentTelemetry {
 	x := &contract.IncidentTelemetry{Service: q.Service, From: q.From, Onset: q.Onset, To: q.To}
 	if q.Instance != "" {
@@ -106,13 +106,13 @@ func (b *Backends) About(ctx context.Context, q *Question) *contract.IncidentTel
 	return x
 }
 
-// failure is an error whose text may be shown to everybody who can see the incident.
+// failure is an error with a text that may be shown to everybody who can see the incident.
 type failure struct{ text string }
 
 func (f failure) Error() string { return f.text }
 
-// say logs err and returns one line about it. It returns nil if err is nil or nobody waits for the answer any more.
-// Addresses appear only in the log.
+// say logs err and returns one line about it for users, without addresses. It returns nil if err is nil or the request
+// was canceled.
 func (b *Backends) say(ctx context.Context, system string, err error) *string {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // nobody waits for the answer any more
 		return nil
@@ -202,7 +202,7 @@ func (q *Question) expand(query string) string {
 
 // literal returns a regular expression that matches name and needs no escapes in any kind of quotes, so that a name
 // from a trace can't end the quotes. Unusual characters become dots, which match any character. Other names don't
-// change, so they also work where a query compares them with =.
+// change, so they also work in queries that compare them with =.
 func literal(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
