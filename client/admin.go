@@ -10,7 +10,7 @@ import (
 // Admin is a [Client] with the operations that only administrators may perform.
 type Admin struct{ *Client }
 
-// DeadLetters returns up to most dead letters, oldest first. If most is 0, it returns all.
+// DeadLetters returns up to `most` dead letters, oldest first. If `most` is 0, it returns all.
 func (a Admin) DeadLetters(ctx context.Context, most int) (*contract.DeadLetterList, error) {
 	return getPages(ctx, a.Client, nil, most, func(l *contract.DeadLetterList) (*[]contract.DeadLetter, *string) {
 		return &l.Items, l.NextCursor

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// Annotations returns up to most annotations that match q, latest first. If most is 0, it returns all.
+// Annotations returns up to `most` annotations that match q, latest first. If `most` is 0, it returns all.
 func (c *Client) Annotations(
 	ctx context.Context, q contract.ListAnnotationsParams, most int,
 ) (*contract.AnnotationList, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Audit returns up to most entries of the audit log that match q, latest first. If most is 0, it returns all.
+// Audit returns up to `most` entries of the audit log that match q, latest first. If `most` is 0, it returns all.
 func (c *Client) Audit(ctx context.Context, q contract.ListAuditParams, most int) (*contract.AuditList, error) {
 	unreadable := 0
 	list, err := getPages(ctx, c, q, most, func(l *contract.AuditList) (*[]contract.AuditEntry, *string) {
@@ -36,7 +36,7 @@ const (
 	operationColumn = 20
 )
 
-// ShowAudit writes entries of the audit log, one a line.
+// ShowAudit writes entries of the audit log, one per line.
 func ShowAudit(w io.Writer, list *contract.AuditList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
@@ -74,7 +74,7 @@ func ShowAudit(w io.Writer, list *contract.AuditList, style terminal.Style, now 
 	return p.flush(w)
 }
 
-// auditNotes returns the resource of an entry, its detail, and the other facts for which the table has no columns.
+// auditNotes returns the resource of an entry, its detail, and the other fields that have no column in the table.
 func auditNotes(e *contract.AuditEntry) string {
 	notes := []string{e.On, e.Detail}
 	if e.Issuer != "" { // the name doesn't identify a person

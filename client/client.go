@@ -1,4 +1,4 @@
-// Package client queries a running service over its HTTP API, and prints the answers for a terminal. Errors carry a
+// Package client queries a running service over its HTTP API, and prints the results for a terminal. Errors carry a
 // hint. The methods of [Client] return text from traces unchanged; the Show functions escape it.
 package client
 
@@ -54,15 +54,15 @@ func (c *Client) StartLogin(ctx context.Context) (*contract.DeviceLogin, error) 
 	return send[contract.DeviceLogin](ctx, at, http.MethodPost, nil, "device")
 }
 
-// EndLogin asks whether the person has confirmed the log-in with the given handle, and returns the session or how long
-// to wait before asking again.
+// EndLogin asks whether the person has confirmed the log-in with the given handle, and returns either the session or
+// the time to wait before asking again.
 func (c *Client) EndLogin(ctx context.Context, handle string) (*contract.DeviceToken, error) {
 	at := c.For(handle, "")
 	at.root = "/login"
 	return send[contract.DeviceToken](ctx, at, http.MethodPost, nil, "device", "token")
 }
 
-// Problems returns up to most open problems that match q, in its order. If most is 0, it returns all.
+// Problems returns up to `most` open problems that match q, in its order. If `most` is 0, it returns all.
 func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, most int) (*contract.ProblemList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.ProblemList) (*[]contract.Problem, *string) {
 		return &l.Items, l.NextCursor
@@ -73,7 +73,7 @@ func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, mo
 var longID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // Problem returns the problem with the given name. The name of an open problem is its rank, its ID or a prefix of the
-// ID; the name of a closed problem is its ID or a prefix.
+// ID; the name of a closed problem is its ID or a prefix of it.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)
 	if !longID.MatchString(id) {
@@ -85,8 +85,8 @@ func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDet
 	return Get[contract.ProblemDetail](ctx, c, nil, "problems", id)
 }
 
-// Status returns the status of the service, and the service's time when it answered. The time is zero if the answer
-// has none.
+// Status returns the status of the service, and the time of the response by the service's clock. The time is zero if
+// the response contains none.
 func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error) {
 	a, err := c.do(ctx, http.MethodGet, nil, nil, []string{"status"})
 	if err != nil {
@@ -103,8 +103,8 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 // MaxGap is the time without traces after which [Client.Gap] reports that traces have stopped.
 const MaxGap = time.Minute
 
-// Gap returns a sentence that says that traces have stopped arriving. It returns "" if traces are arriving, or if
-// no trace has ever arrived. now is the current time, which is used if the service's answer has no time.
+// Gap returns a sentence that says that traces have stopped arriving. It returns "" if traces are arriving, or if no
+// trace has ever arrived. now is the current time, which Gap uses if the service's response contains no time.
 func (c *Client) Gap(ctx context.Context, now time.Time) (string, error) {
 	status, at, err := c.Status(ctx)
 	if err != nil || status.Ingest.LastArrival == nil {
@@ -124,7 +124,7 @@ func (c *Client) Gap(ctx context.Context, now time.Time) (string, error) {
 		"): Sibyl cannot detect incidents. Run sibyl doctor to find out why.", nil
 }
 
-// Webhooks returns the configured webhooks and e-mail destinations with their deliveries.
+// Webhooks returns the configured webhooks and e-mail destinations with the state of their deliveries.
 func (c *Client) Webhooks(ctx context.Context) ([]contract.Webhook, error) {
 	list, err := Get[contract.WebhookList](ctx, c, nil, "webhooks")
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace,
 	return traces, nil
 }
 
-// Tracepoints returns up to most tracepoints that match q, in its order. If most is 0, it returns all.
+// Tracepoints returns up to `most` tracepoints that match q, in its order. If `most` is 0, it returns all.
 func (c *Client) Tracepoints(
 	ctx context.Context, q contract.ListTracepointsParams, most int,
 ) (*contract.TracepointList, error) {
@@ -174,7 +174,7 @@ func (c *Client) Tracepoints(
 	}, "tracepoints")
 }
 
-// Agents returns up to most agents that match q. If most is 0, it returns all.
+// Agents returns up to `most` agents that match q. If `most` is 0, it returns all.
 func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most int) (*contract.AgentList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.AgentList) (*[]contract.Agent, *string) {
 		return &l.Items, l.NextCursor
@@ -214,7 +214,8 @@ func (c *Client) Steer(ctx context.Context, name string, r contract.SteeringRequ
 	return send[contract.Steering](ctx, c, http.MethodPut, r, "investigations", id)
 }
 
-// WithdrawSteering lets the service decide again about a search, named as for [Client.Steer].
+// WithdrawSteering withdraws a decision made with [Client.Steer], so that the service decides about the search again.
+// The search is named as for Steer.
 func (c *Client) WithdrawSteering(ctx context.Context, name string) error {
 	id, err := findSubject(ctx, c, name)
 	if err != nil {

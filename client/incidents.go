@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/report/postmortem"
 )
 
-// Incidents returns up to most incidents that match q: open ones first, then the others, latest first. If most is 0,
-// it returns all.
+// Incidents returns up to `most` incidents that match q: open ones first, then the others, latest first. If `most` is
+// 0, it returns all of them.
 func (c *Client) Incidents(
 	ctx context.Context, q contract.ListIncidentsParams, most int,
 ) (*contract.IncidentList, error) {
@@ -96,7 +96,7 @@ const (
 	lastedWidth   = 13
 )
 
-// ShowIncidents writes a list of incidents, in its order. Each has a line in a table, and its sentence.
+// ShowIncidents writes a list of incidents, in its order. It writes a line of a table and a sentence for each incident.
 func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	unwell := len(list.Attention) > 0 && list.Open == 0 && !list.Learning // an open incident slows callers, too
@@ -156,7 +156,7 @@ func attention(list *contract.IncidentList) string {
 }
 
 // added formats a score, in units of a request's usual duration. It adds a sign and a unit, because a plain number
-// after a service would look like a version.
+// after the name of a service would look like a version.
 func added(score float64) string { return "+" + units.Percent(score) }
 
 // incident writes the line of an incident, its sentence, and its notes.
@@ -205,7 +205,7 @@ func sizeText(s *contract.IncidentSize) string {
 	return text
 }
 
-// lastedText returns the time between the onset and the end of an incident.
+// lastedText returns the time between the onset and the end of an incident as text.
 func lastedText(onset, ended time.Time) string {
 	return units.Span(ended.Sub(onset))
 }
@@ -217,8 +217,9 @@ var period = regexp.MustCompile(`\b(since|between) (?:[0-9]{4}-[0-9]{2}-[0-9]{2}
 // minutes is the layout of times to the minute.
 const minutes = "15:04"
 
-// localTimes returns the sentence of x with its period in the local zone, like all other times, and with dates unless
-// it lies within one day. It changes only the period of x, because the name of a service may look like a period.
+// localTimes returns the sentence of x with the period of x in the local time zone, like all other times. The period
+// includes dates unless it lies within one day. Other text that looks like a period, such as the name of a service,
+// remains unchanged.
 func localTimes(x *contract.Incident, now time.Time) string {
 	found := period.FindStringSubmatch(x.Sentence)
 	if found == nil || found[2] != x.Onset.UTC().Format(minutes) || (found[3] != "") != (x.Ended != nil) {
@@ -397,7 +398,7 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 	}
 }
 
-// owner returns the name and, if known, the contact of an owner.
+// owner returns the name of an owner and, if known, the contact.
 func owner(o *contract.Owner) string {
 	if o.Contact == nil {
 		return clean(o.Name)

@@ -73,7 +73,8 @@ func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
 	return found
 }
 
-// findIncident returns the ID of the incident named by its place in the list, its ID, or a prefix of the ID.
+// findIncident returns the ID of the incident with the given name: its position in the list, its ID, or a prefix of the
+// ID.
 func findIncident(ctx context.Context, c *Client, name string) (string, error) {
 	prefix := strings.ToLower(name)
 	if incidentID.MatchString(prefix) {
@@ -102,8 +103,7 @@ func findIncident(ctx context.Context, c *Client, name string) (string, error) {
 	return "", fmt.Errorf("the IDs of %d incidents begin with %s: give more digits", len(found), name)
 }
 
-// incidentAt returns the ID of the incident at the given place in the list, which omits muted incidents. The first
-// place is 1.
+// incidentAt returns the ID of the incident at position place, counted from 1, in the list that omits muted incidents.
 func incidentAt(ctx context.Context, c *Client, place int) (string, error) {
 	list, err := c.Incidents(ctx, contract.ListIncidentsParams{}, place)
 	switch {

@@ -17,7 +17,7 @@ func (c *Client) Objectives(ctx context.Context) (*contract.ObjectiveList, error
 	return Get[contract.ObjectiveList](ctx, c, nil, "objectives")
 }
 
-// ShowObjectives writes a list of objectives. Each has a line with its state, and a line with its burn rates.
+// ShowObjectives writes a list of objectives, each as a line with its state and a line with its burn rates.
 func ShowObjectives(w io.Writer, list *contract.ObjectiveList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
@@ -84,5 +84,5 @@ func goal(x *contract.Objective) string {
 	return percent(of(x.Percentile)) + " below " + units.Nanos(float64(*x.BelowNs))
 }
 
-// percent returns a percentage with the digits of the configuration.
+// percent formats a percentage with up to six significant digits, so that it looks as in the configuration.
 func percent(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) + " %" }

@@ -24,14 +24,15 @@ type connection struct {
 	server string // its URL, without a slash at the end
 	root   string // prefix of the paths of requests, below the URL
 	token  string // may be empty
-	origin string // address of the client for which requests are forwarded, or empty
+	origin string // address of the client that requests are forwarded for, or empty
 }
 
 // timeout limits the duration of a request.
 const timeout = 30 * time.Second
 
-// Get sends a GET request for a path below /api/v1, given by its unescaped elements, and returns the answer. query is
-// nil or one of the contract's structs of parameters. The error is a [RefusedError] if the service refuses the request.
+// Get sends a GET request for a path below /api/v1, given by its unescaped elements, and returns the decoded response.
+// query is nil or one of the contract's parameter structs. The error is a [RefusedError] if the service refuses the
+// request.
 func Get[T any](ctx context.Context, c *Client, query any, path ...string) (*T, error) {
 	return get[T](ctx, c, values(query), path)
 }
@@ -44,7 +45,7 @@ func get[T any](ctx context.Context, c *Client, query url.Values, path []string)
 	return decode[T](c, a)
 }
 
-// send sends body as JSON, or no body if it is nil, and returns the answer.
+// send sends body as JSON, or no body if body is nil, and returns the decoded response.
 func send[T any](ctx context.Context, c *Client, method string, body any, path ...string) (*T, error) {
 	a, err := c.do(ctx, method, nil, body, path)
 	if err != nil {
@@ -53,19 +54,19 @@ func send[T any](ctx context.Context, c *Client, method string, body any, path .
 	return decode[T](c, a)
 }
 
-// tell is like send, but ignores the content of the answer.
+// tell is like send, but ignores the body of the response.
 func (c *connection) tell(ctx context.Context, method string, body any, path ...string) error {
 	_, err := c.do(ctx, method, nil, body, path)
 	return err
 }
 
-// answer is a successful answer of the service.
+// answer is a successful response of the service.
 type answer struct {
 	header http.Header
 	body   []byte
 }
 
-// decode decodes the JSON in an answer. If it fails, it returns an error with a hint that the versions may differ.
+// decode decodes the JSON in a response. Its errors hint that the versions of client and service may differ.
 func decode[T any](c *Client, a answer) (*T, error) {
 	x := new(T)
 	if json.Unmarshal(a.body, x) != nil {
@@ -75,7 +76,7 @@ func decode[T any](c *Client, a answer) (*T, error) {
 	return x, nil
 }
 
-// do sends a request and returns the answer, or the service's refusal as a [RefusedError].
+// do sends a request and returns the response, or the service's refusal as a [RefusedError].
 func (c *connection) do(ctx context.Context, method string, query url.Values, body any, path []string) (answer, error) {
 	r, err := c.request(ctx, method, query, body, path)
 	if err != nil {
@@ -134,8 +135,8 @@ func (c *connection) request(
 	return r, nil
 }
 
-// values returns parameters, one of the contract's structs of parameters or nil, as a query. The names come from the
-// form tags. Nil fields are omitted.
+// values returns parameters, which must be nil or one of the contract's parameter structs, as a query. The names come
+// from the form tags. Nil fields are omitted.
 func values(parameters any) url.Values {
 	q := url.Values{}
 	if parameters == nil {
@@ -167,8 +168,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.text }
 
-// refused returns the error for an answer that isn't successful: a [RefusedError], or another error if the answer isn't
-// from Sibyl.
+// refused returns the error for an unsuccessful response: a [RefusedError], or another error if the response isn't from
+// Sibyl.
 func (c *connection) refused(status int, body []byte) error {
 	var e contract.Error
 	if json.Unmarshal(body, &e) != nil || e.Detail == "" {
@@ -195,7 +196,7 @@ func (c *connection) refused(status int, body []byte) error {
 	return refused
 }
 
-// withHint returns err, the error of a request without a valid response, with a hint.
+// withHint adds a hint to err, the error from a request that got no valid response.
 func (c *connection) withHint(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return fmt.Errorf("no service at %s: start one with sibyl serve, or name another with --server", c.server)
@@ -217,9 +218,9 @@ func (c *connection) withHint(err error) error {
 // pageSize is the maximum number of items requested in one page.
 const pageSize = 1000
 
-// getPages reads a list page by page, until it has `most` items, or all if most is 0. parts returns pointers to the
-// items of a page, and the cursor of the next page, or nil after the last page. The other fields of the result come
-// from the last page read.
+// getPages reads a list page by page, until it has read `most` items, or all items if `most` is 0. parts returns
+// pointers to the items of a page, and the cursor of the next page, or nil after the last page. The other fields of the
+// result come from the last page read.
 func getPages[L, T any](
 	ctx context.Context, c *Client, query any, most int, parts func(*L) (items *[]T, next *string), path ...string,
 ) (*L, error) {

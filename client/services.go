@@ -14,14 +14,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Services returns up to most services that match q, those with open incidents first. If most is 0, it returns all.
+// Services returns up to `most` services that match q, those with open incidents first. If `most` is 0, it returns all.
 func (c *Client) Services(ctx context.Context, q contract.ListServicesParams, most int) (*contract.ServiceList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.ServiceList) (*[]contract.Service, *string) {
 		return &l.Items, l.NextCursor
 	}, "services")
 }
 
-// Service returns a service, named by its name or its ID.
+// Service returns the service with the given name or ID.
 func (c *Client) Service(ctx context.Context, name string) (*contract.ServiceDetail, error) {
 	id := name
 	if strings.ContainsAny(name, "/%") { // can't be part of a path
@@ -110,7 +110,7 @@ func (p *page) inside(all []contract.ServiceSpans) {
 }
 
 // servicePart writes a table of n parts of a service below a title, or nothing if n is 0. row returns the row of part
-// i. more is the number of parts that the answer omits.
+// i. more is the number of parts that the response omits.
 func (p *page) servicePart(title, head string, n, more int, row func(i int) loadRow) {
 	if n == 0 {
 		return
@@ -134,8 +134,8 @@ func loadLegend(from, to time.Time) string {
 		"without the operations inside the service."
 }
 
-// ShowServices writes a table of services with their recent load next to the usual load. The reason for a service's
-// state, if there is one, follows the service.
+// ShowServices writes a table of services with their recent load next to the usual load. The line of a service is
+// followed by the reason for its state, if there is one.
 func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
@@ -178,7 +178,7 @@ const (
 	loadWidth   = 9
 )
 
-// loadRow is a row of a table of loads: a service, or a part of one. Parts without a state have no label.
+// loadRow is a row of a table of loads: a service or a part of a service. Parts without a state have no label.
 type loadRow struct {
 	label, name string
 	now, usual  *contract.ServiceLoad // usual is nil if unknown
@@ -194,8 +194,8 @@ func serviceRow(x *contract.Service) loadRow {
 	return loadRow{serviceState(x.State), x.Service, &x.Now, x.Usual, x.State, reason}
 }
 
-// loadTable writes services, or parts of one, with their loads. A row's reason, if it has one, follows the row. head is
-// the title of the column of names.
+// loadTable writes services, or parts of a service, with their loads. A row is followed by its reason, if it has one.
+// head is the title of the column of names.
 func (p *page) loadTable(head string, all []loadRow) {
 	name, stateColumn := terminal.Width(head), 0
 	for i := range all {

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/report/postmortem"
 )
 
-// page collects the output, so that it is written at once.
+// page collects the output, so that it is written in one piece.
 type page struct {
 	out   strings.Builder
 	style terminal.Style
@@ -76,7 +76,8 @@ func (p *page) since(t *time.Time) string {
 	return "since " + t.Local().Format("15:04:05") + " (" + units.Coarse(p.now.Sub(*t)) + ")"
 }
 
-// period describes when a problem opened or, if it is closed, when it closed and how long it was open.
+// period returns the time at which a problem opened or, if it is closed, the time at which it closed and how long it
+// was open, as text.
 func (p *page) period(x *contract.Problem) string {
 	if x.Closed == nil {
 		return p.since(x.Since)
@@ -158,8 +159,8 @@ func problemRow(rank, id, state, since, lost, p50, p99 string) string {
 		"  " + terminal.PadLeft(lost, 9) + "  " + terminal.PadLeft(p50, 7) + "  " + terminal.PadLeft(p99, 7)
 }
 
-// stateText returns the name of an investigation's state, as in the web UI. "exhausted" would suggest a full pool or
-// disk, and "gone" something lost.
+// stateText returns the name of an investigation's state, as in the web UI. It renames two states, because "exhausted"
+// suggests a full pool or disk, and "gone" a loss.
 func stateText(s contract.State) string {
 	if s == contract.StateExhausted {
 		return "inconclusive"
@@ -170,8 +171,8 @@ func stateText(s contract.State) string {
 	return string(s)
 }
 
-// problemState describes the state of a problem's investigation. An open problem without one is part of an incident or
-// queued.
+// problemState describes the state of a problem's investigation. An open problem without an investigation is part of an
+// incident or queued.
 func problemState(x *contract.Problem) string {
 	switch {
 	case x.Closed != nil || x.State != contract.StateNone:
@@ -219,8 +220,8 @@ func (p *page) problem(x *contract.Problem) {
 	}
 }
 
-// within returns the number of requests behind the figures of a problem and the time in which they arrived, as part of
-// a list, or "" if the rate is unknown.
+// within returns, as part of a list, the number of requests that the figures of a problem are based on and the time in
+// which they arrived. It returns "" if the rate is unknown.
 func within(x *contract.Problem) string {
 	if rate := of(x.Rate); rate > 0 {
 		return ", " + units.Count(int(x.Requests)) + " in " +
@@ -329,7 +330,7 @@ func (p *page) edges(d *contract.ProblemDetail) {
 	}
 }
 
-// whole names the quantity that the shares of a problem refer to, as its diagnosis does.
+// whole returns the name of the quantity that the shares of a problem refer to, as used in the problem's diagnosis.
 func whole(x *contract.Problem) string {
 	switch {
 	case x.Kind == contract.KindShifted:
@@ -350,7 +351,7 @@ func (p *page) entry(number, text, note string) {
 	p.printf(" %s\n", p.dim(note))
 }
 
-// investigation writes the state of a search with the places that take most time.
+// investigation writes the state of a search, and the places that take the most time.
 func (p *page) investigation(d *contract.InvestigationDetail, located *contract.LocatedPlace) {
 	v := &d.Investigation
 	p.printf("\n%s %s", p.bold("Investigation"), stateText(v.State))
@@ -481,7 +482,8 @@ func cpu(x *float64) string {
 	return units.Unknown
 }
 
-// reason returns the time until the state of a tracepoint ends, or "" if it has no end, and the reason for the state.
+// reason returns the time until the state of a tracepoint ends, or "" if the state doesn't end, and the reason for the
+// state.
 func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 	if o := x.Override; o != nil {
 		if o.Until != nil {

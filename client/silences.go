@@ -33,7 +33,7 @@ func (c *Client) EndSilence(ctx context.Context, id string) error {
 	return c.tell(ctx, http.MethodDelete, nil, "silences", id)
 }
 
-// ShowSilences writes a list of silences. Each has a line with its ID, its state, its conditions and its author.
+// ShowSilences writes a list of silences, each with its ID, state, conditions and author.
 func ShowSilences(w io.Writer, list *contract.SilenceList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {

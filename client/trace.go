@@ -14,14 +14,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Traces returns up to most kept traces that match q, in its order. If most is 0, it returns all.
+// Traces returns up to `most` kept traces that match q, in its order. If `most` is 0, it returns all.
 func (c *Client) Traces(ctx context.Context, q contract.ListTracesParams, most int) (*contract.TraceList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.TraceList) (*[]contract.KeptTrace, *string) {
 		return &l.Items, l.NextCursor
 	}, "traces")
 }
 
-// Trace returns a kept trace with its critical path, named by its ID or a prefix of the ID.
+// Trace returns the kept trace with the given name, which is its ID or a prefix of the ID, with its critical path.
 func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error) {
 	id := strings.ToLower(name)
 	if !longID.MatchString(id) {
@@ -74,8 +74,8 @@ const (
 	continued     = 4 // indentation of a span's continuation lines
 )
 
-// ShowTrace writes a trace: the first shownSpans spans that are on its critical path, failed or unusually long, in the
-// order of their start.
+// ShowTrace writes the first shownSpans of those spans of a trace that are on the critical path, failed or unusually
+// long, in the order of their start.
 func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time) error {
 	p := &page{style: style}
 	p.printf("trace %s  %s, %s, %s\n", clean(t.ID), t.Start.UTC().Format(time.RFC3339),
