@@ -18,17 +18,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// explainer is the view of trace --against: it explains how traces differ from normal ones.
+// explainer is the view of `trace --against`, which explains how traces differ from normal ones.
 type explainer struct {
 	profile *onetrace.Profile
 	table   *trace.Table // names of the profile and of all traces explained
-	merged  *trace.Table // table whose names are already in table
+	merged  *trace.Table // table that was last merged into table
 	json    bool
 	drawn   bool // a waterfall follows the explanation
 	drawing waterfall.Options
 }
 
-// explanation reads the normal traces and returns the view that compares others with them.
+// explanation reads the normal traces and returns the view that compares other traces with them.
 func (p *process) explanation(
 	ctx context.Context, f *traceFlags, files []string, drawing waterfall.Options,
 ) (traceView, error) {

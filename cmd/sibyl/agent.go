@@ -189,7 +189,8 @@ func unsent(c otlp.Counts) error {
 		c.Sent, c.Failed, c.Dropped)
 }
 
-// write writes r in the format selected by --output, all at once, so that no partial report is written.
+// write writes r in the format selected by --output. It renders the whole report first, so that it never writes part of
+// one.
 func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresholds) error {
 	var whole bytes.Buffer
 	var err error
@@ -236,7 +237,7 @@ func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 // continuous reports whether the output format allows many reports, one after the other.
 func (f *kernelFlags) continuous() bool { return f.output.Value == "table" || f.output.Value == "json" }
 
-// settings returns the observation that the flags select. given must report whether a flag was given.
+// settings returns the observation that the flags select. given reports whether a flag was given.
 func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, error) {
 	s := kernel.Settings{
 		Selection: f.selection, Classes: waits.All, Stacks: f.stacks, Children: f.children,
@@ -278,7 +279,7 @@ func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, e
 var errSelections = errors.New("select processes with one of --pid, --comm and --cgroup")
 
 // selections copies --pid to the selection, and returns how many of --pid, --comm and --cgroup are given: 0 or 1. It
-// returns an error if there are more, or a PID is invalid.
+// returns an error if more than one is given or a PID is invalid.
 func (f *kernelFlags) selections() (n int, err error) {
 	for _, given := range []bool{len(f.pids) > 0, f.selection.Comm != "", f.selection.Cgroup != ""} {
 		if given {
@@ -297,7 +298,7 @@ func (f *kernelFlags) selections() (n int, err error) {
 	return n, nil
 }
 
-// parseThresholds sets thresholds in t according to args like "file=10ms".
+// parseThresholds sets the thresholds in t that args, like "file=10ms", name.
 func parseThresholds(args []string, t *waits.Thresholds) error {
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, "=")

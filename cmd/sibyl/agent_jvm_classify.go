@@ -87,7 +87,8 @@ func (p *process) classify(f *classifyFlags, paths []string) error {
 	return w.Flush()
 }
 
-// reportProblems prints which entries of d were skipped, with control characters in hostile names escaped.
+// reportProblems prints the entries of d that were skipped. It escapes control characters, because names may be
+// hostile.
 func (p *process) reportProblems(d *classify.Deployment) {
 	for _, problem := range d.Problems {
 		fmt.Fprintf(p.err, "sibyl: %s\n", terminal.Printable(problem))
@@ -207,7 +208,7 @@ func reasons(p classify.Package) string {
 	return strings.Join(all, ", ")
 }
 
-// writeSums writes how many classes are the application's own, and how to decide about unsure ones.
+// writeSums writes the number of classes that are the application's own, and a hint on deciding about unsure ones.
 func writeSums(w io.Writer, packages []classify.Package) {
 	own, foreign, unsure := 0, 0, 0
 	var names []string

@@ -27,7 +27,7 @@ func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
 		"with --sibyl: percent of the machine's CPUs that agent and probes may use together; 0: no limit")
 }
 
-// steeredAgent observes as Sibyl decides, until it is interrupted.
+// steeredAgent runs the agent under the control of Sibyl, until it is interrupted.
 func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	s, err := p.steerSettings(c, f)
 	if err != nil {

@@ -155,8 +155,8 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	return nil
 }
 
-// write writes r unless ctx is cancelled. A cancelled write leaves no output or, if the format is JSON, invalid JSON.
-// It never leaves part of a report in another format, because that could be mistaken for a complete one.
+// write writes r unless ctx is cancelled. If ctx is cancelled, the output is empty or, if the format is JSON, invalid
+// JSON. It is never part of a report in another format, which could be mistaken for a complete one.
 func (f *analyzeFlags) write(
 	ctx context.Context, w io.Writer, r *offline.Report, in report.Input, style terminal.Style,
 ) error {
@@ -260,8 +260,8 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Co
 // orders maps the values of --rank to orders of problems.
 var orders = map[string]detect.Order{"impact": detect.ByImpact, "cov": detect.ByCoV, "slowness": detect.BySlowness}
 
-// incidents returns the options for finding incidents as a service with the configuration c would, or nil if the output
-// can't contain incidents. If c is nil, the default configuration applies.
+// incidents returns the options for finding the incidents that a service with the configuration c would find. It
+// returns nil if the output can't contain incidents. If c is nil, the default configuration applies.
 func (f *analyzeFlags) incidents(c *config.Config) (*backtest.Options, error) {
 	if f.output.Value == "pprof" || f.output.Value == "folded" {
 		return nil, nil
@@ -276,7 +276,7 @@ func (f *analyzeFlags) incidents(c *config.Config) (*backtest.Options, error) {
 	return &backtest.Options{Core: c.Engine(), Assembly: c.OpenTraces()}, nil
 }
 
-// keys returns the attribute keys to search for causes, together with the keys that c needs.
+// keys returns the attribute keys in which to search for causes, and the keys that c needs.
 func (f *analyzeFlags) keys(c *config.Config) (*ingest.Keys, error) {
 	with := *c
 	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// Limits on completions that ask a service. They are tight, because a shell waits for the completions.
+// Limits on completions that query a service. They are tight, because the shell waits for completions.
 const (
 	completionTimeout = 700 * time.Millisecond
 	mostCompletions   = 100
@@ -21,8 +21,8 @@ const (
 // names returns the values that can complete an argument, with descriptions.
 type names func(context.Context, *client.Client) ([]cobra.Completion, error)
 
-// complete returns a function that completes the first argument with names that the service knows. It offers nothing if
-// the service doesn't answer in time.
+// complete returns a function that completes the first argument with names that the service knows. The function offers
+// nothing if the service doesn't answer in time.
 func (p *process) complete(f *serverFlags, of names) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		api, err := f.client(p)

@@ -88,7 +88,8 @@ YAML, with comments that explain each key and name the source of its value, or a
 	return c
 }
 
-// noFile rejects arguments, with a hint for people who pass a configuration file without --config.
+// noFile is a [cobra.PositionalArgs] that rejects arguments, with a hint for people who pass a configuration file
+// without --config.
 func noFile(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -97,8 +98,8 @@ func noFile(c *cobra.Command, args []string) error {
 		args[0], c.CommandPath())
 }
 
-// printConfigErrors prints err, one error per line, if it is [config.Errors], and returns an error with their number.
-// It returns other errors unchanged.
+// printConfigErrors prints the errors in err, one per line, if err is a [config.Errors], and returns an error that
+// counts them. It returns other errors unchanged.
 func (p *process) printConfigErrors(err error) error {
 	all, ok := errors.AsType[config.Errors](err)
 	if !ok {

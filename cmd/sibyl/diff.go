@@ -57,7 +57,7 @@ gzip or zstd; - is standard input. To compare a window of time with the time bef
 	return c
 }
 
-// checkSides returns an error unless files names both sides of a comparison. The files before -- are files[:before];
+// checkSides returns an error unless files contains both sides of a comparison. The files before -- are files[:before];
 // before is negative if there is no --.
 func checkSides(files []string, before int) error {
 	switch {
@@ -122,8 +122,8 @@ func (p *process) compareWindow(c *cobra.Command, f *analyzeFlags, files []strin
 		})
 }
 
-// ranges returns the ranges in --window and --baseline. baseline is nil if --baseline is not given. It returns an error
-// if a range is invalid or a given flag can't be combined with --window.
+// ranges returns the time ranges in --window and --baseline. baseline is nil if --baseline is not given. ranges returns
+// an error if a range is invalid, or if a flag was given that can't be combined with --window.
 func (f *analyzeFlags) ranges(flags *pflag.FlagSet) (window offline.TimeRange, baseline *offline.TimeRange, err error) {
 	if !flags.Changed("window") {
 		return window, nil, errors.New("--baseline needs a window to compare it with: --window FROM..TO")

@@ -125,15 +125,15 @@ func isLocal(server string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// isOwn reports whether the URL server leads to the service with the configuration c on this machine: to a local host
-// and the port in c.
+// isOwn reports whether the URL server is an address of the service with the configuration c on this machine, that is,
+// a local host with the port in c.
 func isOwn(c *config.Config, server string) bool {
 	named, err := url.Parse(server)
 	own, err2 := url.Parse(ownServer(c))
 	return err == nil && err2 == nil && isLocal(server) && named.Port() == own.Port()
 }
 
-// examine runs all checks and returns their results. It checks the machine only if server leads to this one.
+// examine runs all checks and returns their results. It checks this machine only if the service at server runs on it.
 func examine(ctx context.Context, c *config.Config, api *client.Client, server string) *doctorReport {
 	r := &doctorReport{}
 	status, at, err := api.Status(ctx)
@@ -168,7 +168,7 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, server s
 }
 
 // unreachable returns the finding about a service whose status couldn't be read because of err. If own is true, the
-// service is the one on this machine, which need not be running yet.
+// service belongs to this machine, and needn't be running yet.
 func unreachable(ctx context.Context, err error, server string, own bool) finding {
 	if own && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
 		return finding{

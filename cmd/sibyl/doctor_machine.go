@@ -45,7 +45,7 @@ func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []
 	return all
 }
 
-// tryListen opens and closes address, and returns the error, if any.
+// tryListen listens on address, stops listening at once, and returns the error, if any.
 func tryListen(ctx context.Context, address string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -71,8 +71,8 @@ func checkData(c *config.Config) []finding {
 	return []finding{data, checkDisk(dir, c)}
 }
 
-// existing returns dir, or the nearest directory above it that exists. It returns an error if that is a file or can't
-// be read.
+// existing returns dir if it exists, or the nearest existing directory above it. It returns an error if the path found
+// is a file or can't be read.
 func existing(dir string) (string, error) {
 	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -141,10 +141,10 @@ func checkClock() finding {
 	return f
 }
 
-// usefulFiles is the minimum limit on open files at which databases and connections don't limit each other.
+// usefulFiles is the limit on open files from which databases and connections don't compete for them.
 const usefulFiles = 8192
 
-// checkFiles checks how many files a process may open.
+// checkFiles checks the number of files that a process may open.
 func checkFiles() finding {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -14,9 +14,9 @@ import (
 
 // Limits on which findings about a service depend.
 const (
-	mostSkew       = 2 * time.Second // between its clock and ours that is still fine, including the time of a request
+	mostSkew       = 2 * time.Second // between its clock and ours, including the time of a request
 	mostIncomplete = 0.02            // share of closed traces that may have a span whose parent is missing
-	sampledTypes   = 5               // number of request types of which to read a trace
+	sampledTypes   = 5               // number of request types to read a trace of
 )
 
 // isOpen reports whether the service at the URL server answers without a token.
@@ -28,7 +28,8 @@ func isOpen(ctx context.Context, server string) bool {
 	return err == nil
 }
 
-// checkAccess checks whether the service at the URL server needs a token; it doesn't if open is true.
+// checkAccess checks whether the service at the URL server needs a token. open is true if the service answers without
+// one.
 func checkAccess(server string, open bool) finding {
 	f := finding{Check: "access", State: fine, Saw: "Clients need a token."}
 	switch {
@@ -46,7 +47,8 @@ func checkAccess(server string, open bool) finding {
 	return f
 }
 
-// checkService checks s, the status of a service. at is the service's time when it answered, or zero if unknown.
+// checkService checks s, the status of a service. at is the time of the response by the service's clock, or zero if
+// unknown.
 func checkService(s *contract.Status, at time.Time) []finding {
 	service := finding{Check: "service", State: fine, Saw: fmt.Sprintf("Sibyl %s is ready.", s.Version)}
 	if !s.Ready {
@@ -70,7 +72,7 @@ func checkService(s *contract.Status, at time.Time) []finding {
 		checkCoverage(s), checkOperations(s), checkRefused(s))
 }
 
-// checkArrival checks whether traces arrive that can be analysed. Duplicates don't count.
+// checkArrival checks whether traces that can be analysed are arriving. Duplicates don't count.
 func checkArrival(s *contract.Status, at time.Time) finding {
 	f := finding{Check: "traces", State: fine}
 	switch last := s.Ingest.LastArrival; {
@@ -98,7 +100,7 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 	return f
 }
 
-// arrived returns a sentence about how much has arrived since the start.
+// arrived returns a sentence with the numbers of spans and export requests that have arrived since the start.
 func arrived(s *contract.Status) string {
 	return fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"),
 		units.Plural(int(s.Ingest.Requests), "export request"))
@@ -129,8 +131,8 @@ func checkLearning(s *contract.Status) finding {
 	return f
 }
 
-// checkKnown returns a sentence about the changes that can't be judged yet, in the first hour and the first days. It
-// returns "" if all changes can be judged.
+// checkKnown returns a sentence about the kinds of changes that Sibyl can't judge yet, because it has been running for
+// too short a time. It returns "" if all changes can be judged.
 func checkKnown(l *contract.Learning) string {
 	var missing []string
 	for _, x := range []struct {
@@ -151,8 +153,8 @@ func checkKnown(l *contract.Learning) string {
 	return " Not judged yet: " + strings.Join(missing, "; ") + "."
 }
 
-// justClosed is the time for which a closed incident is still mentioned, because the same instance may soon be slow
-// again.
+// justClosed is the time for which checkInstances still mentions a closed incident, because the same instance may soon
+// be slow again.
 const justClosed = time.Hour
 
 // recentIncidents returns the open incidents and those that closed less than justClosed before now, or nil if they
@@ -214,7 +216,8 @@ const shownID = 8
 // siblings.
 const mostOfIt = 0.5
 
-// differing returns a sentence about the instance that carries most of x, or "" if no instance does.
+// differing returns a sentence about the instance that most of the additional cost of x comes from, or "" if there is
+// no such instance.
 func differing(x *contract.Incident) string {
 	if len(x.Suspects) == 0 {
 		return ""
@@ -448,7 +451,7 @@ func checkTraffic(ctx context.Context, api *client.Client, s *contract.Status) [
 	return []finding{seen.names(), seen.proxies(), seen.single()}
 }
 
-// sight sums up the sample traces that were looked at.
+// sight holds counts over the sample traces that were examined.
 type sight struct {
 	traces, spans int
 	services      map[string]bool

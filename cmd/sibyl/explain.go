@@ -37,7 +37,7 @@ the first digits of the ID, at least four. It is the same as sibyl problems PROB
 	return c
 }
 
-// showProblem shows the problem with the given name, which is its ID or a prefix.
+// showProblem shows the problem with the given name; see [client.Client.Problem].
 func (p *process) showProblem(ctx context.Context, f *serverFlags, output, name string) error {
 	return showAnswer(ctx, p, f, output,
 		func(ctx context.Context, api *client.Client) (*contract.ProblemDetail, error) {

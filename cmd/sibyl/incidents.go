@@ -106,8 +106,8 @@ func (p *process) showIncident(ctx context.Context, f *listFlags, name string) e
 		}, client.ShowIncident)
 }
 
-// incidentNoteCommand returns the command name, which calls set with the ID of an incident and the text of a note, and
-// then prints done.
+// incidentNoteCommand returns a command with the given name. The command calls set with the ID of an incident and the
+// text of a note, and then prints done.
 func incidentNoteCommand(
 	p *process, name, short, done string, set func(*client.Client, context.Context, string, string) error,
 ) *cobra.Command {

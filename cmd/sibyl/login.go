@@ -122,7 +122,8 @@ func (p *process) awaitSession(
 	}
 }
 
-// seconds returns n seconds, but at least 10 ms, so that a wrong answer doesn't cause a flood of requests.
+// seconds returns n seconds, but at least 10 ms, so that a wrong value from the service doesn't cause a flood of
+// requests.
 func seconds(n float64) time.Duration {
 	const least = 10 * time.Millisecond
 	return max(time.Duration(n*float64(time.Second)), least)

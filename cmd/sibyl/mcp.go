@@ -71,7 +71,7 @@ func (noClose) Close() error { return nil }
 
 // Timeouts of the HTTP server for MCP.
 const (
-	mcpReadTimeout  = 30 * time.Second // for a request, and for the next one on its connection
+	mcpReadTimeout  = 30 * time.Second // for reading a request, and for waiting for the next one
 	mcpDrainTimeout = 5 * time.Second
 )
 
@@ -80,7 +80,7 @@ func mcpServer(h http.Handler, timeout time.Duration) *http.Server {
 	return &http.Server{Handler: h, ReadTimeout: timeout}
 }
 
-// serveMCP serves MCP for the Sibyl at server over HTTP at address, until ctx is done.
+// serveMCP serves MCP over HTTP at address, on behalf of the service at server, until ctx is done.
 func (p *process) serveMCP(ctx context.Context, server, address string, steer bool) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return cli.Usagef("--http %q: want a host and a port, like 127.0.0.1:8322", address)
@@ -132,9 +132,9 @@ func mcpHandler(server string, steer bool) (http.Handler, error) {
 	return m, nil
 }
 
-// onBehalf returns a client of service with the rights of r, a request to this process. The client has the token of r.
-// Unless r comes from this machine, the client marks its requests as forwarded, because they would look local to the
-// service.
+// onBehalf returns a client for service with the rights of the sender of r, a request to this process. The client uses
+// the token of r. Unless r comes from this machine, the client marks its requests as forwarded, because they would look
+// local to the service.
 func onBehalf(service *client.Client, r *http.Request) *client.Client {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -147,8 +147,8 @@ func onBehalf(service *client.Client, r *http.Request) *client.Client {
 	return service.For(strings.TrimSpace(token), origin)
 }
 
-// admit returns nil if the service lets the sender of r read, and otherwise its refusal. It also refuses pages of other
-// sites, and every request while the service doesn't answer.
+// admit returns nil if the service lets the sender of r read, or the service's refusal otherwise. It also refuses pages
+// of other sites, and all requests while the service doesn't answer.
 func admit(service *client.Client, r *http.Request) *refusal.Error {
 	err := api.SameSite(r)
 	if err == nil {
@@ -291,10 +291,10 @@ func newMCP(service *client.Client, steer bool) *mcp.Server {
 	return s
 }
 
-// textWidth is the line width of answers in columns.
+// textWidth is the width of a line of output, in columns.
 const textWidth = 120
 
-// addTool adds a tool to s that calls query and answers with the text that show writes about the result.
+// addTool adds a tool to s that calls query and returns the text that show writes about the result.
 func addTool[In, T any](
 	s *mcp.Server, name, description string, query func(context.Context, In) (T, error), show printer[T],
 ) {

@@ -38,7 +38,7 @@ type (
 // withdraw is the action that lets Sibyl decide again.
 const withdraw = "withdraw"
 
-// lasting returns a number of minutes as a duration, or usual if it is 0.
+// lasting returns a number of minutes as a duration, or usual if the number isn't positive.
 func lasting(minutes int, usual time.Duration) time.Duration {
 	if minutes <= 0 {
 		return usual
@@ -91,7 +91,8 @@ func addSteering(s *mcp.Server, service *client.Client) {
 		}, showText)
 }
 
-// steeringTool describes a tool that changes what Sibyl searches. A repeated call changes nothing.
+// steeringTool returns the description of a tool that changes the searches of Sibyl. Repeating a call must change
+// nothing.
 func steeringTool(name, description string) *mcp.Tool {
 	return &mcp.Tool{
 		Name:        name,

@@ -78,7 +78,7 @@ type listFlags struct {
 }
 
 // addListFlags adds the flags of a command that lists items to c. limit is the default of --limit. formats are the
-// output formats besides table and JSON.
+// output formats in addition to table and JSON.
 func (p *process) addListFlags(c *cobra.Command, items string, limit int, formats ...string) *listFlags {
 	f := &listFlags{
 		server: p.addServerFlags(c),
@@ -144,7 +144,7 @@ func change(
 	}
 }
 
-// showJudged is like showQuery, but for a list that depends on the traces of the last minutes. If no traces arrive, it
+// showJudged is like showQuery, but for a list that depends on recent traces. If traces have stopped arriving, it
 // reports that first.
 func showJudged[T any](p *process, f *listFlags, query query[T], show printer[T]) runE {
 	var gap string

@@ -153,7 +153,8 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	return n.Complete()
 }
 
-// accepted describes the spans that the endpoint accepted: their number and, if known, the number of duplicates.
+// accepted returns the number of spans that the endpoint accepted and, if known, the number of duplicates among them,
+// as text.
 func accepted(s *replay.Summary) string {
 	text := units.Plural(int(s.Spans), "span")
 	switch n := s.Duplicates; {

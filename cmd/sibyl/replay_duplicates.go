@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/client"
 )
 
-// duplicateWatch compares the counters of the service before and after it receives a replay. The answers in OTLP don't
-// say how many of the accepted spans are duplicates, because a service finds that out later.
+// duplicateWatch compares the counters of the service before and after it receives a replay. OTLP responses don't
+// contain the number of duplicates among the accepted spans, because a service finds duplicates only later.
 type duplicateWatch struct {
 	api           *client.Client // nil if there is no API for the endpoint
 	spans, copies int64          // counters before the replay
@@ -21,8 +21,8 @@ type duplicateWatch struct {
 // countingDelay is the time within which a service has counted the spans that it acknowledged.
 const countingDelay = 500 * time.Millisecond
 
-// watchDuplicates reads the counters of the service with the endpoint of f. If its API doesn't answer, the result
-// counts nothing.
+// watchDuplicates reads the counters of the service that f.to belongs to. If the service's API doesn't answer, the
+// result counts nothing.
 func (p *process) watchDuplicates(ctx context.Context, f *replayFlags) duplicateWatch {
 	server := cmp.Or(p.getenv(serverVariable), client.DefaultServer)
 	if !sameHost(f.to, server) {
@@ -52,8 +52,9 @@ func sameHost(endpoint, server string) bool {
 	return host == u.Hostname() || isLocal("http://"+net.JoinHostPort(host, "0")) && isLocal(server)
 }
 
-// count returns how many of the spans sent since w was created were duplicates. It returns nil if that is unknown: sent
-// is 0, the API doesn't answer or doesn't belong to the endpoint, or others have sent spans, too.
+// count returns the number of duplicates among the spans sent since w was created. It returns nil if the number is
+// unknown, because sent is 0, the API doesn't answer or doesn't belong to the endpoint, or other senders have sent
+// spans, too.
 func (w *duplicateWatch) count(ctx context.Context, sent int64) *int64 {
 	if w.api == nil || sent == 0 {
 		return nil

@@ -62,7 +62,8 @@ func steerCommand(p *process, kind contract.SteeringRequestKind, short, long, us
 	return c
 }
 
-// steering returns a request that holds for the given duration; 0 is the service's default.
+// steering returns a request for a decision that holds for the duration last, or for the service's default if last is
+// 0.
 func steering(kind contract.SteeringRequestKind, last time.Duration, reason string) contract.SteeringRequest {
 	r := contract.SteeringRequest{Kind: kind, Reason: &reason}
 	if last > 0 {
@@ -71,7 +72,7 @@ func steering(kind contract.SteeringRequestKind, last time.Duration, reason stri
 	return r
 }
 
-// steered describes the effect of a decision.
+// steered returns a sentence that describes the effect of the decision x.
 func steered(x *contract.Steering) string {
 	does := "searched, ahead of all others and within the budget,"
 	if x.Kind == contract.SteeringKindEnd {

@@ -118,7 +118,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	return s.Serve(ctx)
 }
 
-// usableDataDir describes the directories that --data-dir accepts, for errors.
+// usableDataDir describes the directories that --data-dir accepts, for error messages.
 const usableDataDir = "a directory with --data-dir that is empty, does not exist yet, or has data of Sibyl"
 
 // checkDataDir returns an error with a remedy if dir can't be a data directory.
@@ -129,8 +129,8 @@ func checkDataDir(dir string) error {
 	return nil
 }
 
-// explainAddress adds a remedy, and the flag for another address, to err if the service can't listen on an address in
-// c. It returns other errors unchanged.
+// explainAddress adds a remedy to err if err says that the service can't listen on an address in c. The remedy names
+// the flag for choosing another address. explainAddress returns other errors unchanged.
 func explainAddress(err error, c *config.Config) error {
 	failed, ok := errors.AsType[*listener.AddressError](err)
 	if !ok {
@@ -164,7 +164,8 @@ func addressText(a net.Addr) string {
 	return a.String()
 }
 
-// logger returns the logger of the service that c configures, and sets level, which a reload may change.
+// logger returns the logger that c configures, and sets level to the configured level. A reload of the configuration
+// may change level.
 func (p *process) logger(c *config.Log, level *slog.LevelVar) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // the configuration holds only valid levels
 	o := &slog.HandlerOptions{Level: level}

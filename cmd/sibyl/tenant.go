@@ -185,7 +185,7 @@ func addTenantFlags(c *cobra.Command, p *process) (dir *string, service *serverF
 	return dir, service
 }
 
-// change lets the service make a change, and then prints done.
+// change calls change with a client for the service, and then prints done.
 func (f *serverFlags) change(c *cobra.Command, p *process, done string, change func(*client.Client) error) error {
 	api, err := f.client(p)
 	if err == nil {
@@ -197,7 +197,7 @@ func (f *serverFlags) change(c *cobra.Command, p *process, done string, change f
 	return err
 }
 
-// tenants returns the tenants of the service except for the default one.
+// tenants returns the tenants of the service, except for the default tenant.
 func (f *serverFlags) tenants(c *cobra.Command, p *process) (all []server.Tenant, err error) {
 	api, err := f.client(p)
 	if err != nil {
@@ -217,8 +217,8 @@ func (f *serverFlags) tenants(c *cobra.Command, p *process) (all []server.Tenant
 	return all, nil
 }
 
-// checkTenant returns an error if the data directory dir has no tenant with this name. The name of the default tenant
-// is "", which is always valid.
+// checkTenant returns an error if the data directory dir contains no tenant with this name. The name "" of the default
+// tenant is always valid.
 func checkTenant(dir, name string) error {
 	if name == "" {
 		return nil

@@ -133,7 +133,7 @@ func tokenCreateCommand(p *process) *cobra.Command {
 // revokeOperation is the name of a revocation in the audit log.
 const revokeOperation = "revokeToken"
 
-// tokenDetail describes a token that is created, for the audit log.
+// tokenDetail returns the details of a new token for the audit log.
 func tokenDetail(t *access.Token) string {
 	detail := "role=" + string(t.Role)
 	if t.Name != "" {

@@ -103,7 +103,7 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	return n.Complete()
 }
 
-// traceView writes the trace in path to out. table has its names. first is true for the first trace.
+// traceView writes the trace in path to out. table contains the trace's names. first is true for the first trace.
 type traceView func(out io.Writer, path *critpath.Path, table *trace.Table, first bool) error
 
 // traceView returns the view that f selects.

@@ -71,7 +71,7 @@ carry its critical path, those that failed, and those that took longer than usua
 	return c
 }
 
-// showTrace shows the kept trace with the ID name.
+// showTrace shows the kept trace with the given name; see [client.Client.Trace].
 func (p *process) showTrace(ctx context.Context, f *listFlags, name string) error {
 	return showAnswer(ctx, p, f.server, f.output.Value,
 		func(ctx context.Context, api *client.Client) (*contract.Trace, error) {

@@ -25,8 +25,8 @@ func (v version) String() string {
 	return fmt.Sprintf("sibyl %s %s %s %s", v.Version, v.Revision, v.Go, v.Platform)
 }
 
-// described is the output of git describe, or empty if the linker doesn't set it. We need it because Go records no
-// version in a workspace or a worktree.
+// described is the output of `git describe`, set by the linker, or empty. We need it because Go records no version in a
+// workspace or a worktree.
 var described string
 
 func versionCommand(p *process) *cobra.Command {

@@ -124,7 +124,8 @@ func webhookDropCommand(p *process) *cobra.Command {
 	return deadLettersCommand(p, "drop", "Delete dead letters", client.Admin.Drop, "dropped")
 }
 
-// deadLettersCommand returns the command name, which applies do to the selected dead letters and then prints done.
+// deadLettersCommand returns a command with the given name. The command applies do to the selected dead letters and
+// then prints done.
 func deadLettersCommand(
 	p *process, name, short string, do func(client.Admin, context.Context, string) error, done string,
 ) *cobra.Command {
