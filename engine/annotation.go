@@ -14,7 +14,7 @@ import (
 type Annotation struct {
 	ID      uint64 `cbor:",omitempty"`
 	At      trace.Nanos
-	End     trace.Nanos      `cbor:",omitempty"` // 0 if it has no duration
+	End     trace.Nanos      `cbor:",omitempty"` // 0 if the event has no duration
 	Kind    AnnotationKind   `cbor:",omitempty"`
 	Source  AnnotationSource `cbor:",omitempty"`
 	Service trace.Symbol     // 0 for all services
@@ -28,8 +28,8 @@ type Annotation struct {
 // AnnotationKind is the kind of an event.
 type AnnotationKind uint8
 
-// The kinds of annotations. A deploy is either the first appearance of a version of a service or a deploy reported by a
-// pipeline. The previous version may still be running.
+// The kinds of annotations. A KindDeploy annotation means that a version of a service appeared for the first time, or
+// that a pipeline reported its deploy. The previous version may still be running.
 const (
 	KindDeploy AnnotationKind = iota
 	KindFlag
@@ -52,7 +52,7 @@ func AnnotationKindNamed(name string) AnnotationKind {
 // AnnotationSource is the origin of an annotation.
 type AnnotationSource uint8
 
-// The sources of annotations. If an event was both detected and reported, its source is the report's.
+// The sources of annotations. If an event was both detected and reported, its annotation has the source of the report.
 const (
 	SourceDetected AnnotationSource = iota
 	SourceAPI
@@ -71,7 +71,7 @@ type Report struct {
 	VersionName string `cbor:",omitempty"`
 }
 
-// NewReport returns a report of x and sets the service, version and ID of its annotation. service and version may be
+// NewReport returns a report of x, with the service, version and ID of its annotation set. service and version may be
 // empty.
 func NewReport(x Annotation, service, version string) *Report {
 	x.Service, x.Version = symbolOrNone(service), symbolOrNone(version)
@@ -86,12 +86,12 @@ func symbolOrNone(text string) trace.Symbol {
 	return trace.SymbolOf([]byte(text))
 }
 
-// identify returns the ID of the deploy x.
+// identify returns the ID of the deploy x, a hash of its service, version and time.
 func identify(x *Annotation) uint64 {
 	return trace.Mix(trace.Mix(uint64(x.Service), uint64(x.Version)), uint64(x.At))
 }
 
-// valid reports whether the enumerations of x are in range.
+// valid reports whether the kind and source of x are known.
 func (x *Annotation) valid() bool {
 	return int(x.Kind) < len(annotationKinds) && int(x.Source) < len(annotationSources)
 }

@@ -19,12 +19,12 @@ import (
 
 // Limits on explaining open problems.
 const (
-	sampledProblems = 64      // problems with a sample; those under investigation come first
+	sampledProblems = 64      // maximum number of problems with a sample; problems under investigation come first
 	sampledRequests = 128     // sampled requests per problem
 	simulatedSpans  = 1 << 13 // maximum number of sampled spans per problem that are kept for simulation
 	// Requests sampled before the first explanation. The explanation is repeated each time the number has doubled.
 	firstLook       = 32
-	explainedAtOnce = 4 // problems explained per epoch
+	explainedAtOnce = 4 // maximum number of problems explained per epoch
 	explainedAlpha  = 0.02
 )
 
@@ -47,8 +47,8 @@ type groupSample struct {
 // found is the state of one problem's explanation.
 type found struct {
 	in       *groupSample
-	seen     uint64 // requests in the sample at the last look
-	looks    int    // looks at the current sample
+	seen     uint64 // number of requests added to the sample by the last look
+	looks    int    // number of looks at the current sample
 	findings explain.Findings
 }
 
@@ -69,7 +69,7 @@ func (c *causes) announce(catalogue iter.Seq[*cct.Tracepoint]) {
 	}
 }
 
-// arrive adds o to the load of its type if that load is tracked.
+// arrive adds o to the load of its request type, if that load is tracked.
 func (c *causes) arrive(requestType analysis.Hash, o *observation.Observation) {
 	if l := c.loads[requestType]; l != nil {
 		l.Observe(o)
@@ -95,7 +95,7 @@ func (c *causes) endEpoch() {
 	}
 }
 
-// explain sets the explanations of problems, which must be ranked. It samples requests of at most sampledProblems
+// explain updates the explanations of problems, which must be ranked. It samples requests of at most sampledProblems
 // problems, those under investigation first, and explains at most explainedAtOnce of them per call, located ones first.
 func (c *causes) explain(problems []detect.Problem, state *search.State, table *trace.Table, seed uint64) {
 	investigated := make(map[search.Subject]int) // 1 + status
@@ -244,7 +244,7 @@ func (c *causes) save(s *savedCore) {
 	}
 }
 
-// restore is the inverse of save. The error wraps [codec.ErrCorrupt].
+// restore is the inverse of save. Errors wrap [codec.ErrCorrupt].
 func (c *causes) restore(s *savedCore) error {
 	for i := range s.Samples {
 		x := &s.Samples[i]

@@ -39,7 +39,7 @@ func (o *Options) Settings() Settings {
 	}
 }
 
-// Change is an input to decisions other than a trace. Each change is written to the journal, so that decisions remain a
+// Change is an input to decisions that isn't a trace. Each change is written to the journal, so that decisions remain a
 // function of the journal. Exactly one field must be set, apart from By and Text.
 type Change struct {
 	Settings *Settings        `cbor:"settings,omitempty"`
@@ -50,7 +50,7 @@ type Change struct {
 	By       string           `cbor:"by,omitempty"`       // person who withdraws or accepts
 	Text     string           `cbor:"text,omitempty"`     // reason given for accepting
 	Feedback *search.Feedback `cbor:"feedback,omitempty"`
-	Report   *Report          `cbor:"report,omitempty"` // of an event
+	Report   *Report          `cbor:"report,omitempty"` // event reported by another system
 }
 
 // changeVersion is the first byte of an encoded [Change].
@@ -76,7 +76,7 @@ func DecodeChange(b []byte) (x Change, err error) {
 	return x, nil
 }
 
-// valid reports whether the enumerations of x are in range, its numbers are finite, and its objectives are valid.
+// valid reports whether all enumerated values of x are known, its numbers are finite, and its objectives are valid.
 func (x *Change) valid() bool {
 	if x.Override != nil && x.Override.Kind > search.Forbid || x.Settings != nil && !x.Settings.valid() ||
 		x.Steer != nil && !x.Steer.Subject.Valid() || x.Report != nil && !x.Report.valid() {
@@ -115,7 +115,7 @@ func finite(numbers ...float64) bool {
 // MostOverrides is the maximum number of overrides.
 const MostOverrides = 10_000
 
-// MostSteered is the maximum number of searches that people can have started or ended at any time.
+// MostSteered is the maximum number of subjects whose search people can have started or ended at the same time.
 const MostSteered = 1000
 
 // Apply applies x. It returns false if the override to withdraw or the open incident to accept doesn't exist, if there

@@ -26,7 +26,8 @@ type Options struct {
 	Path   critpath.Options
 	Groups group.Options
 	Watch  detect.WatchOptions
-	// Learning is the length of the learning period, which starts at the first request. Its requests count as healthy.
+	// Learning is the length of the learning period, which starts at the first request. Requests in this period count
+	// as healthy.
 	Learning time.Duration
 	// Sites is the maximum number of call sites watched for incidents; see [history.Sites].
 	Sites int
@@ -48,7 +49,7 @@ type Options struct {
 	Strategy   string // name of a published strategy or of one in Strategies; empty for the default
 	Seed       uint64
 	Rules      group.Rules
-	// Retention is the maximum age of groups without requests. Closed incidents are kept equally long, but at least a
+	// Retention is the maximum age of groups without requests. Closed incidents are kept just as long, but at least a
 	// day. If Retention is 0, groups and incidents are deleted only to make room.
 	Retention time.Duration
 	// IncidentsOnly switches off everything that incidents don't depend on: span percentiles, calling-context trees,
@@ -56,7 +57,7 @@ type Options struct {
 	IncidentsOnly bool
 
 	Objectives []incident.Objective
-	Gates      incident.Gates // zero: [incident.DefaultGates]
+	Gates      incident.Gates // the zero value means [incident.DefaultGates]
 
 	// NamesAge is the interval at which unused names are deleted even if there is room for more. 0 means a day.
 	NamesAge time.Duration
@@ -185,8 +186,8 @@ func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.
 	c.onLearned = f
 }
 
-// Ingest takes a closed trace and returns the number of requests in it. Unusable roots don't count as requests, but
-// their spans and calls are added to the history.
+// Ingest adds a closed trace to the statistics and returns the number of requests in it. Unusable roots don't count as
+// requests, but their spans and calls are added to the history.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
 	p.Cover(&c.coverage)
@@ -212,9 +213,10 @@ func (c *Core) ObserveSpans(t *observation.SpanTally) { c.spans.Merge(t) }
 // ObserveSites adds the calls in closed traces, including incomplete traces. It doesn't retain t.
 func (c *Core) ObserveSites(t *history.Tally) { c.calls.Merge(t) }
 
-// ObserveVersions adds the versions of services seen since the last call, in any order and without duplicates. It sorts
-// seen. A new version counts as a deploy if it appears after the learning period or, in a recorded past, at least that
-// long after the first known version of any service. The first known version of a service never counts.
+// ObserveVersions adds the versions of services seen since the last call. seen must not contain duplicates but may have
+// any order; ObserveVersions sorts it. A new version counts as a deploy if it appears after the learning period or, in
+// a recorded past, at least that long after the first known version of any service. The first known version of a
+// service never counts.
 func (c *Core) ObserveVersions(seen []VersionSeen) {
 	c.versions.observe(seen, c.learning.over, c.options.Learning)
 }
@@ -298,9 +300,9 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	return c.decide(now)
 }
 
-// trackIncidents ends the epoch for the history of sites and for the incidents, in a new goroutine that runs in
-// parallel with the work on request groups. Both read the table, and neither changes it. The caller must wait on the
-// result before it uses the incidents.
+// trackIncidents ages the history of sites and advances the incidents by an epoch, in a new goroutine that runs in
+// parallel with the work on request groups: both only read the table. The caller must wait on the result before it uses
+// the incidents.
 func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 	burns, arrives, tracked := c.objectives.burns(now, c.detector.Groups), c.learning.arrives(now), &sync.WaitGroup{}
 	c.calls.flush() // not in the goroutine, because this call and the next may add names to the table

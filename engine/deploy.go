@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// VersionSeen records when one version of a service was seen.
+// VersionSeen records when one version of a service was first and last seen.
 type VersionSeen struct {
 	ingest.ServiceVersion
 	First trace.Nanos // start of its first span
@@ -25,7 +25,7 @@ type versions struct {
 	known   []VersionSeen                 // by first appearance
 	places  map[ingest.ServiceVersion]int // index in known
 	newest  map[trace.Symbol]trace.Symbol // by service
-	deploys *annotations                  // gets the deploys
+	deploys *annotations                  // receives the detected deploys
 }
 
 func newVersions(deploys *annotations) versions {
@@ -36,8 +36,8 @@ func newVersions(deploys *annotations) versions {
 	}
 }
 
-// observe adds the versions in seen; see [Core.ObserveVersions]. After the learning period each new version of a known
-// service is a deploy. During the learning period a new version is a deploy only if it first appeared at least one
+// observe adds the versions in seen; see [Core.ObserveVersions]. After the learning period, each new version of a known
+// service is a deploy. During the learning period, a new version is a deploy only if it first appeared at least one
 // learning period after the first known version, as happens in a recorded past.
 func (v *versions) observe(seen []VersionSeen, learned bool, learning time.Duration) {
 	sorting.Slice(seen, func(a, b VersionSeen) int {

@@ -57,18 +57,18 @@ func (x *Incident) SuspectChange(all []Annotation) *Annotation {
 type AffectedType struct {
 	RequestType analysis.Hash
 	Entry       trace.Op
-	Requests    uint64 // from the onset until requests are back to normal
-	// time covered by Requests; 0: saved by an older version that didn't record it
+	Requests    uint64 // number of requests from the onset until requests are back to normal
+	// time covered by Requests; 0 if saved by an older version, which didn't record it
 	Span                time.Duration
 	Mean, Usual         float64 // mean duration in ns of these requests, and of healthy requests before the onset
-	P50, UsualP50       float64 // medians, likewise, accurate to 10 %; 0 if unknown
+	P50, UsualP50       float64 // the same for the medians, accurate to 10 %; 0 if unknown
 	P99, UsualP99       float64
 	Failed, UsualFailed float64 // failed fraction of these requests, and of healthy requests before the onset
 	// Long means that requests of this type usually take much longer than most requests, as streams do.
 	Long bool
 }
 
-// lost returns the total loss since the onset in ns: the added latency plus the usual duration of each excess failed
+// lost returns the total loss since the onset, in ns: the added latency plus the usual duration of each excess failed
 // request.
 func (x *AffectedType) lost() float64 {
 	return float64(x.Requests) * (max(0, x.Mean-x.Usual) + max(0, x.Failed-x.UsualFailed)*x.Usual)

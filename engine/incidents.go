@@ -216,8 +216,8 @@ func (c *Incidents) unhealthy() func(requestType *group.Group) bool {
 	}
 }
 
-// affectTypes updates a.Types, the request types affected by x. A type is updated until its requests are back to
-// normal, and keeps the usual values that it had when it joined.
+// affectTypes updates a.Types, the request types affected by x. It updates a type until its requests are back to
+// normal. A type keeps the usual values that it had when it joined.
 func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group.Grouper,
 	long func(nanos float64) bool,
 ) {
@@ -392,7 +392,7 @@ type affectedState struct {
 	Problems []analysis.Hash
 	Place    Place
 	Alerted  Severity
-	Since    [][]byte // requests of each of Types
+	Since    [][]byte // encoded [group.Since] of each of Types
 
 	Milestones []Milestone
 }

@@ -25,9 +25,9 @@ type incidentSearch struct {
 	incident uint64
 	service  trace.Symbol
 	onset    trace.Nanos // of the incident
-	// baseline steps that run in the service or call it, and callers' own steps, see addOperations
+	// baseline steps that run in the service or call it, and callers' own steps; see addOperations
 	operations map[trace.Op]bool
-	callers    bool // whether callers' own steps belong to operations
+	callers    bool // whether operations includes callers' own steps
 	since      trace.Nanos
 	requests   uint64                     // requests after since that ran any of the operations
 	spent      map[spentKey]stats.Moments // own times; requests that didn't run the operation are not counted
@@ -68,8 +68,8 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 }
 
 // addOperations adds the steps that run in s.service or call it, from the critical paths of all request types. If a
-// caller has no spans for its calls, we can't tell its own time around a call from time in transit. So if most of the
-// suspect's latency is of this kind, the steps of such callers are searched as well.
+// caller has no spans for its calls, we can't tell its own time around a call from time in transit. If most of the
+// suspect's latency is of this kind, addOperations therefore adds the steps of such callers as well.
 func (s *incidentSearch) addOperations(groups *group.Grouper, table *trace.Table) {
 	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType {
@@ -107,10 +107,10 @@ func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.
 	}
 }
 
-// loss is the latency that an operation adds to requests of all types. The fields are sums over requests.
+// loss is the latency that an operation adds to requests of all types. All fields are sums over requests.
 type loss struct {
 	requests, nanos           float64
-	compared                  float64 // number of requests whose type has healthy requests
+	compared                  float64 // number of requests of types that have healthy requests to compare with
 	excess, variance, squares float64 // of the compared requests; squares is the square of excess's standard error
 }
 
@@ -171,8 +171,8 @@ func healthyWithout(groups *group.Grouper, requestType analysis.Hash) stats.Mome
 	return stats.Moments{N: g.Reference.Tally.Total.N}
 }
 
-// add adds the times that requests of one type spent in the operation, now and in healthy requests before. They don't
-// change the excess if the type has no healthy requests to compare with.
+// add adds the times that requests of one type spent in the operation: now and, in healthy requests, before. If the
+// type has no healthy requests to compare with, the excess doesn't change.
 func (x *loss) add(now, before stats.Moments) {
 	excess := stats.Excess(now, before)
 	n := float64(now.N)

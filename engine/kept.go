@@ -18,7 +18,7 @@ import (
 
 // Limits on the requests that are kept for comparisons. A kept request takes 2 to 4 kB.
 const (
-	mostNewlyKept = 512 // requests between two calls of take
+	mostNewlyKept = 512 // maximum number of requests added between two calls of take
 	keptOfType    = 8   // average number of requests per type if there are as many types as allowed
 	keptStratum   = 10 * time.Minute
 	keptFor       = 3 * time.Hour
@@ -151,8 +151,8 @@ func (k *Kept) appendNames(b []byte) []byte {
 	return b
 }
 
-// Of returns requests of g, a group or request type, in pseudo-random order. They are the sample of g, if it has a
-// problem, and the kept requests of the last few hours, which lack contexts.
+// Of returns requests of g, a group or request type, in pseudo-random order: the sample of g, if g has a problem, and
+// the requests kept in the last few hours, which lack contexts.
 func (k *Kept) Of(g *group.Group) []*observation.Observation {
 	all := k.problems.Sampled(g.ID)
 	seen := make(map[uint64]bool, len(all))

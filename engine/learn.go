@@ -19,7 +19,7 @@ import (
 // epochEnd records how many requests had arrived by the end of an epoch of the learning period.
 type epochEnd struct {
 	end  trace.Nanos
-	seen uint64 // requests until then
+	seen uint64 // number of requests until then
 }
 
 // learning holds the state of the learning period. It keeps requests, up to Options.EarlyBytes, until the period ends,
@@ -133,8 +133,8 @@ func onsetOf(incidents []incident.Incident, now trace.Nanos) trace.Nanos {
 	return now
 }
 
-// earlyEpochs divides the requests of the learning period into epochs. It assigns live requests by their arrival, and
-// requests from a past that arrived at once by their end.
+// earlyEpochs divides the requests of the learning period into epochs. It assigns live requests by arrival time, and
+// requests of a recorded past, which arrives at once, by end time.
 type earlyEpochs struct {
 	ends    []trace.Nanos
 	arrived []epochEnd

@@ -13,11 +13,11 @@ import (
 // changed once added.
 type Milestone struct {
 	At    trace.Nanos
-	Place trace.Op // 0: a problem opened
+	Place trace.Op // 0 if a problem opened
 
-	Problem     analysis.Hash // zero: a place was located
+	Problem     analysis.Hash // zero if a place was located
 	RequestType analysis.Hash
-	Group       analysis.Hash // zero: the problem is about all requests of the type
+	Group       analysis.Hash // zero if the problem is about all requests of the type
 	Entry       trace.Op
 	Kind        detect.ProblemKind
 }

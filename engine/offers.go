@@ -102,7 +102,7 @@ func (f *Offers) apply(r *search.Feedback) (changed bool) {
 // maxSampled limits the number of operations with samples of stacks.
 const maxSampled = 4096
 
-// sample adds a sample of the stacks of requests of a service that offers tracepoints.
+// sample adds a sample of the stacks of a service's requests, unless the service offers no tracepoints.
 func (f *Offers) sample(at trace.Nanos, from *search.Stacks) {
 	service := f.table.Symbol(from.Service)
 	if f.services[service] == nil {

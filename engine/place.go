@@ -21,7 +21,7 @@ type Place struct {
 type Reason struct {
 	Wait     trace.Op     // kernel waits that account for most of the added latency; 0 if unknown
 	Share    float64      // share of the added latency in those waits; 0 if unknown
-	Function trace.Op     // function that the waits were seen in; 0: only the service is known
+	Function trace.Op     // function that the waits were seen in; 0 if only the service is known
 	Host     trace.Symbol // host that the service runs on; 0 for several hosts or if unknown
 	Computes bool         // threads run on the CPU instead of waiting in the kernel
 }

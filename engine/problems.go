@@ -49,7 +49,7 @@ func (p *Problems) Findings(problem analysis.Hash) *explain.Findings {
 	return nil
 }
 
-// observe adds o to the open problems of its request type and group. group and simulation may be nil.
+// observe adds o to the statistics of the open problems of its request type and group. group and simulation may be nil.
 func (p *Problems) observe(
 	requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation,
 ) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Progress reports how far a core has learned, and when it will judge each kind of change.
+// Progress reports how much of normal behaviour a core has learned, and when it will judge each kind of change.
 type Progress struct {
 	learning *learning
 	sites    *history.Sites

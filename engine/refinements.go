@@ -53,7 +53,7 @@ func (r *refinements) attach(p *detect.Problem, present []arm) {
 	p.Attribute()
 }
 
-// partsOf returns the parts of arms that r has statistics for, ascending by set.
+// partsOf returns the parts of arms that r has statistics for, ascending by set; see [arm.part].
 func (r *refinements) partsOf(arms []arm) (parts []arm) {
 	for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
 		name, on := r.bySet[set].Arm()
@@ -134,7 +134,7 @@ type savedSet struct {
 	Refinement []byte
 }
 
-// restoreRefinements is the inverse of saved. The error wraps [codec.ErrCorrupt].
+// restoreRefinements is the inverse of saved. Errors wrap [codec.ErrCorrupt].
 func restoreRefinements(s *savedRefinements) (r *refinements, err error) {
 	r = newRefinements()
 	if r.bare, _, err = stats.DecodeMoments(s.Bare); err != nil {

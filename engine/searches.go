@@ -44,8 +44,8 @@ func (r *Searches) Sampling() []string {
 // State returns the state of the search.
 func (r *Searches) State() *search.State { return &r.state }
 
-// Investigation returns the investigation of subject, or nil if there is none. If an incident has no investigation of
-// its own, it returns the investigation of one of the incident's problems that located the cause.
+// Investigation returns the investigation of subject, or nil if there is none. For an incident without an investigation
+// of its own, it returns the investigation that located the cause of one of the incident's problems, if there is one.
 func (r *Searches) Investigation(subject search.Subject) *search.Investigation {
 	id, ofIncident := subject.Incident()
 	if v := r.state.Investigation(subject); v != nil || !ofIncident {
@@ -169,7 +169,7 @@ func (r *Searches) observe(requestType analysis.Hash, o *observation.Observation
 // a located cause are taken, too: somebody is working on the incident, and other slowdowns are probably its
 // consequences or can wait.
 //
-// Requests that changed their call flow or fail are searched once they are slower as well, because only added latency
+// Failures and changed call flows are searched only once the requests are slower as well, because only added latency
 // can be located.
 //
 // Subjects that people want searched come first, regardless of these rules.
@@ -239,9 +239,9 @@ func (r *Searches) located(s *incidentSearch) (found *search.Investigation) {
 	return found
 }
 
-// builtTrees returns up-to-date trees of the request types with a problem or a searched incident. With a budget it also
-// returns trees of other types, as far as there is room, because a tracepoint costs something in every type that runs
-// it. Those trees may be stale.
+// builtTrees returns up-to-date trees of the request types with a problem or a searched incident. With a budget, it
+// also returns trees of other types, as far as there is room, because a tracepoint costs something in every type that
+// runs it. Those trees may be stale.
 func (r *Searches) builtTrees(budget search.Budget) map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
 	add := func(id analysis.Hash) {

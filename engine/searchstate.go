@@ -11,7 +11,7 @@ import (
 // stateVersion is the first byte of an encoded [search.State].
 const stateVersion = 1
 
-// AppendSearchState appends the encoding of s to b. It is in this package because package search is independent of
+// AppendSearchState appends the encoding of s to b. It is in this package because package search doesn't depend on
 // encodings.
 func AppendSearchState(b []byte, s *search.State) []byte {
 	return plain.Append(append(b, stateVersion), s)
@@ -34,7 +34,7 @@ func DecodeSearchState(b []byte) (s search.State, err error) {
 	return s, nil
 }
 
-// validState reports whether the indices and enumerations of s are in range and its numbers are finite.
+// validState reports whether the indices and enumerated values of s are in range and its numbers are finite.
 func validState(s *search.State) bool {
 	for i := range s.Plan.Arms {
 		if !finite(s.Plan.Arms[i].Share) {

@@ -20,7 +20,7 @@ const commonEpochs = 6
 // compares these series.
 type seriesSet struct {
 	types  []*typeSeries
-	epochs int // since the types were chosen
+	epochs int // number of epochs since the types were chosen
 	common []explain.CommonEdges
 }
 
@@ -106,7 +106,7 @@ func (t *typeSeries) nanosOf(e trace.Edge, windows int) []uint64 {
 	return make([]uint64, windows)
 }
 
-// leadingEdges returns the edges where the requests of g spend the most time, in descending order.
+// leadingEdges returns the edges where the requests of g spend the most time, in descending order of that time.
 func leadingEdges(g *group.Group) []trace.Edge {
 	w := g.Judged()
 	if w.Total.N == 0 {

@@ -24,7 +24,7 @@ func (s Severity) String() string { return [...]string{"minor", "major", "critic
 
 // Minimum values for severities above Minor.
 const (
-	// Score of the first suspect: half of the requests' usual time, or half of the requests. It doesn't apply to
+	// Score of the first suspect: requests take half as long again as usual, or half of them fail. It doesn't apply to
 	// queues.
 	criticalScore = 0.5
 	majorScore    = 0.1  // score of the first suspect

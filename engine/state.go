@@ -57,7 +57,7 @@ func (c *Core) AppendState(b []byte) []byte { return append(b, c.snapshot(c.tabl
 
 // Snapshot is the state of a core at one point in time.
 type Snapshot struct {
-	bytes []byte // room for the table, followed by the encoded state without it
+	bytes []byte // room for the table, followed by the encoded state without the table
 	room  int
 	table *trace.Table
 }
@@ -76,7 +76,7 @@ func (c *Core) snapshot(table *trace.Table) *Snapshot {
 // Release releases the last snapshot, which must not be used any more.
 func (c *Core) Release() { c.table.Thaw() }
 
-// Encode returns the bytes that [Core.AppendState] would have appended. They share memory with s.
+// Encode returns the bytes that [Core.AppendState] would have appended. The result shares memory with s.
 func (s *Snapshot) Encode() []byte {
 	names := s.table.AppendMentioned(nil, s.bytes[s.room:])
 	head := codec.AppendSection([]byte{coreVersion}, func(b []byte) []byte { return append(b, names...) })
@@ -100,7 +100,7 @@ func (c *Core) appendStatistics(b []byte) []byte {
 // section is a part of a core that saves and restores its own fields of savedCore.
 type section interface {
 	save(s *savedCore)
-	// restore is the inverse of save. An error wraps [codec.ErrCorrupt].
+	// restore is the inverse of save. Errors wrap [codec.ErrCorrupt].
 	restore(s *savedCore) error
 }
 
@@ -125,7 +125,7 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 }
 
 // Restore replaces the state of c, which must be new, with a state encoded by [Core.AppendState]. c keeps its options,
-// except that its [Settings] come from the encoded core. The error wraps [codec.ErrCorrupt] or is an
+// except that its [Settings] come from the encoded core. Errors wrap [codec.ErrCorrupt] or are an
 // [UnknownStrategyError]; c is unusable after an error. Restore doesn't retain b.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
@@ -191,7 +191,7 @@ func decodeSaved(b []byte) (*savedCore, error) {
 	return s, nil
 }
 
-// valid reports whether the counts and enumerations of s are in range and its measurements are finite.
+// valid reports whether the counts and enumerated values of s are in range and its measurements are finite.
 func (s *savedCore) valid() bool {
 	for i := range s.Problems {
 		if p := &s.Problems[i]; p.Kind > detect.KindShifted || p.Onset > detect.Chronic || p.Level > group.LevelGroup {

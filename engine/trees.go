@@ -20,7 +20,7 @@ type Trees struct {
 	aged   trace.Nanos // when old contexts were last deleted
 
 	room  *cct.Room // for the contexts of all trees
-	nodes int       // in all cached builds
+	nodes int       // number of nodes in all cached builds
 	uses  int       // sequence number of the latest use of a build
 }
 
@@ -28,7 +28,7 @@ type Trees struct {
 type tree struct {
 	builder cct.Builder
 	built   *cct.Tree
-	grown   bool // since the latest build
+	grown   bool // whether built is out of date
 	used    int  // sequence number of the latest use of built
 }
 
@@ -48,7 +48,8 @@ func (r *Trees) Contexts() int { return r.room.Used() }
 // together, had no room for it.
 func (r *Trees) Refused() int { return r.room.Refused() }
 
-// add adds a tree of the contexts in b. If there isn't enough room, the tree drops the oldest contexts.
+// add adds a tree for requestType with the contexts in b. If there isn't enough room, the tree drops the oldest
+// contexts.
 func (r *Trees) add(requestType analysis.Hash, b *cct.Builder) *tree {
 	t := &tree{builder: *b, grown: true}
 	t.builder.Limit = r.maxNodes()
@@ -71,7 +72,7 @@ func (r *Trees) observe(requestType analysis.Hash, x cct.Observation) {
 }
 
 // Of returns the up-to-date tree of requestType, building it if necessary, or nil if the type has no tree. If the
-// builds exceed the room, it drops the least recently used builds.
+// cached builds exceed the room, it drops the least recently used ones.
 func (r *Trees) Of(requestType analysis.Hash) *cct.Tree {
 	t := r.byType[requestType]
 	if t == nil {
@@ -111,8 +112,8 @@ func (r *Trees) addOthers(trees map[analysis.Hash]*cct.Tree) {
 	}
 }
 
-// dispensable returns the tree other than t with the least recently used build if the builds together exceed the room,
-// and nil otherwise.
+// dispensable returns the tree, other than t, whose build was used least recently. It returns nil if the builds fit
+// into the room, or if no other tree has a build.
 func (r *Trees) dispensable(t *tree) (last *tree) {
 	if r.nodes <= r.room.Limit {
 		return nil
@@ -198,7 +199,7 @@ func (r *Trees) outdate() {
 
 const (
 	treeAging  = time.Hour     // time between two deletions of old contexts from trees
-	shortAging = 2 * time.Hour // age of old contexts if there is little room
+	shortAging = 2 * time.Hour // age at which contexts are deleted if there is little room
 )
 
 // age deletes the trees of unknown types and, every treeAging, old contexts from the other trees.

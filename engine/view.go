@@ -25,7 +25,7 @@ import (
 type View struct {
 	Options  *Options     // with the current settings
 	Table    *trace.Table // only the owner of the core may add to it, between calls of its methods
-	Ended    trace.Nanos  // end of the last epoch; 0 before that
+	Ended    trace.Nanos  // end of the last epoch; 0 before the first one ends
 	Progress Progress
 
 	// Groups are provisional during the learning period, when each entry operation is one request type.
@@ -122,10 +122,10 @@ func rateOf(groups *group.Grouper, requestType analysis.Hash) float64 {
 	return 0
 }
 
-// EndedPeriod returns the start of the period, of length [group.Period], that will be over when the next epoch ends at
-// now, and its requests by group. Call it before [Core.Epoch], which merges them with others. ended is false if no
-// period will be over or groups are still provisional. Each yielded value is valid only until the next one is yielded.
-// The values depend only on the state of the core.
+// EndedPeriod returns the start of the period of length [group.Period] that will be over when the next epoch ends at
+// now, and the requests of the period by group. Call it before [Core.Epoch], which merges these requests with later
+// ones. ended is false if no period will be over or groups are still provisional. Each yielded value is valid only
+// until the next one is yielded. The values depend only on the state of the core.
 func (v *View) EndedPeriod(now trace.Nanos) (from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past], ended bool) {
 	if v.Ended == 0 || !v.Progress.Learned() {
 		return 0, nil, false

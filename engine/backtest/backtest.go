@@ -4,8 +4,8 @@
 // them.
 //
 // A trace arrives as a whole when its last span ends, because a recording doesn't contain the delays of exporters. The
-// result depends only on the set of spans and the options, unless a clock is fast: then the package infers from the
-// order of spans in a file when they arrived (see arrivals).
+// result depends only on the set of spans and the options, unless a clock is fast: in that case, the package infers the
+// arrival times of spans from their order in a file (see arrivals).
 package backtest
 
 import (
@@ -23,12 +23,12 @@ import (
 type Result struct {
 	Table     *trace.Table // with all names used below
 	Traces    int
-	Misdated  int               // traces not played because their clocks were wrong; not in Traces
+	Misdated  int               // number of traces not played because their clocks were wrong; not in Traces
 	Coverage  trace.Coverage    // how their spans were used
 	From, To  trace.Nanos       // start of the first span and end of the last; 0 if there are no traces
-	Learned   trace.Nanos       // time from which incidents are reported; 0: the recording is too short
-	Incidents []engine.Incident // in the order of opening, as of their end or the recording's end; not nil
-	Types     []group.Summary   // name the request types affected by incidents
+	Learned   trace.Nanos       // time from which incidents are reported; 0 if the recording is too short
+	Incidents []engine.Incident // in the order of opening, as of their end or the recording's end; never nil
+	Types     []group.Summary   // the request types affected by incidents, for their names
 	Score     *Score            // nil if there are no labels
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// clockTolerance is the maximum time from a span's arrival to its end. If it ends later still, we consider its clock
-// wrong. It allows for inaccurate arrival times and for merged files.
+// clockTolerance is the maximum time from a span's arrival to its end. If a span ends later than that, we consider its
+// clock wrong. The tolerance allows for inaccurate arrival times and for merged files.
 const clockTolerance = 10 * time.Minute
 
 // Limits on an [arrivals].
@@ -40,13 +40,13 @@ const (
 // Call add for the spans in the order of the input and end once, then extent. The zero value is ready to use.
 type arrivals struct {
 	path    string
-	seen    int       // spans of the file
+	seen    int       // number of spans read from the file
 	waiting []arrived // the file's latest spans, which haven't been judged yet
 	clocks  map[trace.Symbol]clock
-	now     trace.Nanos   // time of arrival; 0: unknown
+	now     trace.Nanos   // time of arrival; 0 if unknown
 	times   []trace.Nanos // scratch
-	inOrder int           // spans that ended about when they arrived
-	// Arrival times of traces with a span from a fast clock: found in this file, fast in all earlier files.
+	inOrder int           // number of spans that ended about when they arrived
+	// Arrival times of traces with a span from a fast clock: found in this file, or fast in any earlier file.
 	found, fast map[trace.ID]trace.Nanos
 	lately      []arrived // spans from fast clocks among the last arrivalsBefore spans
 }
@@ -64,7 +64,7 @@ type clock struct {
 	number int            // number of the latest of these spans in its file
 }
 
-// add adds the spans of b, a batch from the file path.
+// add adds the spans of b, a batch from the file named path.
 func (a *arrivals) add(path string, b *ingest.Batch) {
 	if path != a.path {
 		a.end()
@@ -116,8 +116,8 @@ func (a *arrivals) judge(n int) {
 	}
 }
 
-// rehabilitate clears recent spans of the suspicion of a fast clock if the arrival time has just jumped to their time,
-// because they were the first spans after a pause in the recording.
+// rehabilitate no longer suspects recent spans of a fast clock if the arrival time has just jumped to their time: they
+// were the first spans after a pause in the recording.
 func (a *arrivals) rehabilitate() {
 	for _, s := range a.lately {
 		if s.number >= a.seen-arrivalsBefore && s.end.Sub(a.now) <= clockTolerance {
@@ -144,8 +144,8 @@ func (a *arrivals) tell() {
 	}
 }
 
-// end judges the remaining spans of the file. It keeps the arrival times found unless the file isn't in the order of
-// arrival or there are more than maxFast.
+// end judges the remaining spans of the file. It adds the arrival times in a.found to a.fast, unless the file isn't in
+// the order of arrival or there would be more than maxFast.
 func (a *arrivals) end() {
 	a.judge(len(a.waiting))
 	if 2*a.inOrder > a.seen && len(a.fast)+len(a.found) <= maxFast {

@@ -28,7 +28,7 @@ type Label struct {
 // Target is the location of a fault.
 type Target struct {
 	Service   string `json:"service"`
-	Operation string `json:"operation"` // empty: not labelled
+	Operation string `json:"operation"` // empty if not labelled
 	Detail    string `json:"detail"`    // text for people
 }
 
@@ -51,7 +51,7 @@ func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, err
 	return ParseLabels(path, data)
 }
 
-// ParseLabels parses data, the contents of a label file. path is only used in errors. An error wraps [ErrNoLabels] if
+// ParseLabels parses data, the contents of a label file. path is only used in errors. The error wraps [ErrNoLabels] if
 // there are no labels.
 func ParseLabels(path string, data []byte) ([]Label, error) {
 	var labels []Label

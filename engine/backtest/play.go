@@ -18,7 +18,7 @@ import (
 
 // Options configure a [Player]. They correspond to the configuration of the service.
 type Options struct {
-	Table    *trace.Table // with the names of the traces; the engine adds contexts and edges
+	Table    *trace.Table // names used in the traces; the engine adds contexts and edges
 	Core     engine.Options
 	Assembly assemble.OnlineOptions
 }
@@ -98,11 +98,12 @@ func newPlayer(c core, labels []Label, options Options) *Player {
 	return p
 }
 
-// versionKey is the key of the attribute with a service's version. The default configuration keeps this attribute.
+// versionKey is the key of the attribute that holds a service's version. The default configuration keeps this
+// attribute.
 const versionKey = "service.version"
 
-// Play advances the time to the end of t and then adds t. Call it for traces in the order they end. It doesn't retain
-// t.
+// Play advances the time to the end of t and then adds t. The traces must be played in the order they end. Play doesn't
+// retain t.
 func (p *Player) Play(t *trace.Trace) {
 	from, to := Extent(t)
 	p.play(t, from, to)
@@ -132,7 +133,7 @@ func (p *Player) endOfEpoch(at trace.Nanos) trace.Nanos {
 	return at/length*length + length
 }
 
-// pass advances the time to `to` and ends the epochs up to then.
+// pass advances the time to `to` and ends the epochs that are over by then.
 func (p *Player) pass(to trace.Nanos) {
 	last := min(to, p.now.Add(longestGap))
 	if p.now == 0 {

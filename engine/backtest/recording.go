@@ -32,7 +32,8 @@ func NewRecording(memory int64, dir string) *Recording {
 	}
 }
 
-// Decoded infers the arrival times of the spans in the file path from their order. Use it as [file.Options.Decoded].
+// Decoded infers the arrival times of the spans in b, a batch from the file named path, from their order. Use it as
+// [file.Options.Decoded].
 func (r *Recording) Decoded(path string, b *ingest.Batch) { r.clocks.add(path, b) }
 
 // Add adds a copy of t. It returns an error only if it can't write traces to disk; r is then unusable.

@@ -64,7 +64,7 @@ func (s *Score) MarshalJSON() ([]byte, error) {
 
 type jsonCase struct {
 	Case
-	Incident *string `json:"incident"` // nil: not raised
+	Incident *string `json:"incident"` // nil if no incident was raised
 }
 
 // incidentID formats id as the API does.
@@ -76,21 +76,21 @@ type Case struct {
 	Name           string   `json:"name"`
 	Fault          string   `json:"fault"`
 	Raised         bool     `json:"raised"`
-	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window; nil: not raised
+	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window; nil if no incident was raised
 	// RankService is the rank, starting at 1, of the labelled service among the suspects as of [Grace] after the
 	// window, or as of the end of the incident if that is earlier. It is nil if the service isn't a suspect.
 	RankService *int `json:"rank_service"`
 
 	Service  string `json:"-"` // labelled
-	Incident uint64 `json:"-"` // ID of the incident that raised it; 0: not raised
+	Incident uint64 `json:"-"` // ID of the incident that was raised; 0 if there was none
 }
 
 // Sum summarizes cases. Raised, Top1 and Top3 are fractions of the cases, 0–1.
 type Sum struct {
 	Cases  int     `json:"cases"`
 	Raised float64 `json:"raised"`
-	Top1   float64 `json:"top1"` // the labelled service is the first suspect
-	Top3   float64 `json:"top3"` // the labelled service is among the first three suspects
+	Top1   float64 `json:"top1"` // fraction of cases whose labelled service is the first suspect
+	Top3   float64 `json:"top3"` // fraction of cases whose labelled service is among the first three suspects
 }
 
 // scorer records incidents until their suspects are judged, and compares them with the labels.
@@ -109,7 +109,7 @@ func newScorer(labels []Label, table *trace.Table) *scorer {
 	return s
 }
 
-// deadline returns the time when the suspects for the label with this window are judged.
+// deadline returns the time at which the suspects are judged for a label with the given window.
 func deadline(window history.Interval) trace.Nanos { return window.To.Add(Grace) }
 
 // epoch records the incidents as of `at`, the end of an epoch.

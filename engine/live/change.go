@@ -38,7 +38,7 @@ func (x *pendingChange) apply(core *engine.Core, at trace.Nanos) {
 
 // Change applies x, with effect from the end of the epoch, and returns once x is durable and applied. changed is the
 // result of [engine.Core.Apply]. If the error is [refusal.Overloaded], x was not applied and can be retried. If ctx
-// ends first, x may or may not be applied. Change is safe for concurrent use.
+// ends first, x may or may not have been applied. Change is safe for concurrent use.
 func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, err error) {
 	switch {
 	case !s.ready.Load():
@@ -69,8 +69,8 @@ func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, er
 	}
 }
 
-// applySettings makes the settings in the options current, unless they equal the settings from the journal or the
-// checkpoint. It returns once the core loop has processed the whole journal.
+// applySettings puts the settings in the options into effect, unless the settings from the journal or the checkpoint
+// are the same. It returns once the core loop has processed the whole journal.
 func (q *sequencer) applySettings() error {
 	s := q.options.Core.Settings()
 	x := newPendingChange(engine.Change{Settings: &s})

@@ -6,8 +6,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// slowdown determines how fast the system clock catches up while the service's time is ahead: the service's time
-// advances by 1/slowdown less than the elapsed time.
+// slowdown determines how fast the system clock catches up when the service's time is ahead: the service's time then
+// advances by only 1-1/slowdown of the elapsed time.
 const slowdown = 10
 
 // steadyClock derives a time that never goes back or stops from a system clock that may be set, so that epochs keep
@@ -18,13 +18,13 @@ type steadyClock struct {
 	last time.Time   // latest reading of the clock; zero before the first
 }
 
-// advance returns the time at clock, a reading of the system clock, with or without a monotonic part.
+// advance returns the time at clock, a reading of the system clock, which may lack a monotonic part.
 func (s *steadyClock) advance(clock time.Time) trace.Nanos {
 	return s.update(clock, trace.Nanos(clock.UnixNano()))
 }
 
 // update returns the time when the system clock shows shown. The time elapsed since the last call is the difference
-// between the values of passed.
+// between the two values of passed.
 func (s *steadyClock) update(passed time.Time, shown trace.Nanos) trace.Nanos {
 	elapsed := time.Duration(0)
 	if !s.last.IsZero() {

@@ -12,44 +12,44 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Counts holds counters since the start of the service. It is safe for concurrent use.
+// Counts holds counters that are 0 when the service starts. It is safe for concurrent use.
 type Counts struct {
-	Requests atomic.Int64 // accepted export requests
-	Spans    atomic.Int64 // accepted
-	// Arrived is the time when the latest spans of an observed request arrived, in ns since 1970; 0: unknown. After a
-	// restart it is an estimate from the checkpoint.
+	Requests atomic.Int64 // number of accepted export requests
+	Spans    atomic.Int64 // number of accepted spans
+	// Arrived is the time when the latest spans of an observed request arrived, in ns since 1970; 0 if unknown. After a
+	// restart, it is an estimate from the checkpoint.
 	Arrived  atomic.Int64
-	Rejected atomic.Int64 // rejected spans in accepted requests
-	Packed   atomic.Int64 // bytes appended to the journal
-	Damaged  atomic.Int64 // unreadable or missing records of the journal
+	Rejected atomic.Int64 // number of rejected spans in accepted requests
+	Packed   atomic.Int64 // number of bytes appended to the journal
+	Damaged  atomic.Int64 // number of unreadable or missing journal records
 	Refused  struct {
 		Busy, Full, Memory, Quota atomic.Int64 // requests
 	}
 	repeated atomic.Int64                        // copies of spans in closed traces
-	Closed   [assemble.CloseReasons]atomic.Int64 // traces, by reason
-	Commits  atomic.Int64                        // commits to the journal
+	Closed   [assemble.CloseReasons]atomic.Int64 // number of traces, by reason
+	Commits  atomic.Int64                        // number of commits to the journal
 	Waited   atomic.Int64                        // time spent waiting for commits, in ns
 
 	Epochs, Checkpoints, Unsaved atomic.Int64 // epochs, checkpoints, failed checkpoints
 	Decided                      atomic.Int64 // time spent on the decisions of the last epoch, in ns
-	deciding                     atomic.Int64 // start of the decisions in progress, in ns since 1970; 0: idle
+	deciding                     atomic.Int64 // start of the decisions in progress, in ns since 1970; 0 if none are
 	ended                        atomic.Int64 // end of the last epoch with decisions, in ns since 1970
-	ExemplarsLate                atomic.Int64 // exemplars, or sets of exemplars, not stored in time
+	ExemplarsLate                atomic.Int64 // number of exemplars, or sets of exemplars, not stored in time
 	Encoded                      atomic.Int64 // time that the last checkpoint blocked the core, in ns
-	Downsampled                  atomic.Int64 // time that storing the last windows blocked the core, in ns
+	Downsampled                  atomic.Int64 // time that encoding the last windows blocked the core, in ns
 	// Forgotten counts the epochs whose decisions have been deleted, and the deleted exemplars.
 	Forgotten struct{ Decisions, Exemplars atomic.Int64 }
 
-	Names atomic.Int64 // names deleted from the dictionary of the core
+	Names atomic.Int64 // number of names deleted from the dictionary of the core
 
 	mu sync.Mutex // guards unusables, coverage, recent and values
 	// unusables counts the roots excluded from the statistics, and the incomplete traces, whose parts are judged
 	// separately.
 	unusables map[trace.Reason]int64
 	coverage  trace.Coverage                         // of all spans outside open traces
-	recent    [2]recentCoverage                      // this period and the previous one, in any order
-	values    map[string]int64                       // occurrences of attribute values without a name, by attribute key
-	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: unknown
+	recent    [2]recentCoverage                      // the current period and the previous one, in any order
+	values    map[string]int64                       // number of attribute values without a name, by attribute key
+	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil if unknown
 }
 
 // Queue describes a queue of the service, for metrics.
@@ -92,7 +92,7 @@ func (c *Counts) arrived(at trace.Nanos) {
 }
 
 // Duplicates returns the number of accepted spans that were ignored because they had arrived before, either within a
-// trace or after the trace was closed. After a restart, duplicates in traces closed before it count as late.
+// trace or after the trace was closed. Duplicates of spans in traces closed before a restart count as late.
 func (c *Counts) Duplicates() int64 { return c.repeated.Load() + c.Open().Duplicates }
 
 func (c *Counts) unusable(reason trace.Reason) {
@@ -182,8 +182,8 @@ func (c *Counts) expect(keys []string) {
 	}
 }
 
-// Unnamed returns, by attribute key, the occurrences of attribute values that have no name because the key has too many
-// values.
+// Unnamed returns, by attribute key, the number of occurrences of attribute values that have no name because the key
+// has too many values.
 func (c *Counts) Unnamed() map[string]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

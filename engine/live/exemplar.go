@@ -24,7 +24,7 @@ type exemplarStore struct {
 	retained *atomic.Pointer[Retention]
 	counts   *Counts
 
-	size      int // maximum size of a sample, see Retention.Exemplars
+	size      int // maximum size of a sample; see Retention.Exemplars
 	groups    map[analysis.Hash]*groupSample
 	work      chan task
 	keeps     []keep        // for the next task
@@ -47,7 +47,7 @@ type groupSample struct {
 // change is a new set of exemplars for a group.
 type change struct {
 	group     analysis.Hash
-	exemplars *store.Exemplars // nil: delete all
+	exemplars *store.Exemplars // nil to delete all
 	before    []trace.ID       // groupSample.traces before the change
 }
 
@@ -56,9 +56,9 @@ type task struct {
 	changes   []change
 	keeps     []keep
 	newlyKept []engine.Recorded // traces to copy to whole
-	until     time.Time         // deadline; later changes are postponed
+	until     time.Time         // deadline; changes not made by then are postponed
 	cleanup   *cleanup          // nil if there is nothing to clean up
-	trim      uint64            // first record of the journal that is still needed; 0: unchanged
+	trim      uint64            // first record of the journal that is still needed; 0 if unchanged
 }
 
 const (
@@ -70,7 +70,7 @@ const (
 	// requests fail.
 	failedAge = time.Minute
 	// tasksWaiting is the capacity of exemplarStore.work: one task for the changes of an epoch, and one for trimming
-	// the journal. Changes that find it full are retried at the end of the next epoch.
+	// the journal. If it is full, the changes are retried at the end of the next epoch.
 	tasksWaiting = 2
 	// maxReusedRecord is the maximum size in bytes of a scratch record that is kept for reuse.
 	maxReusedRecord = 4 << 20
@@ -281,7 +281,7 @@ func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 }
 
 // change returns the exemplars of group to store now, and marks x as unchanged. It chooses typical requests only from
-// exemplars that are stored or were sampled since the last epoch, because the journal may no longer have other traces.
+// exemplars that are stored or were sampled since the last epoch, because other traces may have left the journal.
 func (x *groupSample) change(group analysis.Hash) change {
 	list := func(items []stats.Item[store.Exemplar]) (all []store.Exemplar) {
 		for _, i := range items {
@@ -364,7 +364,7 @@ func (k *exemplarStore) applyAll(t task, refs map[trace.ID]int) (err error) {
 }
 
 // apply stores the new exemplars of c.group with their traces, then deletes traces that no exemplar refers to. It
-// leaves out exemplars whose traces the journal no longer has.
+// leaves out exemplars whose traces are no longer in the journal.
 func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Exemplars.Of(c.group)
 	if err != nil {
@@ -401,8 +401,8 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 	return err
 }
 
-// copyTrace copies the trace of e from the journal to the store. It returns false if e has no records or the journal no
-// longer has all of them.
+// copyTrace copies the trace of e from the journal to the store. It returns false if e has no records, or if some of
+// them are no longer in the journal.
 func (k *exemplarStore) copyTrace(e *store.Exemplar) (copied bool, err error) {
 	request, err := recordedTrace(e.Trace, e.Records, func(seq uint64) ([]byte, error) {
 		data, err := readRecord(k.options.Journal, seq, k.record)

@@ -71,7 +71,7 @@ func newIntake(o *Options, counts *Counts) *intake {
 type decoder struct {
 	*otlp.Decoder
 	table  *trace.Table
-	period int64 // of the names in table
+	period int64 // period that the names in table belong to
 }
 
 // newDecoder returns a decoder whose dictionary has at most the given number of names of each kind. If the new names in
@@ -84,8 +84,8 @@ func newDecoder(keys *ingest.Keys, names int) *decoder {
 	return d
 }
 
-// begin prepares the decoder for a request in period. It drops all names if they are from an earlier period or if there
-// is little room for more.
+// begin prepares the decoder for a request in period. It drops all names if they are from an earlier period or leave
+// little room for more.
 func (c *decoder) begin(period int64) {
 	if c.period != period || c.table.Crowded() {
 		c.period = period
@@ -98,7 +98,7 @@ type delivery struct {
 	kind    journal.Kind
 	batch   ingest.Batch
 	runs    [][]assemble.Run // by shard
-	names   *trace.Table     // new to the decoder and not yet sent to the core; may be nil
+	names   *trace.Table     // names new to the decoder and not yet sent to the core; may be nil
 	packed  []byte           // for the journal
 	cost    int64            // in bytes of Options.InFlight
 	seq     uint64
@@ -157,7 +157,7 @@ func (in *intake) keepNames(names *trace.Table) {
 	}
 }
 
-// takeNames removes the kept names and returns them merged with names. Either may be nil; if both are, so is the
+// takeNames removes the kept names and returns them merged with names. Either may be nil; if both are nil, so is the
 // result.
 func (in *intake) takeNames(names *trace.Table) *trace.Table {
 	if in.names.Load() == nil {
@@ -174,15 +174,15 @@ func (in *intake) takeNames(names *trace.Table) *trace.Table {
 // full reports whether the bytes in flight have reached the limit, so that no more requests are accepted.
 func (in *intake) full() bool { return in.inFlight.Load() >= in.limit }
 
-// overrun reports whether a request with the given cost, which has already been charged, exceeds the limit. If no other
-// request is in flight, there is always room.
+// overrun reports whether a request with the given cost, which has already been charged, exceeds the limit. A request
+// that is alone in flight never does.
 func (in *intake) overrun(cost int64) bool {
 	n := in.inFlight.Load()
 	return n > in.limit && n > cost
 }
 
 // decode decodes body into d and assigns its spans to shards. If no decoder is free, it waits for one until ctx is
-// done.
+// done, and then returns the cause.
 func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	var c *decoder
 	select {
@@ -236,7 +236,7 @@ func (s *Service) Refuse() *refusal.Error {
 }
 
 // Take accepts body, an uncompressed export request, and returns once it is durable. It returns the number of rejected
-// spans and the reasons, and doesn't retain body. An [*ingest.RecordError] means that body is not an export request. A
+// spans and the reasons. It doesn't retain body. An [*ingest.RecordError] means that body is not an export request. A
 // [refusal.Overloaded] error means that the request was refused and can be sent again. Take is safe for concurrent use.
 func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rejected int, why string, err error) {
 	if refused := s.Refuse(); refused != nil {

@@ -28,7 +28,7 @@ type keep struct {
 }
 
 const (
-	// maxKept is the maximum number of problems whose exemplars are kept per epoch.
+	// maxKept is the maximum number of problems that open, and that close, in an epoch and whose exemplars are kept.
 	maxKept = 64
 	// keptTypes is the maximum number of request types of an incident whose exemplars are kept.
 	keptTypes = 3
@@ -65,8 +65,8 @@ func keeps(core *engine.View, before []detect.Problem, last, now trace.Nanos) []
 	return all
 }
 
-// keepDue reports whether exemplars of an incident that last opened at opened must be kept at the end of the epoch from
-// last to now.
+// keepDue reports whether the exemplars of an open incident must be kept at the end of the epoch that lasted from last
+// to now. opened is the time when the incident last opened.
 func keepDue(opened, last, now trace.Nanos) bool {
 	return opened > last || now.Sub(opened)/keepEvery > last.Sub(opened)/keepEvery
 }
@@ -86,7 +86,7 @@ func sinceOf(all []store.Exemplar, instant trace.Nanos) []store.Exemplar {
 }
 
 // keepExemplars adds the current exemplars of x.group to the exemplars kept for x.of or, if x.replaced is set, replaces
-// the located ones.
+// the kept exemplars that ran the located place.
 func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Kept.Of(x.of, x.group)
 	if err != nil {
@@ -128,8 +128,8 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	return k.replaceKept(x, before, after, refs)
 }
 
-// copied copies the traces of the first Retention.Exemplars exemplars in all to the store, unless they are there
-// already. It returns the exemplars whose traces are stored.
+// copied copies the traces of the first Retention.Exemplars exemplars in all to the store, unless they are already
+// there. It returns the exemplars whose traces are stored.
 func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (stored []store.Exemplar, err error) {
 	for i := range all[:min(len(all), k.retained.Load().Exemplars)] {
 		there := refs[all[i].Trace] > 0

@@ -6,7 +6,7 @@ import "time"
 type Lag struct {
 	Overdue time.Duration // time since the next epoch should have ended; at least 0
 	Cause   LagCause
-	Work    time.Duration // time spent on decisions in the last epoch, or so far in the current one if that is more
+	Work    time.Duration // time spent on the last epoch's decisions, or so far on the current ones if that is more
 }
 
 // LagCause is the probable cause of late decisions.

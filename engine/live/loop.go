@@ -28,12 +28,12 @@ type loop struct {
 	retained  *atomic.Pointer[Retention]
 	counts    *Counts
 
-	atBarrier []*shardOutput // by shard: its output that ends with the current barrier; nil: not received yet
+	atBarrier []*shardOutput // by shard: the output that ends with the current barrier; nil if not yet received
 	missing   int            // number of shards that haven't reached the barrier
 	ahead     []*shardOutput // outputs of shards that are past the barrier
 	saved     trace.Nanos    // time of the last checkpoint
 	took      time.Duration  // duration of the last checkpoint
-	saving    chan *saving   // receives the checkpoint being stored; nil: no checkpoint is being stored
+	saving    chan *saving   // receives the checkpoint being stored; nil if no checkpoint is being stored
 	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil during the first period
 	trimmed   trace.Nanos    // when exemplars were last deleted by age
 	closed    []store.Closed
@@ -67,7 +67,8 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// receive processes o, or keeps it for later if its shard has passed a barrier that other shards haven't reached yet.
+// receive processes o. If o's shard has passed a barrier that other shards haven't reached yet, receive keeps o for
+// later.
 func (l *loop) receive(o *shardOutput) {
 	switch {
 	case o.names != nil:
@@ -167,7 +168,7 @@ func (l *loop) epoch(at trace.Nanos) {
 	}
 }
 
-// report calls Options.Epoch for the epoch e. It sets l.held to whether the call failed.
+// report calls Options.Epoch for the epoch e. It sets l.held if the call failed, and clears it otherwise.
 func (l *loop) report(view *engine.View, e Ended) {
 	err := l.options.Epoch(view, e)
 	if err != nil && !l.held {
@@ -182,7 +183,7 @@ func (l *loop) report(view *engine.View, e Ended) {
 const savingShare = 20
 
 // youngEnough returns the sequence number of the first record, from oldest on, that is within the maximum age of the
-// journal. Records after m always are, because no checkpoint covers them.
+// journal. Records after m always count as young enough, because no checkpoint covers them.
 func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
 	if l.options.MaxJournalAge == 0 {
 		return oldest

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// heapWatch measures the heap and has the last word on whether requests are accepted, because the limits in other parts
-// of the service are only estimates. Requests are refused while live objects exceed the limit, or all memory exceeds
-// mappedShare fifths of it, and senders retry later. Open traces and requests in flight are then released within a
-// minute, and garbage at once. It is safe for concurrent use.
+// heapWatch measures the heap and makes the final decision on whether requests are accepted, because the limits in
+// other parts of the service are only estimates. Requests are refused while the live objects exceed the limit, or all
+// memory exceeds mappedShare fifths of the limit; senders then retry later. Meanwhile, open traces and requests in
+// flight are released within a minute, and garbage at once. It is safe for concurrent use.
 type heapWatch struct {
-	limit     uint64       // on live objects, in bytes; 0: unlimited
-	blamed    func() bool  // reports whether this service fills the heap; nil: no other service shares it
+	limit     uint64       // on live objects, in bytes; 0 means unlimited
+	blamed    func() bool  // reports whether this service fills the heap; nil if no other service shares it
 	now       atomic.Int64 // time of the last measurement in ns
 	collected atomic.Int64 // time of the last collection started by full
 	over      atomic.Bool
 }
 
-// mappedShare is the memory above which requests are refused, in fifths of the limit on live objects. It is needed
-// because many senders can fill the memory with garbage faster than it is collected.
+// mappedShare is the memory above which requests are refused, in fifths of the limit on live objects. This second limit
+// is needed because many senders can fill the memory with garbage faster than it is collected.
 const mappedShare = 8
 
 const (
@@ -52,8 +52,8 @@ func (w *heapWatch) full() bool {
 }
 
 // exceeded reports whether to refuse requests, given the sizes in bytes of live objects and of all memory. If several
-// services share the heap, the services that fill it refuse first, and garbage is attributed to them, so that a flood
-// to one service doesn't stop the others.
+// services share the heap, the services that fill it refuse first, and garbage is attributed to them. So a flood of
+// requests to one service doesn't stop the others.
 func (w *heapWatch) exceeded(live, all uint64) bool {
 	if live <= w.limit && all <= w.limit/5*mappedShare {
 		return false

@@ -17,14 +17,14 @@ const (
 	packAge = 2 * group.Day
 	// leastPast is the minimum time for which closed problems are kept.
 	leastPast = group.Day
-	// pastMargin is added to the age limit of windows, so that with a limit of a week the windows from exactly a week
+	// pastMargin is added to the age limit of windows, so that, with a limit of a week, the windows from exactly a week
 	// ago still exist.
 	pastMargin = group.Day
 )
 
 // keepPeriod stores the windows of the last period if the epoch that ends at now is the first of a new period. It
-// blocks the loop only while the windows are encoded. If the journal is read again after a restart, it stores equal
-// windows again.
+// blocks the loop only while the windows are encoded. If a restart replays the journal, it stores the same windows
+// again.
 func (l *loop) keepPeriod(now trace.Nanos) {
 	from, all, ended := l.core.View().EndedPeriod(now)
 	if !ended {
@@ -61,7 +61,7 @@ type pastStore struct {
 // pastLimits are the limits on the stored past.
 type pastLimits struct {
 	now trace.Nanos
-	age time.Duration // 0: unlimited
+	age time.Duration // 0 means unlimited
 	// held is the set of problems and incidents whose evidence is kept at any age: open problems, and incidents that
 	// haven't been deleted, with their problems.
 	held map[search.Subject]bool

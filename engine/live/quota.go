@@ -11,11 +11,11 @@ import (
 // quota limits the accepted spans per second. A request may exceed it, because its spans are counted only after it is
 // accepted; later requests are then refused until the average is below the quota again. It is safe for concurrent use.
 type quota struct {
-	rate float64 // spans per second; 0: unlimited
+	rate float64 // spans per second; 0 means unlimited
 
 	mu    sync.Mutex // guards the fields below
-	left  float64    // spans; negative: exceeded
-	spans int64      // accepted as of at
+	left  float64    // spans that may still be accepted; negative if the quota is exceeded
+	spans int64      // number of spans accepted until at
 	at    time.Time  // zero before the first request
 }
 

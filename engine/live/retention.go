@@ -20,9 +20,9 @@ import (
 
 // cleanup holds the limits on the stored history that apply at one checkpoint.
 type cleanup struct {
-	bytes  int64       // maximum size of the store; 0: unlimited
-	before trace.Nanos // exemplars of requests before this time are deleted; 0: not now
-	past   *pastLimits // for windows and closed problems; nil: not now
+	bytes  int64       // maximum size of the store; 0 means unlimited
+	before trace.Nanos // exemplars of requests before this time are deleted; 0 if it isn't time for that
+	past   *pastLimits // limits on windows and closed problems; nil if it isn't time for them
 	open   evidence    // evidence that is deleted last
 }
 
@@ -68,11 +68,11 @@ func evidenceOf(core *engine.View) evidence {
 type keptExemplar struct {
 	store.Exemplar
 	group analysis.Hash
-	of    search.Subject // zero: the exemplar is in the sample of the group
+	of    search.Subject // zero if the exemplar is in the sample of the group
 }
 
-// headroom is the inverse of the fraction of the byte limit that is freed in addition when the limit is exceeded, so
-// that it isn't exceeded again immediately.
+// headroom determines how much is deleted when the byte limit is exceeded: enough to get below the limit by 1/headroom,
+// so that it isn't exceeded again immediately.
 const headroom = 10
 
 // enforce first deletes exemplars beyond the age limit. If the store still exceeds the byte limit, it deletes the
@@ -191,7 +191,8 @@ func (x pastItem) about(open evidence) bool {
 }
 
 // oldest yields decisions, exemplars and days of windows, oldest first, with items about subjects or groups in open
-// after all others. A day is as old as its end. The sequence ends after the first error.
+// after all others. The age of a day of windows counts from the end of the day. The sequence ends after the first
+// error.
 func (k *exemplarStore) oldest(open evidence) iter.Seq2[pastItem, error] {
 	return func(yield func(pastItem, error) bool) {
 		exemplars, err := k.all()

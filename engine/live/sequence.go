@@ -36,7 +36,7 @@ type message struct {
 // received it from all shards.
 type barrier struct {
 	at      trace.Nanos
-	seq     uint64          // record of the barrier or, if it has no record, the record before it
+	seq     uint64          // sequence number of the barrier's record or, if it has no record, of the record before it
 	epoch   bool            // an epoch ends
 	renews  bool            // a period of the core's dictionary starts
 	change  *pendingChange  // applied at this position; may be nil
@@ -53,7 +53,7 @@ type sequencer struct {
 	changes  <-chan *pendingChange
 	flushes  <-chan chan<- struct{}
 	shards   []chan<- message
-	names    chan<- *shardOutput // to the core loop: outputs that contain only names
+	names    chan<- *shardOutput // to the core loop, for outputs that contain only names
 	overfull *atomic.Bool        // belongs to the Service
 	full     bool                // the last check found too little free space for requests
 	memory   bool                // the last check found the memory used up
@@ -62,7 +62,7 @@ type sequencer struct {
 
 	clock    steadyClock // as of the last record or tick
 	epoch    trace.Nanos // end of the current epoch; 0 before the first
-	settings []byte      // encoded change that set the current settings; nil: none
+	settings []byte      // encoded change that set the current settings; nil if there was no such change
 	covered  uint64      // last record covered by the restored checkpoint
 	renewed  trace.Nanos // start of the current period of the core's dictionary; 0 before the first
 	versions versionBuffer
@@ -103,7 +103,7 @@ func (q *sequencer) sequence(ctx context.Context) error {
 	}
 }
 
-// fill adds waiting requests to group until their total size reaches maxCommitBytes. It leaves an empty group empty.
+// fill adds waiting requests to group until their total size reaches maxCommitBytes. It adds nothing to an empty group.
 func (q *sequencer) fill(group []*delivery) []*delivery {
 	size := 0
 	for _, d := range group {
@@ -121,9 +121,9 @@ func (q *sequencer) fill(group []*delivery) []*delivery {
 	return group
 }
 
-// commit appends to the journal the end of the epoch, if it is over, then changed, unless it is nil, and then the
+// commit appends to the journal the end of the epoch if it is over, then changed unless it is nil, and then the
 // requests in group. It passes them on in the same order. If the journal fails, commit answers changed and group with
-// the error and returns it.
+// the error, and returns the error.
 func (q *sequencer) commit(changed *pendingChange, group []*delivery) error {
 	q.clock.advance(q.options.Clock())
 	m := q.epochEnd()

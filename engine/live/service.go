@@ -40,19 +40,19 @@ import (
 type Options struct {
 	Core     engine.Options
 	Assembly assemble.OnlineOptions // Memory applies to all shards together
-	Keys     *ingest.Keys           // attributes to decode; nil: only the ones used by the protocol
-	Shards   int                    // 0: one per core
-	Decoders int                    // requests decoded in parallel; 0: one per core
-	InFlight int64                  // bytes of accepted requests not yet assembled, and of those waiting for the core
+	Keys     *ingest.Keys           // attributes to decode; nil means only those that the protocol uses
+	Shards   int                    // 0 means one per core
+	Decoders int                    // number of requests decoded in parallel; 0 means one per core
+	InFlight int64                  // bytes of requests not yet assembled and, separately, of outputs for the core
 	// Heap is the limit on the live heap of the process after a garbage collection, in bytes. Requests are refused
 	// while it is exceeded. 0 means unlimited.
 	Heap int64
-	// Blameless applies if the service shares the heap with others: up to this number of bytes in open traces and
-	// requests in flight, the service isn't blamed for a full heap and refuses requests only if the heap exceeds its
-	// limit by a tenth. 0 means that the heap isn't shared.
+	// Blameless applies if the service shares the heap with others. As long as its open traces and requests in flight
+	// take at most this number of bytes, the service isn't blamed for a full heap, and refuses requests only if the
+	// heap exceeds its limit by a tenth. 0 means that the heap isn't shared.
 	Blameless      int64
-	SpansPerSecond float64       // accepted spans beyond which requests are refused; 0: unlimited
-	Names          int           // limit on names of each kind in the core's dictionary; 0: [trace.DefaultLimit]
+	SpansPerSecond float64       // rate of accepted spans above which requests are refused; 0 means unlimited
+	Names          int           // limit on names of each kind in the core's dictionary; 0 means [trace.DefaultLimit]
 	DecoderNames   int           // the same for the dictionary of a decoder
 	Whole          int           // maximum bytes of whole traces; the default fits about 10,000 traces of 20 spans
 	Charted        int           // maximum number of groups and request types whose requests are kept by tick
@@ -62,28 +62,28 @@ type Options struct {
 	// MaxJournalAge is the maximum age of journal records that are covered by a checkpoint but still referenced by open
 	// traces. 0 means unlimited.
 	MaxJournalAge time.Duration
-	MaxJournal    uint64 // size of the journal in bytes above which requests are refused; 0: unlimited
+	MaxJournal    uint64 // size of the journal in bytes above which requests are refused; 0 means unlimited
 	Store         *store.Store
-	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
+	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil means never
 	// Fits reports whether the disk has room for the given number of bytes in addition to background work. While it
 	// returns false for 0 bytes, epochs don't end. If it returns false for the size of a checkpoint, the checkpoint
 	// isn't stored. Nil means that there is always room.
 	Fits  func(now time.Time, bytes uint64) bool
-	Clock func() time.Time // nil: time.Now
+	Clock func() time.Time // nil means time.Now
 	Log   *slog.Logger
 	// Epoch, if not nil, is called by the core loop at the end of each epoch. It may read the core but must not retain
 	// it, and it must return quickly. If it returns an error, no checkpoint is stored until a later call succeeds, so
 	// that a restart repeats the epochs in between.
 	Epoch func(core *engine.View, e Ended) error
 
-	tick  time.Duration // time between checks for traces to close; 0: tickInterval
-	names time.Duration // minimum length of a period of the core's dictionary; 0: namesPeriod
+	tick  time.Duration // time between checks for traces to close; 0 means tickInterval
+	names time.Duration // minimum length of a period of the core's dictionary; 0 means namesPeriod
 }
 
 // Retention limits the stored history.
 type Retention struct {
-	// Age is the maximum age of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics
-	// is a setting of the core.
+	// Age is the maximum age of decisions, exemplars, windows and closed problems; 0 means unlimited. The age of
+	// statistics is a setting of the core.
 	Age time.Duration
 	// Bytes is the maximum size on disk. If it is exceeded, the oldest decisions, exemplars and days of windows are
 	// deleted. 0 means unlimited.
@@ -94,7 +94,7 @@ type Retention struct {
 // Ended describes an epoch that has ended.
 type Ended struct {
 	At        trace.Nanos
-	Before    []detect.Problem // open at the start of the epoch
+	Before    []detect.Problem // problems that were open at the start of the epoch
 	Decisions []search.Decision
 }
 
@@ -286,8 +286,8 @@ func (s *Service) restore() error {
 	return nil
 }
 
-// reportOlder logs a warning if a checkpoint later than c, which may be nil, has been lost. It can tell because records
-// after c are missing, and records are deleted only once a checkpoint covers them.
+// reportOlder logs a warning if a checkpoint later than c, which may be nil, has been lost. If the records after c are
+// missing, there was such a checkpoint, because records are deleted only once a checkpoint covers them.
 func (s *Service) reportOlder(c *store.Checkpoint) {
 	const remedy = "stop sibyl and restore a backup, or go on with this state; look for errors of the disk"
 	switch first := s.options.Journal.First(); {
@@ -302,8 +302,8 @@ func (s *Service) reportOlder(c *store.Checkpoint) {
 }
 
 // Run replays the journal records since the checkpoint and then accepts requests until ctx is done. Before it returns,
-// it finishes the accepted requests and takes a checkpoint. Open traces stay open across a restart. It returns an error
-// if the journal can't be read or written.
+// it finishes the accepted requests and takes a checkpoint. Open traces stay open across a restart. Run returns an
+// error if the journal can't be read or written.
 func (s *Service) Run(ctx context.Context) error {
 	var shards, loop sync.WaitGroup
 	loop.Go(s.outputs.run)

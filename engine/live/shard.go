@@ -23,9 +23,9 @@ type shard struct {
 	extractor *critpath.Extractor
 	observer  observation.Observer
 	closed    assemble.Closed
-	spans     *observation.SpanTally // of the traces closed since the last barrier
-	sites     *history.Tally         // of the traces closed since the last barrier
-	coverage  *trace.Coverage        // of all spans since the last flush
+	spans     *observation.SpanTally // spans of the traces closed since the last barrier
+	sites     *history.Tally         // calls of the traces closed since the last barrier
+	coverage  *trace.Coverage        // coverage of all spans since the last flush
 	out       *shardOutput
 }
 
@@ -35,10 +35,10 @@ type shardOutput struct {
 	requests []request
 	n        int                    // number of valid requests; the others are kept only to reuse their memory
 	barrier  *barrier               // reached after the requests; may be nil
-	oldest   uint64                 // with a barrier: first record with spans of open traces
-	closed   []uint64               // with a barrier: hashes of the IDs of the traces closed since the last one
-	spans    *observation.SpanTally // with a barrier: of these traces
-	sites    *history.Tally         // with a barrier: of these traces
+	oldest   uint64                 // with a barrier: first record that has spans of open traces
+	closed   []uint64               // with a barrier: hashes of the IDs of the traces closed since the previous barrier
+	spans    *observation.SpanTally // with a barrier: spans of these traces
+	sites    *history.Tally         // with a barrier: calls of these traces
 	names    *trace.Table           // new names; if set, no other field is
 }
 
@@ -110,7 +110,7 @@ func (q *shardOutputs) run() {
 	}
 }
 
-// outputRequests is the number of requests in an output at which a shard sends it.
+// outputRequests is the number of requests at which a shard sends its output to the core loop.
 const outputRequests = 64
 
 func newShard(number int, in <-chan message, o *Options, from *intake, outputs *shardOutputs, counts *Counts) *shard {
@@ -151,8 +151,8 @@ func (sh *shard) run() {
 	}
 }
 
-// close closes the traces that are due and observes the ones that have settled. Other traces were cut off at an
-// arbitrary point, so that calls still in progress would look unanswered.
+// close closes the traces that are due and observes the ones that have settled. It doesn't observe other traces: they
+// were cut off at an arbitrary point, so calls still in progress would look unanswered.
 func (sh *shard) close(now trace.Nanos) {
 	for sh.open.Next(now, &sh.closed) {
 		sh.counts.Closed[sh.closed.Reason].Add(1)

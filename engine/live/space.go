@@ -64,7 +64,7 @@ func (q *sequencer) logRefusing(refusing bool, why string) {
 }
 
 // checkpointCopies is the number of copies of the last checkpoint that must fit on the disk to store the next one. The
-// database writes the next checkpoint to its log and again to its files before it removes the last one.
+// database writes the next checkpoint to its log and again to its files before it removes the previous one.
 const checkpointCopies = 3
 
 // fits reports whether the disk has room for a checkpoint. It logs a warning when there is no longer room.

@@ -17,15 +17,15 @@ const (
 	TicksKept = 3 * time.Hour
 	// MinutesKept is the maximum age of requests that are kept by minute, once they are older than TicksKept.
 	MinutesKept = 2 * group.Day
-	// ticksEach is the maximum number of ticks between two checkpoints, on average per group. Requests in further ticks
-	// are missing from charts.
+	// ticksEach is the maximum number of ticks between two checkpoints, on average per group. Requests in ticks beyond
+	// the limit are missing from charts.
 	ticksEach = 32
 )
 
 // ticks counts the requests since the last checkpoint by group and by the tick when they started, no matter when their
 // traces arrived. No decision depends on these counts.
 type ticks struct {
-	limit  int                           // groups and request types; docs/operations.md says how much space they take
+	limit  int                           // of groups and request types; docs/operations.md says how much space they take
 	now    trace.Nanos                   // end of the last epoch
 	ticked map[analysis.Hash]trace.Nanos // latest tick of each group and request type
 	all    map[store.Tick]*group.Past
@@ -72,8 +72,8 @@ func (t *ticks) add(id analysis.Hash, o *observation.Observation) {
 	}
 }
 
-// take removes and returns the ticks since the last checkpoint. It forgets groups without recent requests to make room
-// for others.
+// take removes and returns the ticks since the last checkpoint. To make room for other groups, it forgets those without
+// recent requests.
 func (t *ticks) take() map[store.Tick]*group.Past {
 	maps.DeleteFunc(t.ticked, func(_ analysis.Hash, latest trace.Nanos) bool { return latest < t.now.Add(-TicksKept) })
 	all := t.all

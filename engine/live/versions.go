@@ -8,8 +8,8 @@ import (
 )
 
 // versionBuffer holds the versions of services that arrived since the last barrier. The next barrier carries them to
-// the core loop, so that the state at the end of an epoch, or in a checkpoint, has exactly the versions that arrived
-// before it.
+// the core loop, so that the state at the end of an epoch, or in a checkpoint, contains exactly the versions that
+// arrived before it.
 type versionBuffer struct {
 	seen   []engine.VersionSeen
 	places map[ingest.ServiceVersion]int // index in seen
@@ -39,7 +39,7 @@ func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 const maxDelay = 7 * group.Day
 
 // startOf returns the start of v, which arrived at time `at`: v.First, or `at` if v.First is unknown, later than `at`,
-// or more than maxDelay earlier. In a recorded past, versions start long before they arrive.
+// or more than maxDelay earlier. Versions in a recorded past start long before they arrive.
 func startOf(v ingest.VersionStart, at trace.Nanos) trace.Nanos {
 	if v.First == 0 || at.Sub(v.First) > maxDelay {
 		return at

@@ -92,8 +92,8 @@ func (k *exemplarStore) copyWhole(t task) error {
 const maxKnownRecords = 16 << 20
 
 // recordedTrace returns the trace id as a protobuf-encoded OTLP request, with all attributes of its spans. It calls
-// read for each of records. It returns nil if records is empty or read returns nil because the journal no longer has a
-// record.
+// read for each of records. It returns nil if records is empty, or if read returns nil because a record is no longer in
+// the journal.
 func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte, error)) (request []byte, err error) {
 	for _, seq := range records {
 		data, err := read(seq)
@@ -107,7 +107,7 @@ func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte,
 	return request, nil
 }
 
-// readRecord returns the request in record seq as protobuf, or nil if the journal no longer has the record. It reads
+// readRecord returns the request in record seq as protobuf, or nil if the record is no longer in the journal. It reads
 // into buf if buf is large enough.
 func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
 	runtime.Gosched() // yield to the intake of requests

@@ -34,7 +34,7 @@ type witness struct {
 // keptWitnesses are the witnesses kept for one investigation.
 type keptWitnesses struct {
 	witnessKey
-	least   int64 // shortest time at the tracepoint if keptPerPlace witnesses are kept; 0 if fewer are
+	least   int64 // shortest time at the tracepoint among the kept witnesses, or 0 if fewer than keptPerPlace are kept
 	located bool
 }
 
@@ -68,8 +68,8 @@ func (w *witnesses) observe(requestType analysis.Hash, r *request) {
 	}
 }
 
-// add adds x if it is among the keptPerPlace longest of key. If a request ran the tracepoint in several contexts, the
-// longest time counts.
+// add adds x if it is among the keptPerPlace longest witnesses of key. If a request ran the tracepoint in several
+// contexts, the longest time counts.
 func (w *witnesses) add(key witnessKey, x witness) {
 	all, known := w.seen[key]
 	switch same := slices.IndexFunc(all, func(o witness) bool { return o.Trace == x.Trace && o.Root == x.Root }); {

@@ -36,12 +36,12 @@ type Options struct {
 	Thresholds detect.Thresholds        // Analyze sets Thresholds.Objectives from Objectives
 	Objectives map[string]time.Duration // by entry, as "service operation"
 	Budget     search.Budget
-	Strategy   string // name of a published strategy; empty: the default
+	Strategy   string // name of a published strategy; empty for the default
 	Rules      group.Rules
 	Split      bool              // split groups by variables that explain their variance
 	Explained  int               // number of problems to explain, in order of rank
-	Order      detect.Order      // of the problems
-	Incidents  *backtest.Options // options of the service to look for incidents with; nil: don't look for incidents
+	Order      detect.Order      // order of the problems
+	Incidents  *backtest.Options // options of the service to look for incidents with; nil means not to look for any
 }
 
 // DefaultOptions returns the options that `sibyl analyze` uses without flags.
@@ -49,7 +49,7 @@ func DefaultOptions() Options {
 	return Options{Path: critpath.DefaultOptions(), Thresholds: detect.DefaultThresholds(), Explained: 20}
 }
 
-// Limits on the statistics. The first three are too high to be reached, so that the statistics don't depend on the
+// Limits on the statistics. The first three are never reached in practice, so that the statistics don't depend on the
 // order of the input.
 const (
 	mostEdges   = 1 << 20
@@ -76,7 +76,7 @@ type analyzer struct {
 	grouper   *group.Grouper
 	trees     map[analysis.Hash]*cct.Builder // by request type
 
-	from, to trace.Nanos       // recorded time, without traces from wrong clocks
+	from, to trace.Nanos       // recorded time, except for traces with wrong clocks
 	misdated map[trace.ID]bool // traces of the requests outside the recorded time
 }
 
@@ -122,8 +122,8 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 }
 
 // extract reduces every trace to observations, and learns the targets of calls. It also determines the recorded time,
-// so that later passes leave out traces from wrong clocks. Otherwise, rates per second would include the time between
-// these traces and the others.
+// so that later passes leave out traces with wrong clocks. Otherwise, the time between these traces and the others
+// would count when rates are computed.
 func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
 	for reason, n := range a.input.Summary.Rejected {
@@ -182,7 +182,7 @@ func (a *analyzer) extract(ctx context.Context) error {
 // are due to wrong clocks.
 type dayAccounts struct {
 	coverage         trace.Coverage
-	judged, complete int // traces
+	judged, complete int // number of traces
 }
 
 const dayLength = trace.Nanos(24 * time.Hour)
@@ -232,7 +232,7 @@ func (a *analyzer) learnTypes(ctx context.Context) error {
 	return nil
 }
 
-// group assigns the observations to groups and adds their contexts to the trees of their request types.
+// group assigns the observations to groups, and adds their contexts to the trees of their request types.
 func (a *analyzer) group(ctx context.Context) error {
 	a.grouper = group.NewGrouper(a.types, a.report.Table, group.Options{
 		Edges: mostEdges, Sample: sampleSize, Groups: mostGroups, Targets: mostTargets,
@@ -380,11 +380,12 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 	return proposals, nil
 }
 
-// leastRecorded is the minimum length of a recording that we search for incidents, which need that much history.
+// leastRecorded is the minimum length of a recording in which we look for incidents. Detecting them takes that much
+// history.
 const leastRecorded = 9 * time.Minute
 
-// play plays the recording and reports the incidents. It must come last because the engine adds its own contexts and
-// edges to the table.
+// play plays the recording and reports the incidents. It must be the last step, because the engine adds its own
+// contexts and edges to the table.
 func (a *analyzer) play(ctx context.Context) (err error) {
 	if a.recording == nil || a.recording.Recorded() < leastRecorded {
 		return nil

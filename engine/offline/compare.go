@@ -47,7 +47,7 @@ type Side struct {
 
 // TypeChange compares the requests of one type.
 type TypeChange struct {
-	Type     group.Summary // of the window; only its name, ID, Count, Failed and Mean are set
+	Type     group.Summary // type of the requests in the window; only Name, ID, Count, Failed and Mean are set
 	Baseline uint64        // number of requests in the baseline
 	Expected time.Duration // mean in the baseline; 0 if the baseline has no requests of this type
 	// Rise is the increase of the mean beyond the variation of the baseline, in ns. It is 0 if the type isn't slower,
@@ -72,7 +72,8 @@ const (
 	enoughBaseline = 50
 )
 
-// mostStretches is the maximum number of stretches of the baseline that are compared with the rest of it.
+// mostStretches is the maximum number of stretches of the baseline that are each compared with the rest of the
+// baseline.
 const mostStretches = 8
 
 // The sets of traces in a recording.
@@ -82,9 +83,10 @@ const (
 )
 
 // CompareWindow compares the traces that start in window with the traces that start in baseline. If baseline is nil,
-// the baseline consists of the traces before the window and, if these are few, the traces after it. It uses only Input,
-// Path and Rules of options. As with [Analyze], the result depends only on the set of spans. It returns an error if the
-// window has no traces or the baseline has fewer than 16, but an empty result if paths contain no traces at all.
+// the baseline consists of the traces before the window and, if there are too few of them, also the traces after it. It
+// uses only the fields Input, Path and Rules of options. As with [Analyze], the result depends only on the set of
+// spans. It returns an error if the window has no traces or the baseline has fewer than 16, but an empty result if
+// paths contain no traces at all.
 func CompareWindow(
 	ctx context.Context, paths []string, window TimeRange, baseline *TimeRange, options Options,
 ) (c *Comparison, err error) {
@@ -342,9 +344,9 @@ func (r timed) compare(s timed) int {
 
 // typeRequests holds the requests of one type on both sides.
 type typeRequests struct {
-	entry            trace.Op // the smallest entry, because rules can join several entries
+	entry            trace.Op // the smallest entry operation, because rules can join several entries into one type
 	baseline, window []timed
-	failed           uint64 // in the window
+	failed           uint64 // number of failed requests in the window
 }
 
 // typeChanges compares the requests of each type in the window with the baseline. It sorts slower types first.

@@ -56,7 +56,7 @@ type explainer struct {
 type arrivals struct {
 	starts    []trace.Nanos
 	durations []time.Duration
-	load      *explain.Load // built when it is first used
+	load      *explain.Load // built on first use
 }
 
 func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {

@@ -10,8 +10,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ReadNormal reads normal traces from paths and returns their profile with the table of their names. It uses only Input
-// and Path of options. It returns an error if no trace has a root, or if the options allow critical paths to overlap.
+// ReadNormal reads normal traces from paths and returns their profile with the table of their names. It uses only the
+// fields Input and Path of options. It returns an error if no trace has a root, or if the options allow critical paths
+// to overlap.
 func ReadNormal(ctx context.Context, paths []string,
 	options Options,
 ) (profile *onetrace.Profile, table *trace.Table, err error) {

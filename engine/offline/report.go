@@ -14,12 +14,12 @@ type Report struct {
 	Table     *trace.Table // with all names used below
 	Traces    int
 	Spans     int
-	Judged    int                   // traces with at least one root in the statistics
-	Complete  int                   // judged traces without a missing parent
-	Rejected  map[trace.Reason]int  // spans and roots left out of the statistics
+	Judged    int                   // number of traces with at least one root in the statistics
+	Complete  int                   // number of judged traces without a missing parent
+	Rejected  map[trace.Reason]int  // number of spans and roots left out of the statistics
 	Coverage  trace.Coverage        // how the spans were used
 	Families  []trace.Family        // operations whose names seem to contain identities
-	Refused   uint64                // requests counted only by request type because there were too many groups
+	Refused   uint64                // number of requests counted only by request type because there were too many groups
 	Groups    []group.Summary       // request types first, each followed by its groups; most requests first
 	Problems  []Problem             // ranked
 	Incidents *backtest.Result      // nil if we didn't look for incidents

@@ -21,7 +21,7 @@ type TimeRange struct {
 type timePoint struct {
 	kind  pointKind
 	at    trace.Nanos   // if dated
-	since time.Duration // if clock: since midnight UTC; if offset: since the first trace
+	since time.Duration // if clock, since midnight UTC; if offset, since the first trace
 }
 
 type pointKind uint8
@@ -152,7 +152,7 @@ func (p timePoint) clock() string { return time.Time{}.Add(p.since).Format(time.
 // midnight returns the start of the day of t in UTC.
 func midnight(t trace.Nanos) trace.Nanos { return t - t%trace.Nanos(day) }
 
-// next returns the first time at or after t at which the time since midnight UTC equals since.
+// next returns the first time at or after t whose distance from midnight UTC is since.
 func next(t trace.Nanos, since time.Duration) trace.Nanos {
 	if at := midnight(t).Add(since); at >= t {
 		return at

@@ -19,12 +19,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// Spool is a sequence of packed observations. Its temporary file is unlinked at once, so it disappears even if the
-// process is killed. A Spool is not safe for concurrent use.
+// Spool is a sequence of packed observations. The temporary file is unlinked as soon as it is created, so that it
+// disappears even if the process is killed. A Spool is not safe for concurrent use.
 type Spool struct {
 	packer  observation.Packer
 	dir     string
-	limit   int // value of kept above which full chunks are written to the file
+	limit   int // maximum of kept; above it, full chunks are written to the file
 	kept    int // bytes in memory
 	chunks  [][]byte
 	file    *os.File // nil until the memory is used up
@@ -217,7 +217,7 @@ func (s *Spool) AppendBinary(b []byte) []byte {
 }
 
 // Decode decodes a Spool encoded by [Spool.AppendBinary]; b must contain nothing else. The Spool never uses a file.
-// Decode doesn't retain b. An error wraps [codec.ErrCorrupt].
+// Decode doesn't retain b. Errors wrap [codec.ErrCorrupt].
 func Decode(b []byte) (*Spool, error) {
 	r := codec.NewReader(b)
 	packed := r.Section()
@@ -244,7 +244,7 @@ func Decode(b []byte) (*Spool, error) {
 	return s, nil
 }
 
-// check returns the error from unpacking the first observation that can't be unpacked, or nil.
+// check returns the error from unpacking the first invalid observation, or nil if all are valid.
 func (s *Spool) check() error {
 	for _, err := range s.All() {
 		if err != nil {
