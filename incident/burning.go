@@ -22,7 +22,8 @@ func (x *tracked) staysUnexplained(now trace.Nanos) bool {
 	return x.unexplained() && now.Sub(x.Opened()) >= spreading
 }
 
-// miss adds the objectives in missed, which requests miss because of x, or updates their figures.
+// miss adds to x the objectives in missed, which requests miss because of x. If x already has an objective, miss
+// updates its figures.
 func (x *tracked) miss(missed ...Missed) {
 	x.Objectives = slices.Clone(x.Objectives) // callers may keep the incident's slice
 	for _, m := range missed {
@@ -99,8 +100,9 @@ func (t *Tracker) openBy(now trace.Nanos, b *Burn, comparer *compare.Comparer) *
 }
 
 // explain looks for the cause of an unexplained incident: services where the requests that miss the objective differ
-// from the others. If they differ nowhere, it takes the services on their path that have become slower since the onset,
-// ordered by their excess over their records. A service isn't unusual merely because it ranks first.
+// from the others. If there are no such services, it takes the services on the path of these requests that have become
+// slower since the onset, ordered by the excess of their scores over their records: a service isn't unusual merely
+// because its score is the highest.
 //
 // explain compares with the history only if may is true.
 func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, comparer *compare.Comparer, may bool) {

@@ -17,8 +17,8 @@ import (
 type contrast struct {
 	missed, others int64 // requests
 	steps          map[trace.Op]*difference
-	last           trace.Op // the largest step if there are maxSteps
-	halved         int64    // number of the period when all counts were last halved
+	last           trace.Op // largest step if there are maxSteps of them
+	halved         int64    // number of the half-life in which all counts were last halved
 }
 
 // difference is the time at a step in ns, or the number of failures there, for both kinds of requests.
@@ -92,7 +92,7 @@ func (c *contrast) at(step trace.Op) *difference {
 	return d
 }
 
-// age halves all counts if a half-life has ended since it was last called, and deletes steps whose counts are 0.
+// age halves all counts if a new half-life has started since the last call, and deletes steps whose counts are 0.
 func (c *contrast) age(now trace.Nanos) {
 	period := int64(now) / int64(halfLife)
 	if period == c.halved {

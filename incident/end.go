@@ -52,9 +52,9 @@ func (c calls) count(in history.Interval, sites *history.Sites) uint64 {
 
 const (
 	// leastSeen is the number of calls without evidence before an incident can be over. If three in ten calls fail, ten
-	// calls in a row succeed in one of 35 cases.
+	// calls in a row all succeed with a probability of only 1 in 35.
 	leastSeen = 10
-	// leastCertain is the number of calls that would be certain evidence if the incident were going on.
+	// leastCertain is the number of calls without evidence that makes it certain that an incident is over.
 	leastCertain = 100
 	// leastStayedAway is the number of calls that must be missing, relative to the usual rate, before we say that calls
 	// have stopped.
@@ -63,9 +63,9 @@ const (
 	patience = 15 * quiet
 )
 
-// end closes x, after a quiet time, if it is over, its calls have stopped, or another service has taken them over. It
-// reports whether it closed x. If there still are calls, x stays open while they are fewer than leastSeen, or fewer
-// than leastCertain and still show half of the cost, but no longer than patience.
+// end closes x if it is over, if its calls have stopped, or if another service has taken over its calls, and reports
+// whether it closed x. Call it only after a quiet time. While calls continue, x stays open until there are leastSeen
+// calls without evidence, or leastCertain calls if they still show half of the cost, but no longer than patience.
 func (x *tracked) end(now trace.Nanos, comparer *compare.Comparer) bool {
 	if to := comparer.Successor(x.Suspects[0].Service, now); to != 0 {
 		x.close(Transition{At: now, State: Closed, Why: Moved, Service: to})

@@ -122,8 +122,8 @@ func (x *tracked) sinceOnset(now trace.Nanos, comparer *compare.Comparer) *compa
 }
 
 // due reports whether the time since onset has grown by about a thirtieth since the last measurement, so that measuring
-// again may show more. We don't measure in every epoch because the more time has passed since the onset, the longer it
-// takes.
+// again may show more. We don't measure in every epoch, because measuring takes longer the more time has passed since
+// the onset.
 func (t *Tracker) due(now, onset trace.Nanos) bool {
 	const part = 32
 	step := history.SliceLength

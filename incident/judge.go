@@ -15,8 +15,8 @@ import (
 type finding struct {
 	compare.Comparison
 	window history.Interval
-	every  time.Duration // time between two windows; 0: every epoch
-	weeks  int           // weeks between the window and the time it is compared with; 0: the hours before
+	every  time.Duration // time between two windows; 0 if every epoch has one
+	weeks  int           // weeks between the window and the time it is compared with; 0 for the hours before
 }
 
 // youngOf returns the young operations of service that have evidence.
@@ -48,7 +48,8 @@ type evidence struct {
 	symptoms symptoms // symptoms whose levels are above their thresholds
 }
 
-// evidenceOf returns the evidence against s, whose levels raise an incident. threshold is the threshold of its score.
+// evidenceOf returns the evidence against s, whose levels raise an incident. threshold is the threshold of the score of
+// s.
 func evidenceOf(s *compare.Suspect, threshold float64, from *finding) evidence {
 	const nearlyAll = 0.95
 	return evidence{

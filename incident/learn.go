@@ -16,7 +16,7 @@ type baseline struct {
 	gates    Gates
 	records  map[trace.Symbol]*record
 	healthy  [ages]float64 // number of windows judged healthy, by age of records: the current one first
-	requests [ages]float64 // in these windows
+	requests [ages]float64 // number of requests in these windows, by age of records
 	scales   [numScales]scale
 	ageBegan trace.Nanos // start of the current age
 	// end of the first window that was judged or reviewed, or 0
@@ -70,8 +70,8 @@ func (b *baseline) review(now trace.Nanos, comparer *compare.Comparer) {
 	}
 }
 
-// relearning is the time after a person has accepted the behaviour of a service during which the service raises no
-// incident. Its scores are meaningless until its history is long enough, and must be learned before they are judged.
+// relearning is the time for which a service raises no incident after a person has accepted its behaviour. Its scores
+// are meaningless until its history is long enough, and must then be learned before they are judged.
 const relearning = leastHistory + 3*Window
 
 // relearn deletes the records of service and marks it as being relearned.
@@ -156,8 +156,8 @@ func (b *baseline) learn(w *window, windows float64) {
 	}
 }
 
-// leastInAge is the minimum number of healthy windows in an age of records. An age thus lasts longer if there is a long
-// incident, when we learn nothing.
+// leastInAge is the minimum number of healthy windows in an age of records. An age therefore lasts longer if a long
+// incident keeps us from learning.
 const leastInAge = float64(recordAge/Window) / 2
 
 // age starts a new age of records once the current one is old enough and has enough healthy windows.

@@ -79,15 +79,16 @@ var alerts = [...]struct {
 // more occur once in 80,000 windows.
 const leastMissed = 10
 
-// rateOf returns the burn rate at which alert number alert fires for budget. With a budget of a tenth, for example, a
-// rate of 14.4 is impossible, so it is enough if half of the requests that should meet the objective miss it.
+// rateOf returns the burn rate at which the alert with index alert fires for budget. With a budget of a tenth, for
+// example, a rate of 14.4 is impossible, so it is enough if half of the requests that should meet the objective miss
+// it.
 func rateOf(alert int, budget float64) float64 { return min(alerts[alert].rate, (1+1/budget)/2) }
 
 // Requests are counted by minute over alertPeriod for the alerts, and by hour over BudgetPeriod for the remaining
 // budget.
 const (
 	alertPeriod = 6 * time.Hour
-	// BudgetPeriod is the period that an error budget is for.
+	// BudgetPeriod is the period that an error budget covers.
 	BudgetPeriod = 30 * 24 * time.Hour
 )
 
@@ -310,7 +311,7 @@ func (s *Objectives) Observe(r *Request) {
 // Burn is a burning objective: requests are spending its budget too fast.
 type Burn struct {
 	Missed
-	Since trace.Nanos // estimated start
+	Since trace.Nanos // estimated time when it started to burn
 	// Suspects are the services where the requests that missed the objective spend additional time, or where their
 	// failures start, highest cost first. Duration is the mean duration of the other requests in ns, or 0 if unknown.
 	// It is the unit of the times in Suspects.

@@ -46,8 +46,8 @@ const (
 
 // lengths are the parameters of the scales: the length of a window; the time between two windows, or 0 for every epoch;
 // and the growth that we assume an operation to have reached in a healthy window before we observed it. After the time
-// proving, a window counts as healthy unless an incident that started before the end of the window has been raised. We
-// wait because scores rise while a window fills with the requests of an incident, and because growth that takes days
+// `proving`, a window counts as healthy unless an incident that started before the end of the window has been raised.
+// We wait because scores rise while a window fills with the requests of an incident, and because growth that takes days
 // must not become usual on its own.
 //
 // Overlapping windows tend to have high scores at the same time, but not always: independent is the number of windows,
@@ -68,8 +68,8 @@ var lengths = [numScales]struct {
 type scale struct {
 	records map[operation]*operationRecord // only operations that grew in some window
 	healthy [ages]float64                  // number of windows judged healthy, by age
-	pending []grownWindow                  // may not be healthy
-	judged  trace.Nanos                    // end of the last window; 0: no window yet
+	pending []grownWindow                  // windows that may not be healthy
+	judged  trace.Nanos                    // end of the last window; 0 before the first
 	wholes  trace.Nanos                    // time since when we have recorded the growth of whole services, or 0
 }
 
@@ -235,7 +235,7 @@ func (j judge) rare(s *compare.Suspect, f *finding,
 type judge struct {
 	gates  Gates
 	of     int     // the scale
-	ratio  float64 // ratio of the least growth that raises an incident to the record: see [ratioFor]
+	ratio  float64 // ratio of the least growth that raises an incident to the record; see [ratioFor]
 	enough float64 // minimum added latency of all calls of an operation in ns, at least 1
 	share  float64 // minimum multiple of the least growth that matters
 	// started reports whether instances of the service have just started. It takes time linear in the number of all

@@ -110,8 +110,8 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, comparer *compare.Comparer)
 const stopping = time.Minute
 
 // stopsWith reports whether the services of x and e got their last requests at the same time, and so stopped for the
-// same reason, like a service and the consumer of its queue. The times when they exceed their thresholds don't show
-// that, because the rarer requests are, the later they are missed.
+// same reason, like a service and the consumer of its queue. The times when the services exceed their thresholds don't
+// show this: the rarer the requests are, the later we notice that they are missing.
 func (x *tracked) stopsWith(e *evidence, now trace.Nanos, comparer *compare.Comparer) bool {
 	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, comparer).Sub(x.Onset).Abs() <= stopping
 }
@@ -156,7 +156,7 @@ func (x *tracked) mayReturn() bool {
 	return last.State == Closed && last.Why != Replaced && last.Why != Moved
 }
 
-// returningWindows is the number of windows of a slower scale after the end of an incident that may reopen it.
+// returningWindows is the number of windows of a slower scale that may reopen an incident after its end.
 const returningWindows = 4
 
 // strongest returns the strongest evidence against the service of x so far.
@@ -173,8 +173,8 @@ func (x *tracked) strongest() evidence {
 //   - A service that emits no spans and its callers are charged with the same time.
 //   - A neighbour with a much lower score is a victim, unless it has enough evidence apart from the calls between the
 //     two and from the operations that call the cause.
-//   - Services that don't call each other must be at fault since about the same time and share callers. Then one may
-//     wait for the other without a span.
+//   - Services that don't call each other must be at fault since about the same time and share callers. One may then
+//     be waiting for the other without a span.
 func explained(victim, cause evidence, sameTime bool, comparer *compare.Comparer) bool {
 	switch {
 	case victim.service == cause.service:

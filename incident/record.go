@@ -24,7 +24,7 @@ const (
 // peak is the highest level in a series of consecutive healthy windows.
 type peak struct {
 	level    float64
-	requests uint64      // in its window
+	requests uint64      // number of requests in the window with this level
 	last     trace.Nanos // end of the last window of the series
 }
 

@@ -64,15 +64,15 @@ type SavedIncident struct {
 	Shared  []compare.SharedPart
 
 	Affected   []trace.Symbol // ascending
-	Every      time.Duration  // time between windows that may have evidence; 0: every epoch
+	Every      time.Duration  // time between windows that may have evidence; 0 for every epoch
 	Grown      trace.Nanos    // end of the epoch when its evidence last grew
 	Settled    float64        // the score at that time
 	Plateau    float64
-	Symptoms   uint8            // a set
-	Before     *compare.Suspect // of the incident that it replaced, or nil
+	Symptoms   uint8            // a bit set
+	Before     *compare.Suspect // first suspect of the incident that it replaced, or nil
 	Searched   trace.Nanos      // when we last searched for a cause, if unexplained
 	SkipFrom   trace.Nanos      // start of the excluded calls since it last opened
-	Acceptance *Acceptance      // since the last epoch, or nil
+	Acceptance *Acceptance      // made since the last epoch, or nil
 }
 
 // SavedRecord holds the highest levels of a service in healthy windows.

@@ -74,15 +74,15 @@ type tracked struct {
 	// affected are the services whose calls may belong to the incident, ascending: its suspects so far and their
 	// callers.
 	affected   []trace.Symbol
-	every      time.Duration    // time between windows that may have evidence; 0: every epoch
+	every      time.Duration    // time between windows that may have evidence; 0 for every epoch
 	grown      trace.Nanos      // end of the epoch when its evidence last grew, or returned after an end
 	settled    float64          // score at that time
 	plateau    float64          // the steady score before it grew to settled, or 0
 	symptoms   symptoms         // symptoms since it opened
-	before     *compare.Suspect // the suspect of the incident that it replaced, or nil
+	before     *compare.Suspect // first suspect of the incident that it replaced, or nil
 	searched   trace.Nanos      // when we last searched for a cause, if unexplained
 	skipFrom   trace.Nanos      // start of the excluded calls since it last opened
-	acceptance *Acceptance      // acceptance since the last epoch, or nil
+	acceptance *Acceptance      // made since the last epoch, or nil
 }
 
 // NewTracker returns a tracker without incidents.
@@ -183,7 +183,7 @@ func (t *Tracker) followAll(now trace.Nanos, comparer *compare.Comparer) (open b
 	return open
 }
 
-// resume makes the open incidents ignore a time when Sibyl wasn't running, that is, when there were no epochs and few
+// resume makes the open incidents ignore a period when Sibyl wasn't running, that is, when there were no epochs and few
 // minutes have traces. Nobody saw whether the evidence of these incidents continued.
 func (t *Tracker) resume(now trace.Nanos, comparer *compare.Comparer) {
 	gap := now.Sub(t.lastEpoch)
@@ -208,7 +208,8 @@ func Ready(now trace.Nanos, sites *history.Sites) bool {
 	return sites.Requests.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }
 
-// Ages that an installation must have reached before we judge more than all calls of a service together.
+// Ages that an installation must reach before we judge the following changes. Until then, we judge only all calls of a
+// service together.
 const (
 	SilenceAfter    = compare.SteadyFor                       // requests that stop
 	OperationsAfter = 24 * time.Hour                          // individual operations

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// DefaultStrategy is the name of the strategy that is used if no strategy is named.
+// DefaultStrategy is the name of the strategy that is used if no name is given.
 const DefaultStrategy = "adaptive"
 
 func defaultStrategy() Strategy { return Strategy{Name: DefaultStrategy, Pick: adaptive, Frugal: true} }
@@ -23,7 +23,7 @@ const (
 	fewUnanchored = 4   // unanchored candidates to try alongside functions that divide the region
 )
 
-// adaptive picks the candidates that reveal most of the unexplained share per cost:
+// adaptive picks the candidates that reveal the most of the unexplained share for their cost:
 //
 //  1. Regions are drawn by Thompson sampling over their posterior shares, so that a region that is only probably better
 //     doesn't starve the others.
@@ -91,7 +91,7 @@ func (q *Question) divide(r int) []Pick {
 		q.split(r, anywhere, min(len(anywhere), most), "may run anywhere in the largest unexplained part")...)
 }
 
-// split returns picks of the n candidates in list that divide region r best, best first.
+// split returns picks of the n candidates in list that divide region r best, in descending order of gain.
 func (q *Question) split(r int, list []int, n int, reason string) []Pick {
 	s := newSplitter(q, list, q.priorWeight)
 	var picks []Pick
@@ -110,9 +110,9 @@ func (q *Question) priorWeight(i int) float64 {
 	return q.Candidates[i].PriorWeight
 }
 
-// splitCount returns how many of n candidates to pick at once: about √n, so that each resulting part has about as many
-// candidates as there are picks. If requests are rare and a step lasts several epochs, it picks proportionally more:
-// time is scarce then, and spans are cheap.
+// splitCount returns the number of candidates, out of n, to pick at once: about √n, so that each resulting part has
+// about as many candidates as there are picks. If requests are rare, so that a step lasts several epochs, it returns
+// proportionally more, because time is then scarce and spans are cheap.
 func (q *Question) splitCount(n int) int {
 	if n <= takeWhole {
 		return n

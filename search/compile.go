@@ -12,8 +12,8 @@ import (
 // LeaseTime is the time after which a tracepoint is switched off unless its lease is renewed.
 const LeaseTime = 10 * time.Minute
 
-// armSizes are the shares of a plan's arms in sixteenths. Each is the sum of the shares before it, so the first arms
-// together have 1, 2, 4, 8 or all 16.
+// armSizes are the shares of a plan's arms in sixteenths. From the second arm on, each share is the sum of the shares
+// before it, so the first arms together get 1, 2, 4, 8 or all 16 sixteenths.
 var armSizes = [...]int{1, 1, 2, 4, 8}
 
 const allArms = 1<<len(armSizes) - 1
@@ -22,7 +22,7 @@ const allArms = 1<<len(armSizes) - 1
 var ArmNames = [len(armSizes)]string{"a", "b", "c", "d", "e"}
 
 // ArmName returns the text of name, or "" if name isn't the symbol of one of [ArmNames]. It needs no table, so it works
-// even before any request has added the name to one.
+// even before a request has added the name to a table.
 func ArmName(name trace.Symbol) string {
 	for _, text := range ArmNames {
 		if trace.SymbolOf([]byte(text)) == name {
@@ -53,8 +53,9 @@ func shareOf(mask uint32) float64 {
 }
 
 // armsFor returns the mask of the fewest arms that together get at least 0.7·share of the requests, or of all arms if
-// even they get less. It always takes the first arms of a plan, so of any two results, one contains the other. A
-// tracepoint that is on for few requests is therefore on together with tracepoints that are on for many.
+// even all of them get less. It always takes the first arms of a plan, so that of any two results, one contains the
+// other. Requests with a tracepoint that is on for few requests therefore also have the tracepoints that are on for
+// many.
 func armsFor(share float64) uint32 {
 	for k := range armSizes {
 		mask := uint32(1)<<(k+1) - 1
@@ -65,8 +66,8 @@ func armsFor(share float64) uint32 {
 	return allArms
 }
 
-// Ranks of the tracepoints in a plan, most important first. Tracepoints of an investigation rank at rankChanged plus
-// the problem's onset.
+// Ranks of the tracepoints in a plan, most important first. The rank of an investigation's tracepoints is rankChanged
+// plus the problem's onset.
 const (
 	rankForced = iota
 	rankPinned
@@ -188,8 +189,8 @@ func (o *Override) planEntry() planEntry {
 	return e
 }
 
-// leases returns the leases of e in the plan that follows p, one per arm. It renews them while the override or the
-// investigation lives, and omits expired leases.
+// leases returns the leases of e in the plan that follows p, one per arm. It renews them while their override or
+// investigation lasts, and omits expired leases.
 func (p *Plan) leases(e planEntry, now trace.Nanos) []Lease {
 	var list []Lease
 	for arm := range armSizes {

@@ -10,18 +10,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Rules for ending searches.
+// Rules for ending a search.
 const (
-	leastShare     = 0.1 // of the problem; the first suspect must carry at least this to be located
-	explainedShare = 0.5 // of the leading operation; an explanation must account for at least this
-	maxExplaining  = 4   // variables switched on for a located suspect
+	leastShare     = 0.1 // minimum share of the problem that the first suspect must carry to be located
+	explainedShare = 0.5 // minimum share of the leading operation that an explanation must account for
+	maxExplaining  = 4   // maximum number of variables switched on for a located suspect
 	explainEpochs  = 3   // calls of Next that wait for a variable to explain a located suspect
 )
 
 // conclude ends the search. If located is true, conclude locates the best suspect, unless the suspect carries less than
 // leastShare or is an operation without a known location inside. Two kinds of operations need no known location inside:
-// calls of something that emits no spans, and spans started by the application itself within an operation, because
-// their author named the place. Otherwise the search is exhausted, for the given reason if located is false.
+// calls of something that emits no spans, and spans that the application itself starts within an operation, because
+// such a span already names a place. Otherwise the search is exhausted, for the given reason if located is false.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
@@ -57,8 +57,7 @@ func (s *investigationStep) inside(x *Suspect) bool {
 		slices.ContainsFunc(s.v.Suspects, func(o Suspect) bool { return isEntry(o.Op) })
 }
 
-// betweenServices reports whether step calls another service, in which case its own time is spent on the way there and
-// back.
+// betweenServices reports whether step calls another service. If so, its own time is spent on the way there and back.
 func (s *investigationStep) betweenServices(step trace.Op) bool {
 	table := s.epoch.in.Table
 	return table != nil && table.Target(step) != 0 && table.Operation(step).Kind == trace.Client
@@ -83,8 +82,8 @@ func part(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-// exhaust decides what to do when no candidates are left. The best suspects are watched for more requests until one
-// stands out, or until more requests would not change the result.
+// exhaust decides what to do when no candidates are left. It watches the best suspects until one of them stands out, or
+// until more requests would not change the result.
 func (s *investigationStep) exhaust() {
 	v := s.v
 	v.Idle++
@@ -194,7 +193,7 @@ func (s *investigationStep) explanation() string {
 	return ""
 }
 
-// isCall reports whether op is a call, in which case its time may be spent elsewhere. table may be nil.
+// isCall reports whether op is a call. If so, its time may be spent elsewhere. table may be nil.
 func isCall(table *trace.Table, op trace.Op) bool {
 	if table == nil {
 		return false
@@ -203,8 +202,8 @@ func isCall(table *trace.Table, op trace.Op) bool {
 	return kind == trace.Client || kind == trace.Producer
 }
 
-// variables returns the variables at the located suspect and above it that may be switched on, nearest first and at
-// most maxExplaining.
+// variables returns the variables at and above the located suspect that may be switched on, nearest first and at most
+// maxExplaining.
 func (s *investigationStep) variables() []trace.Symbol {
 	var list []trace.Symbol
 	for k := s.tree.Find(s.v.Suspects[0].Context); k >= 0; k = s.tree.Nodes[k].Parent {

@@ -17,7 +17,7 @@ const (
 	defaultCost  = 2 * time.Microsecond
 )
 
-// costs estimates the cost of tracepoints.
+// costs estimates and caches the costs of tracepoints.
 type costs struct {
 	trees []*cct.Tree // in the order of their request types
 	rates []float64
@@ -124,7 +124,7 @@ func nodeHits(t *cct.Tree, i int32) float64 {
 	return 1
 }
 
-// Overrun is the ratio of measured to estimated cost, at least 1. A zero field stands for 1.
+// Overrun is the ratio of measured to estimated cost, at least 1. A field that is 0 stands for 1.
 type Overrun struct{ Bytes, CPU float64 }
 
 // overrunDecay is the fraction of the overrun above 1 that remains after a call of [Next] without measurements.
@@ -170,7 +170,7 @@ func newLedger(c *costs, b *Budget) *ledger {
 	return &ledger{costs: c, budget: b, services: make(map[trace.Symbol]Usage)}
 }
 
-// fits reports whether the rest of the budget has room for tp in the arms of mask.
+// fits reports whether the remaining budget has room for tp in the arms of mask.
 func (l *ledger) fits(tp trace.Symbol, mask uint32) bool {
 	p := l.costs.price(tp)
 	u := l.costs.scaled(p.total, mask)

@@ -10,23 +10,23 @@ import (
 // zero Subject follows from overrides, reports of agents or the budget.
 type Decision struct {
 	At       trace.Nanos
-	Plan     int64   // version of the plan that carries it out
-	Subject  Subject // of the investigation; zero if there is none
+	Plan     int64   // version of the plan that carries out the decision
+	Subject  Subject // subject of the investigation; zero if there is none
 	Strategy string
 	From, To Status
 	Reason   string
 
 	Group    GroupEvidence
 	Tree     TreeEvidence
-	Matches  []Matched  // nodes of the tree that were searched, leading first
+	Matches  []Matched  // nodes of the tree that were searched, the leading one first
 	Suspects []Suspect  // best first, at most maxSuspects
 	Picks    []Pick     // switched on, best first
 	Rejected []Rejected // candidates that were not switched on; at most maxRejected
 	Off      []Off      // switched off
 	Missing  []trace.Op // operations that carry part of the problem and have no tracepoints left
-	Estimate Usage      // of the whole plan, after the decision
+	Estimate Usage      // cost of the whole plan, after the decision
 	Budget   Budget
-	Overhead Overhead // of instrumentation on the problem's requests; zero if unknown
+	Overhead Overhead // time that instrumentation adds to the problem's requests; zero if unknown
 }
 
 // GroupEvidence holds a problem's statistics at the time of a decision.
@@ -43,9 +43,9 @@ type TreeEvidence struct {
 	Nodes, Tracepoints int
 }
 
-// Matched is the result of looking an edge up in the tree.
+// Matched is the result of looking up an edge in the tree.
 type Matched struct {
-	Context   trace.Context // of the edge
+	Context   trace.Context // context of the edge
 	Score     float64
 	Nodes     []trace.Context // full contexts of the matching nodes
 	Distance  int             // edit distance; 0 for an exact match
@@ -62,13 +62,13 @@ type RunnerUp struct {
 type Pick struct {
 	Tracepoint trace.Symbol
 	Op         trace.Op
-	Context    trace.Context // full calling context; the first of several
+	Context    trace.Context // full calling context, or the first of several
 	Region     int           // index of the region that it divides
-	Score      float64       // expected share revealed, per cost; comparable within a decision
+	Score      float64       // expected share revealed per cost; comparable within a decision
 	Need       uint64        // requests needed to judge it; 0 for as few as possible
 	Whole      bool          // on for all requests, not only for those that a verdict needs
 	Arms       uint32        // bit i: in Plan.Arms[i]; set by Next
-	Cost       Usage         // estimate
+	Cost       Usage         // estimated cost
 	Reason     string
 }
 
@@ -76,7 +76,7 @@ type Pick struct {
 type Usage struct {
 	Tracepoints int
 	Hits        float64 // spans per second
-	Bytes       float64 // per second
+	Bytes       float64 // bytes per second
 	CPU         float64 // CPU seconds per second
 }
 

@@ -14,7 +14,7 @@ import (
 const (
 	minRequests    = 8    // minimum number of requests with a tracepoint on to judge it
 	enoughRequests = 300  // more do not change a verdict
-	maxEvidence    = 8192 // entries kept for an investigation
+	maxEvidence    = 8192 // maximum number of entries kept for an investigation
 	// maxHalfWidth is the largest half width of a share's 95 % interval at which the share counts as known. A wider
 	// interval may come from a sample that missed the few slow requests. After patience epochs or enoughRequests
 	// requests, any width is accepted.
@@ -23,9 +23,9 @@ const (
 )
 
 // observe merges the evidence in p, which was collected under the plan `applied`, into v.Evidence. Evidence is kept per
-// batch (the requests with the same set of tracepoints on), because contexts within a batch look alike. If a context
-// has several results in one batch, observe keeps the result from the most requests, even if p no longer contains it.
-// Evidence from unproven tracepoints is dropped.
+// batch, that is, for all requests with the same set of tracepoints on, because contexts look alike within a batch. If
+// a context has several results in one batch, observe keeps the result from the most requests, even if p no longer
+// contains it. Evidence from unproven tracepoints is dropped.
 func (v *Investigation) observe(p *detect.Problem, applied *Plan, unproven map[trace.Symbol]bool) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
@@ -64,8 +64,8 @@ func compareEvidence(a, b *Evidence) int {
 		cmp.Compare(a.Context, b.Context), cmp.Compare(a.Batch, b.Batch))
 }
 
-// evidenceOf reduces r to its share of p. It uses r.ShareMean if p is chronic slowness or r.Share isn't finite, and
-// estimates the interval from the number of requests if r has no valid one.
+// evidenceOf reduces r to its share of p. It uses r.ShareMean if p is chronic slowness or r.Share isn't finite. If r
+// has no valid interval, it estimates the interval from the number of requests.
 func evidenceOf(p *detect.Problem, r *detect.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
@@ -95,7 +95,7 @@ func finite(x float64) float64 {
 }
 
 // implied returns shares of 0 for tracepoints that have been on for more than patience epochs but were judged by fewer
-// than minRequests requests: the problem's requests apparently never reach an agent that has them.
+// than minRequests requests: apparently, the problem's requests never reach an agent that has these tracepoints.
 func (v *Investigation) implied(p *detect.Problem) []Evidence {
 	judged := requestsOf(v.Evidence)
 	var list []Evidence
@@ -179,8 +179,8 @@ type sampleKey struct {
 // sample estimates a share. square is the squared half width of its 95 % interval.
 type sample struct{ share, square float64 }
 
-// credit divides e among the locations that it may come from, in proportion to how often they run, and adds it to their
-// samples. It widens the intervals, because the whole share may come from any one of them.
+// credit divides e among the locations that it may come from, in proportion to how often they run, and adds the parts
+// to their samples. It widens the intervals, because the whole share may come from any one of the locations.
 func (o *operationScope) credit(samples map[sampleKey]sample, locations []int32, e *Evidence, weight float64) {
 	hits := 0.0
 	for _, i := range locations {
@@ -200,9 +200,9 @@ func (o *operationScope) credit(samples map[sampleKey]sample, locations []int32,
 	}
 }
 
-// combine averages the samples of each location over the batches that had its tracepoint on, weighted by requests. A
-// batch whose requests didn't run the location counts as a share of 0. A batch with a wide interval counts less,
-// because its share is uncertain.
+// combine averages the samples of each location over the batches that had its tracepoint on, weighted by requests. If
+// the requests of a batch didn't run the location, its share in that batch counts as 0. A batch with a wide interval
+// counts less, because its share is uncertain.
 func (o *operationScope) combine(samples map[sampleKey]sample, evidence []Evidence) {
 	batches := make(map[trace.Symbol][]batchKey)
 	most := batchesOf(evidence)

@@ -12,8 +12,8 @@ const CooldownPeriod = 30 * time.Minute
 
 // exclusions holds the tracepoints that may not be switched on.
 type exclusions struct {
-	forbidden   map[trace.Symbol]bool // by an override
-	unavailable map[trace.Symbol]bool // in agents
+	forbidden   map[trace.Symbol]bool // tracepoints that an override forbids
+	unavailable map[trace.Symbol]bool // tracepoints that agents cannot enable
 	unproven    map[trace.Symbol]bool // see Input
 	returning   map[trace.Symbol]bool // see Input
 	cooldowns   []Cooldown

@@ -9,7 +9,7 @@ import (
 
 // Feedback is a report from agents, reduced to the fields that affect decisions. An empty field changes nothing.
 type Feedback struct {
-	At          trace.Nanos   `cbor:"-"` // when it was recorded
+	At          trace.Nanos   `cbor:"-"` // when the report was recorded
 	Catalogues  []Catalogue   `json:",omitempty"`
 	Costs       []Cost        `json:",omitempty"`
 	Unavailable []Unavailable `cbor:",omitempty"`
@@ -31,7 +31,7 @@ type Announced struct {
 	Parent    string             `json:",omitempty"` // ID of the tracepoint that it is called from; empty if unknown
 	Owner     string             `json:",omitempty"` // name of the baseline span that it runs in; empty if unknown
 	Cost      time.Duration      `json:",omitempty"` // CPU time per hit; 0 if unknown
-	Bytes     int32              `json:",omitempty"` // per hit; 0 if unknown
+	Bytes     int32              `json:",omitempty"` // bytes per hit; 0 if unknown
 	Span      trace.Kind         `json:",omitempty"` // kind of its spans
 	OwnerSpan trace.Kind         `json:",omitempty"`
 	Layer     cct.Layer          `json:",omitempty"`
@@ -55,7 +55,7 @@ type Unavailable struct {
 
 // Measured is the cost of a plan, as measured by all agents together.
 type Measured struct {
-	Plan             int64   // version
+	Plan             int64   // version of the plan
 	Hits, Bytes, CPU float64 // per second; CPU in seconds
 }
 
@@ -65,13 +65,13 @@ type Stacks struct {
 	Service, Operation string
 	Kind               trace.Kind
 	Requests           int
-	Time               time.Duration // of all of them
-	Tracepoints        []StackTime   // on a stack, ascending by ID
+	Time               time.Duration // time of all these requests together
+	Tracepoints        []StackTime   // tracepoints on a stack, ascending by ID
 }
 
 // StackTime is the time that requests spent in a tracepoint.
 type StackTime struct {
 	ID    string
-	Total time.Duration // with the tracepoints that it calls
+	Total time.Duration // including the time in tracepoints that it calls
 	Own   time.Duration
 }

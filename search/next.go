@@ -13,11 +13,11 @@ import (
 
 // Limits on investigations.
 const (
-	maxSteady         = 2    // chronic problems searched at a time
+	maxSteady         = 2    // maximum number of chronic problems searched at a time
 	longestTurn       = 16   // maximum number of epochs for which a changed problem is searched ahead of others
-	maxInvestigations = 64   // active at a time
-	maxKept           = 1024 // including ended investigations
-	graceEpochs       = 2    // consecutive calls without the problem after which an investigation is gone
+	maxInvestigations = 64   // maximum number of active investigations
+	maxKept           = 1024 // maximum number of investigations, including ended ones
+	graceEpochs       = 2    // consecutive calls without the problem after which its investigation is gone
 )
 
 // Next decides which tracepoints are on until the next call. It returns the state to pass to that call, and a decision
@@ -43,11 +43,11 @@ type epochStep struct {
 	excluded  exclusions
 	state     State // to be returned
 	decisions []Decision
-	onset     map[Subject]detect.Onset // of the problems seen in this call
-	leading   map[trace.Op]bool        // operations that better-ranked investigations pick for
+	onset     map[Subject]detect.Onset // onsets of the problems seen in this call
+	leading   map[trace.Op]bool        // operations that better-ranked investigations have picked tracepoints for
 	steady    int                      // chronic problems that are being searched
-	// services that the requests of better-ranked changed problems with a turn run through: true while one of the
-	// problems is searched, false if all are located
+	// services that the requests of better-ranked changed problems with a turn run through; true while one of these
+	// problems is being searched, false if all are located
 	changing map[trace.Symbol]bool
 	opening  bool                  // the search of an incident starts in this call
 	sampled  map[trace.Symbol]bool // services whose agents have sampled stacks
@@ -118,7 +118,7 @@ func (s *epochStep) investigate(p *Problem) {
 }
 
 // hasTurn reports whether v, which must investigate a changed problem, is searched before others. After longestTurn
-// epochs without a change of its status, for example because requests are rare, it no longer blocks them. Steady
+// epochs without a change of its status, for example because requests are rare, v no longer blocks the others. Steady
 // problems wait for as long after v has located a cause: it may be their cause, too, and its incident is about to open.
 func (s *epochStep) hasTurn(v *Investigation) bool {
 	return (v.Status == Investigating || v.Answer() != 0) && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
@@ -151,8 +151,8 @@ func (s *epochStep) treeOf(p *Problem) *cct.Tree {
 }
 
 // inTurn reports whether the search for the cause of p may start now. Steady problems are searched a few at a time, the
-// worst first, because they aren't urgent. In many applications, most groups vary: searching all of them at once would
-// enable most tracepoints and cost more than the answers are worth.
+// worst first, because they aren't urgent. Most groups of many applications vary, and searching all of them at once
+// would enable most tracepoints and cost more than the answers are worth.
 func (s *epochStep) inTurn(p *Problem) bool {
 	return p.Onset != detect.Chronic || s.steady < maxSteady
 }

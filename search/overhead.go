@@ -11,17 +11,17 @@ import (
 // ArmTimes summarizes the durations of the requests of one subject in one arm.
 type ArmTimes struct {
 	Subject  Subject
-	Arm      trace.Symbol // 0 for requests with nothing on while the current plan applied
-	On       int          // tracepoints on in the arm
-	N        uint64       // requests
-	Mean     float64      // ns
-	Variance float64      // ns², of single requests
+	Arm      trace.Symbol // 0 for requests with no tracepoint on while the current plan applied
+	On       int          // number of tracepoints that are on in the arm
+	N        uint64       // number of requests
+	Mean     float64      // mean duration in ns
+	Variance float64      // variance of single durations in ns²
 }
 
 // Overhead is the time that the instrumentation itself adds to a request. Arms are random shares of the same requests,
 // so their durations differ only by instrumentation.
 type Overhead struct {
-	Requests  uint64  // of the two arms compared
+	Requests  uint64  // number of requests in the two arms compared
 	Nanos     float64 // mean with more tracepoints on minus mean with fewer
 	Low, High float64 // 95 % interval (Welch's, normal)
 }
@@ -29,8 +29,8 @@ type Overhead struct {
 // leastCompared is the minimum number of requests in an arm to compare it.
 const leastCompared = 8
 
-// OverheadOf compares the arms with the most tracepoints on to the arms with the fewest. It is zero unless two arms
-// have enough requests and differ in their number of tracepoints.
+// OverheadOf compares the arms with the most tracepoints on to the arms with the fewest. It returns the zero value
+// unless two arms have enough requests and differ in the number of tracepoints.
 func OverheadOf(arms []ArmTimes) Overhead {
 	byOn := make(map[int]ArmTimes)
 	for _, a := range arms {

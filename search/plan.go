@@ -11,10 +11,10 @@ import (
 
 // Budget limits the cost of a plan, in total and in each service. A zero field means no limit.
 type Budget struct {
-	Tracepoints int     // on at the same time
-	Bytes       float64 // of additional trace data per second
+	Tracepoints int     // maximum number of tracepoints that are on at the same time
+	Bytes       float64 // bytes of additional trace data per second
 	CPU         float64 // CPU seconds of the agents per second
-	Service     Limit   // of each service, all its agents together
+	Service     Limit   // limit for each service, all its agents together
 }
 
 // Limit limits part of the cost of a plan. A zero field means no limit.
@@ -36,7 +36,7 @@ func (l Limit) allows(u Usage) bool {
 type Lease struct {
 	Tracepoint trace.Symbol
 	Arm        int32   // index in Plan.Arms
-	Owner      Subject // of the investigation; zero for a person
+	Owner      Subject // subject of the investigation; zero for a person
 	Cause      string  // for people
 	Since      trace.Nanos
 	Expires    trace.Nanos
@@ -46,7 +46,7 @@ type Lease struct {
 // Arm is a random share of the requests with its own set of tracepoints.
 type Arm struct {
 	Name  trace.Symbol
-	Share float64 // of all requests; shares add up to at most 1, and other requests run the baseline only
+	Share float64 // share of all requests; shares add up to at most 1, and other requests run the baseline only
 }
 
 // Plan is the set of tracepoints that should be on. It is immutable once published.
@@ -70,7 +70,7 @@ func (p *Plan) has(tp trace.Symbol) bool {
 type Problem struct {
 	*detect.Problem
 	Subject Subject
-	Tree    *cct.Tree // of an incident, over several request types; nil to use the tree of the request type
+	Tree    *cct.Tree // tree of an incident, over several request types; nil to use the tree of the request type
 	// Pairs are the pairs of edges that vary together, the largest share first. Only strategies with UsesPairs read
 	// them.
 	Pairs []detect.PairShare
@@ -83,13 +83,13 @@ func ProblemOf(p *detect.Problem) Problem { return Problem{Problem: p, Subject: 
 type Input struct {
 	Now         trace.Nanos
 	Problems    []Problem                   // ranked
-	Taken       map[Subject]bool            // open problems not in Problems, because their incident is searched instead
+	Taken       map[Subject]bool            // open problems missing from Problems, because their incident is searched instead
 	Trees       map[analysis.Hash]*cct.Tree // by request type
 	Rates       map[analysis.Hash]float64   // requests per second, by request type
 	Table       *trace.Table                // names contexts in no tree, to match them by edit distance; may be nil
 	State       State                       // returned by the previous call
 	Budget      Budget
-	Measured    Usage          // by agents, for State.Plan; zero if unknown
+	Measured    Usage          // usage of State.Plan measured by agents; zero if unknown
 	Arms        []ArmTimes     // durations of requests by arm of State.Plan, for every problem; may be empty
 	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or no longer have
 	// Unproven are the tracepoints in Unavailable whose agents missed records, so that the absence of evidence from
@@ -97,8 +97,8 @@ type Input struct {
 	Unproven []trace.Symbol
 	// Returning are the tracepoints in Unproven that can soon be enabled again.
 	Returning []trace.Symbol
-	Samples   map[trace.Op]*Sample // of stacks of slow requests, by baseline operation
-	Strategy  Strategy             // the default strategy if zero
+	Samples   map[trace.Op]*Sample // samples of stacks of slow requests, by baseline operation
+	Strategy  Strategy             // zero means the default strategy
 	Seed      uint64
-	Epoch     time.Duration // until the next call
+	Epoch     time.Duration // time until the next call
 }

@@ -13,29 +13,29 @@ import (
 
 // Minimum shares for a region to be searched.
 const (
-	refutedShare = 0.1  // of the leading operation; locations that cannot carry this much are switched off
-	liveShare    = 0.15 // of the best region
+	refutedShare = 0.1  // of the leading operation's share; locations that can't carry this much are switched off
+	liveShare    = 0.15 // of the best region's share
 )
 
 // Question is the input of a [Strategy], which picks some of its candidates.
 type Question struct {
-	Regions    []Region           // that may carry the problem, best first
-	Candidates []Candidate        // of all regions; a region's candidates are adjacent and in pre-order
-	Requests   float64            // of the problem, expected in an epoch
+	Regions    []Region           // regions that may carry the problem, best first
+	Candidates []Candidate        // candidates in all regions; the candidates of a region are adjacent and in pre-order
+	Requests   float64            // expected number of requests of the problem in an epoch
 	Pairs      []detect.PairShare // edges that vary together, the largest share first
 	Seed       uint64
 }
 
 // Region is a part of the problem that nothing explains yet: a known location with the unknown locations below it, down
-// to the next known ones.
+// to the next known locations.
 type Region struct {
 	Tracepoint trace.Symbol // 0 for a baseline operation
 	Op         trace.Op
-	Share      float64            // of the problem
+	Share      float64            // share of the problem
 	SD         float64            // standard deviation of Share
-	Sampled    bool               // the stacks of slow requests of its operation are known
+	Sampled    bool               // whether the stacks of its operation's slow requests are known
 	From, To   int                // its candidates: Candidates[From:To]
-	Edges      []*group.EdgeShare // of the problem, in the region's operation
+	Edges      []*group.EdgeShare // edges of the problem in the region's operation
 }
 
 // Candidate is a tracepoint in a region that is off.
@@ -43,7 +43,7 @@ type Candidate struct {
 	Tracepoint  trace.Symbol
 	Op          trace.Op
 	Context     trace.Context
-	Node        int32 // first node in the tree; -1 if not in the tree: it may run anywhere in the service
+	Node        int32 // first node in the tree; -1 if not in the tree, so that it may run anywhere in the service
 	Region      int
 	Parent      int // index of the nearest candidate above, or -1 if the region has none
 	End         int // its subtree is Candidates[i:End]
@@ -51,11 +51,11 @@ type Candidate struct {
 	Layer       cct.Layer
 	Kind        cct.TracepointKind
 	PriorWeight float64 // weight of the cause being here rather than below
-	Hits        float64 // expected spans per request
+	Hits        float64 // expected number of spans per request
 	Standing    float64 // share of the time of slow requests that it accounts for; 0 if unknown
-	Calls       bool    // a call of another service, known if there is a sample
-	Inside      bool    // can lie between the neighbours of the region's edges
-	Unanchored  bool    // may run anywhere in the operation
+	Calls       bool    // it is a call of another service; known only if there is a sample
+	Inside      bool    // it can lie between the neighbours of the region's edges
+	Unanchored  bool    // it may run anywhere in the operation
 }
 
 // Pick returns the pick of candidate i, for all requests.
@@ -121,9 +121,9 @@ func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 	return counts
 }
 
-// bestFunction returns the known function with the largest own share, which may be the operation itself. Only
-// functions may call unanchored tracepoints: a thread that waits in the kernel runs no tracepoints, and runtimes
-// announce their own.
+// bestFunction returns the known function with the largest own share, which may be the operation itself. Only functions
+// may call unanchored tracepoints: a thread that waits in the kernel runs no tracepoints, and runtimes announce the
+// tracepoints that they call.
 func (o *operationScope) bestFunction() int32 {
 	best := int32(0)
 	for k := range o.locations {
@@ -185,7 +185,7 @@ type candidateList struct {
 }
 
 // fill sets q.Candidates and the candidates of each region. at[r] must be the known location of q.Regions[r]. fill
-// returns the tracepoints that are not worth switching on or may not be, with the reasons.
+// returns the tracepoints that are not worth switching on, or that may not be switched on, each with the reason.
 func (q *Question) fill(
 	at []knownLocation, scopes []*operationScope, excluded func(tp trace.Symbol) string,
 ) []Rejected {

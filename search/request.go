@@ -21,8 +21,8 @@ func (v *Investigation) requested(tp trace.Symbol) int {
 
 func compareRequest(r TracepointRequest, tp trace.Symbol) int { return cmp.Compare(r.Tracepoint, tp) }
 
-// settled reports whether waiting would not improve the evidence for tp: it is off, or has been on for longer than
-// patience.
+// settled reports whether waiting would not improve the evidence for tp, because tp is off or has been on for longer
+// than patience.
 func (v *Investigation) settled(tp trace.Symbol) bool {
 	at := v.requested(tp)
 	return at < 0 || v.Epochs-v.Requested[at].Epoch > patience
@@ -50,7 +50,7 @@ func (s *investigationStep) pending() map[trace.Symbol]bool {
 	return pending
 }
 
-// pick requests the tracepoints that the strategy picks. It reports whether there were any.
+// pick requests the tracepoints that the strategy picks, and reports whether there are any.
 func (s *investigationStep) pick() bool {
 	if len(s.question.Candidates) == 0 {
 		return false
@@ -77,7 +77,7 @@ func (s *investigationStep) pick() bool {
 	return len(s.decision.Picks) > 0
 }
 
-// armsFor returns arms that get about the given number of the problem's requests per epoch.
+// armsFor returns the mask of arms that get about the given number of the problem's requests per epoch.
 func (s *investigationStep) armsFor(requests float64) uint32 {
 	return armsFor(requests / (s.problem.Rate * s.epoch.in.Epoch.Seconds()))
 }
@@ -114,8 +114,8 @@ func (s *investigationStep) request(p *Pick) {
 }
 
 // switchOff ends the requests for tracepoints that explain nothing, were never executed, or are known well enough. The
-// first two kinds cool down. Frugal strategies keep only the tracepoints of regions. Tracepoints in waiting stay on.
-// switchOff reports whether any tracepoint was never executed.
+// first two kinds cool down. With a frugal strategy, it also switches off tracepoints whose region isn't searched.
+// Tracepoints in waiting stay on. switchOff reports whether any tracepoint was never executed.
 func (s *investigationStep) switchOff(waiting map[trace.Symbol]bool, regions []Region) (never bool) {
 	carried := carriedBy(s.searched)
 	dividing := make(map[trace.Symbol]bool)

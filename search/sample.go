@@ -10,21 +10,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Rules for samples of stacks.
+// Rules for stack samples.
 const (
 	sampledRequests = 8    // minimum number of slow requests in a sample
 	offStack        = 0.03 // of the time of slow requests; a function that accounts for less is not tried
-	sampleEpochs    = 3    // calls of Next that wait for a sample
+	sampleEpochs    = 3    // maximum number of calls of Next that wait for a sample
 	sampleAge       = 30 * time.Second
 	standingShare   = 0.8 // of a region's time on the stacks; the picks must account for at least this
-	maxStanding     = 4   // picks by sample at a time
+	maxStanding     = 4   // maximum number of picks by sample at a time
 )
 
 // Sample holds the times that slow requests of a baseline operation spent in tracepoints. Each report halves the weight
 // of the reports before it.
 type Sample struct {
 	Op       trace.Op
-	At       trace.Nanos // of the last report
+	At       trace.Nanos // time of the last report
 	Requests float64
 	Time     float64     // in nanoseconds
 	Points   []PointTime // ascending by Tracepoint
@@ -61,7 +61,7 @@ func (x *Sample) find(tp trace.Symbol) (at int, found bool) {
 	})
 }
 
-// of returns the shares of the requests' time that they spent in tp with and without the tracepoints that it calls.
+// of returns the share of the requests' time spent in tp, with and without the tracepoints that it calls.
 func (x *Sample) of(tp trace.Symbol) (total, own float64) {
 	at, found := x.find(tp)
 	if !found || x.Time == 0 {
@@ -83,8 +83,8 @@ func (s *epochStep) sampleOf(o *operationScope, opened trace.Nanos) *Sample {
 // sample weighs the functions of o by the time that slow requests spent in them. It does nothing if x is nil. Functions
 // that account for less than offStack are not tried, and their time is added to the location above them.
 //
-// Functions then say more than waits in the kernel do. A function can thus be located before its waits are known, and
-// rare kinds of waits are not tried.
+// With a sample, functions say more than waits in the kernel do. A function can therefore be located before its waits
+// are known, and rare kinds of waits are not tried.
 func (o *operationScope) sample(x *Sample, table *trace.Table) {
 	if x == nil {
 		return
@@ -122,7 +122,7 @@ func (s *epochStep) serviceOf(op trace.Op) trace.Symbol {
 	return s.in.Table.Operation(op).Service
 }
 
-// ask asks agents for the stacks of the services that the investigation searches.
+// ask asks agents for stack samples of the services that the investigation searches.
 func (s *investigationStep) ask() {
 	for _, o := range s.searched {
 		if service := s.epoch.serviceOf(o.op); service != 0 && !slices.Contains(s.epoch.state.Sampling, service) {

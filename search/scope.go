@@ -14,8 +14,8 @@ import (
 
 // Limits on the part of a tree that an investigation searches.
 const (
-	maxScopes    = 4       // operations searched at a time
-	maxLocations = 1 << 16 // within one operation
+	maxScopes    = 4       // maximum number of operations searched at a time
+	maxLocations = 1 << 16 // maximum number of locations within one operation
 	scopeFloor   = 0.25    // minimum share of the leading operation's score for an operation to be searched
 )
 
@@ -23,7 +23,7 @@ const (
 // the switchable calling contexts below it, down to the next baseline operation.
 type operationScope struct {
 	op        trace.Op
-	score     float64 // Σ score of edges: the share of the problem that the operation spends itself
+	score     float64 // sum of the edges' scores: the share of the problem that the operation spends itself
 	edges     []*group.EdgeShare
 	matches   []Matched
 	roots     []int32        // matching nodes of the tree, ascending
@@ -44,23 +44,23 @@ type location struct {
 	layer       cct.Layer
 	kind        cct.TracepointKind
 	unanchored  bool    // the location or one above it may run anywhere in the scope
-	hits        float64 // expected per request of the type
+	hits        float64 // expected number of spans per request of the type
 	priorWeight float64 // weight of the cause being here
 	history     float64 // the part of priorWeight that is due to past causes; may be negative
-	inside      bool    // can lie between the neighbours of the scope's edges
+	inside      bool    // it can lie between the neighbours of the scope's edges
 
-	executed    bool // by requests with its tracepoint on
+	executed    bool // requests executed it while its tracepoint was on
 	known       bool // its share is known, possibly as 0
 	requests    float64
 	share, half float64 // inclusive share of the scope, and half its 95 % interval
 	region      int32   // the nearest known location at or above
-	anyRegion   bool    // may lie in any region: unanchored and unknown, like all locations above but the operation
-	own, ownSD  float64 // if known, share minus the shares of the known locations next below, and its deviation
-	computing   bool    // waits for a CPU that count as own time of the function around them
+	anyRegion   bool    // may lie in any region: unknown and unanchored, like all locations above it but the operation
+	own, ownSD  float64 // if known, share minus the shares of the known locations next below, and its standard deviation
+	computing   bool    // it consists of waits for a CPU that count as own time of the function around them
 	standing    float64 // share of the time of slow requests that it accounts for; 0 if unknown
-	offStack    bool    // not worth trying, as samples of stacks show
-	calls       bool    // a call of another service
-	rare        bool    // a kind of wait that seldom makes requests slow
+	offStack    bool    // samples of stacks show that it isn't worth trying
+	calls       bool    // it is a call of another service
+	rare        bool    // it is a kind of wait that seldom makes requests slow
 }
 
 // scopesOf returns the operations that carry p, best first. searched holds the operations to search, with their
@@ -129,7 +129,7 @@ func matchEdge(t *cct.Tree, e *group.EdgeShare, table *trace.Table) cct.Match {
 	return m
 }
 
-// add adds e to the scope, with m, its matches in t.
+// add adds to the scope e and its matches m in t.
 func (o *operationScope) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 	o.score += e.Score
 	o.edges = append(o.edges, e)
@@ -152,7 +152,7 @@ func (o *operationScope) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 	o.matches = append(o.matches, matched)
 }
 
-// grow adds the locations in the tree, then the unanchored tracepoints of the service. If the operation leaves the
+// grow adds the locations in t, then the unanchored tracepoints of the service. If the operation leaves the
 // application, no function of the service runs inside it.
 func (o *operationScope) grow(t *cct.Tree, leaves bool) {
 	o.locations = append(o.locations, location{
@@ -248,7 +248,7 @@ func (o *operationScope) atMost(t *cct.Tree) int {
 	return min(n, maxLocations)
 }
 
-// rootHits returns the executions of the operation per request, or 1 if no execution was seen.
+// rootHits returns the number of executions of the operation per request, or 1 if no execution was seen.
 func (o *operationScope) rootHits(t *cct.Tree) float64 {
 	hits := 0.0
 	for _, i := range o.roots {
@@ -370,7 +370,7 @@ func prior(t *cct.Tree, nodes []int32) (weight, history float64) {
 	return weight, history
 }
 
-// Fractions of a location's history that count for its neighbours.
+// Fractions of a location's history that also count for its children and for its siblings.
 const (
 	historyOfParent   = 0.25
 	historyOfSiblings = 0.25

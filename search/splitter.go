@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// splitter divides a region by picking one candidate at a time, the one with the largest gain for its cost.
+// splitter divides a region by picking one candidate at a time, always the one with the largest gain for its cost.
 type splitter struct {
 	q      *Question
 	list   []int     // candidates, in pre-order
 	parent []int     // position in list of the nearest candidate above, or -1
-	cost   []float64 // of switching it on
+	cost   []float64 // cost of switching the candidate on
 	below  []float64 // weight of the subtree without the parts of picked candidates
 	picked []bool
-	part   []int   // position of the picked candidate whose part it is in; -1 for the rest of the region
+	part   []int   // position of the picked candidate whose part the candidate is in; -1 for the rest of the region
 	root   float64 // weight of the rest of the region
 }
 

@@ -15,7 +15,7 @@ type State struct {
 	Cooldowns      []Cooldown      // ascending by (Subject, Tracepoint)
 	Overrides      []Override      // added and removed by the caller
 	Steered        []Steering      // added and removed by the caller; at most one per subject
-	Overrun        Overrun         // as last measured
+	Overrun        Overrun         // as of the last measurement
 	Sampling       []trace.Symbol  `cbor:",omitempty" json:",omitempty"` // services whose stacks are wanted, ascending
 }
 
@@ -56,15 +56,15 @@ type Investigation struct {
 	RequestType, Group analysis.Hash // zero for an incident, which concerns several request types
 	Entry              trace.Op
 	Status             Status
-	Reason             string // for the status
+	Reason             string // reason for the status
 	Opened, Changed    trace.Nanos
-	Epochs             int // calls of Next since it was opened
-	Missed             int // consecutive calls without the problem
-	Idle               int // consecutive calls that neither picked a tracepoint nor waited for one
-	BudgetStarved      int // consecutive calls that left all its tracepoints off because of the budget
+	Epochs             int // number of calls of Next since the investigation was opened
+	Missed             int // number of consecutive calls without the problem
+	Idle               int // number of consecutive calls that neither picked a tracepoint nor waited for one
+	BudgetStarved      int // number of consecutive calls that left all its tracepoints off because of the budget
 	Strategy           string
 	Lead               trace.Context       // context of the leading edge when it was opened or reopened
-	Score              float64             // of the leading operation at that time
+	Score              float64             // score of the leading operation at that time
 	Verified           trace.Context       // location whose children were judged a second time
 	Requested          []TracepointRequest // ascending by Tracepoint
 	Evidence           []Evidence          // ascending by (Within, Tracepoint, Context, Batch)
@@ -115,8 +115,8 @@ type Evidence struct {
 	Op              trace.Op
 	Tracepoint      trace.Symbol
 	Batch           uint64  // hash of the set of tracepoints that was on
-	N               uint64  // requests of the batch
-	Share           float64 // of the problem, within the edge
+	N               uint64  // number of requests in the batch
+	Share           float64 // share of the problem, within the edge
 	Low, High       float64 // 95 % interval
 	Mean            float64 // share of the edge's mean
 }
@@ -126,14 +126,14 @@ type Suspect struct {
 	Tracepoint trace.Symbol  // 0 for a baseline operation
 	Op         trace.Op      // 0 if not in the tree
 	Context    trace.Context // full calling context, the most frequent one of several
-	Share      float64       // of the problem: spent here and not in known locations below
+	Share      float64       // share of the problem that is spent here and not in known locations below
 	Low, High  float64       // 95 % interval
 	Inclusive  float64       // share with the locations below
-	Requests   uint64        // requests that judged it
-	Open       int           // untried candidates below it
+	Requests   uint64        // number of requests that judged it
+	Open       int           // number of untried candidates below it
 }
 
-// Cooldown keeps a tracepoint off for a subject because it did not explain it.
+// Cooldown keeps a tracepoint off for a subject that it did not explain.
 type Cooldown struct {
 	Subject    Subject
 	Tracepoint trace.Symbol
@@ -160,7 +160,7 @@ type Override struct {
 	Tracepoint trace.Symbol
 	Kind       OverrideKind
 	Forced     bool        // on even beyond the budget
-	Until      trace.Nanos // 0: until withdrawn
+	Until      trace.Nanos // 0 means until withdrawn
 	By         string
 }
 

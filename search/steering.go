@@ -11,8 +11,8 @@ import (
 // start and end searches, but not over the budget.
 type Steering struct {
 	Subject Subject
-	Ended   bool        // don't search it; if false, search it now, or again if the search is over
-	Until   trace.Nanos // when the rules decide again
+	Ended   bool        // don't search the subject; if false, search it now, or again if its search is over
+	Until   trace.Nanos // time from which the rules decide again
 	By      string
 	Reason  string // as given; may be empty
 	Begun   bool   // Next has begun the search; set by Next

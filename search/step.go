@@ -21,7 +21,7 @@ type investigationStep struct {
 	searched []*operationScope // operations, the leading one first
 	rest     []*operationScope // operations that carry too little to be searched
 	question Question
-	live     []knownLocation // whose regions may carry the problem
+	live     []knownLocation // known locations whose regions may carry the problem
 	rejected []Rejected
 	decision Decision
 }
@@ -115,8 +115,8 @@ func (s *investigationStep) setStatus(status Status, reason string) {
 	s.v.Reason = reason
 }
 
-// leadChanged reports whether an operation other than the one searched clearly leads the problem, or the investigation
-// was gone. It returns false if no operation stands out.
+// leadChanged reports whether an operation other than the searched one now clearly leads the problem, or whether the
+// investigation was gone. It returns false if no operation stands out.
 func (s *investigationStep) leadChanged() bool {
 	if len(s.searched) == 0 {
 		return false
@@ -150,7 +150,7 @@ func (s *investigationStep) reopen() {
 // search judges the evidence and switches tracepoints off and on, unless the search ends:
 //
 //  1. Regions that may carry the problem are found, and tracepoints with known shares are switched off.
-//  2. Candidates are listed after this, so that they exclude tracepoints that have just started to cool down.
+//  2. Candidates are listed after that, so that they don't include tracepoints that have just started to cool down.
 //  3. Unless a location stands out, the strategy picks candidates.
 //  4. Otherwise, or if there are no candidates, the search waits for tracepoints with many missing records, because
 //     they may carry the problem.
@@ -239,8 +239,8 @@ func (s *investigationStep) waitsForTurn() bool {
 	return s.epoch.othersTurn(s.problem.Problem, s.problem.Onset != detect.Changed)
 }
 
-// othersTurn reports whether a changed problem that is ranked before p has its turn, and its requests run through the
-// same services. If located is false, problems that are located do not count.
+// othersTurn reports whether a changed problem that is ranked before p has its turn and has requests that run through
+// the same services. If located is false, problems that are already located don't count.
 func (s *epochStep) othersTurn(p *detect.Problem, located bool) bool {
 	for service := range s.servicesOf(p) {
 		if searching, has := s.changing[service]; searching || has && located {
@@ -263,7 +263,7 @@ func (s *investigationStep) awaits() bool {
 }
 
 // returns reports whether counts accepts an unknown location that may carry the problem and whose tracepoint was tried,
-// misses records, and can soon be tried again.
+// lacks records, and can soon be tried again.
 func (s *investigationStep) returns(counts func(l *location) bool) bool {
 	return slices.ContainsFunc(s.searched, func(o *operationScope) bool {
 		return slices.ContainsFunc(o.locations, func(l location) bool {

@@ -3,7 +3,7 @@ package search
 // Strategy picks the tracepoints to switch on next. [Strategies] returns the published strategies; a caller of [Next]
 // may supply another. The zero value stands for the default strategy.
 type Strategy struct {
-	Name string // in decisions and investigations
+	Name string // name in decisions and investigations
 
 	// Pick returns the tracepoints to switch on, best first and each with a reason. It must be pure and must not pick a
 	// candidate twice.

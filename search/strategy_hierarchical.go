@@ -1,7 +1,7 @@
 package search
 
-// Hierarchical picks the direct children of the location with the largest own share. If that location has none, it
-// tries the next locations that have at least half its share.
+// Hierarchical picks the direct children of the location with the largest own share. If that location has no children
+// to pick, it tries the next locations that have at least half of its share.
 func Hierarchical(q *Question) []Pick {
 	var picks []Pick
 	for r := range q.Regions {

@@ -10,7 +10,7 @@ import (
 // Subject identifies the problem or the incident that is searched. The zero Subject is neither.
 type Subject struct {
 	Kind SubjectKind
-	ID   analysis.Hash // of an incident: its number in Lo
+	ID   analysis.Hash // the number of an incident is in Lo
 }
 
 // SubjectKind distinguishes problems from incidents.
@@ -43,7 +43,7 @@ func (s Subject) Compare(o Subject) int {
 	return cmp.Or(cmp.Compare(s.Kind, o.Kind), s.ID.Compare(o.ID))
 }
 
-// String returns the identity of s as the API shows it: 32 hexadecimal digits for a problem, 16 for an incident.
+// String returns the ID of s in the form that the API uses: 32 hexadecimal digits for a problem, 16 for an incident.
 func (s Subject) String() string {
 	if id, ok := s.Incident(); ok {
 		return fmt.Sprintf("%016x", id)

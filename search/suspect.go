@@ -11,8 +11,8 @@ import (
 
 // Limits on the verdict about suspects.
 const (
-	keptShare  = 0.8 // of the leading operations' share; located suspects must keep at least this
-	maxLocated = 3   // suspects that are located together
+	keptShare  = 0.8 // share of the leading operations' share that the located suspects must keep
+	maxLocated = 3   // maximum number of suspects that are located together
 )
 
 // ranking holds the suspects of an investigation and the scopes that were searched for them.
@@ -85,9 +85,9 @@ func (s *Suspect) merge(t Suspect) {
 	s.Open += t.Open
 }
 
-// outstanding returns how many of the first suspects, at most [maxLocated], are needed to keep keptShare of the leading
-// operations' share. The last of them must clearly exceed the next suspect. If closed, they must also have no
-// candidates below them. It returns 0 if these conditions don't hold.
+// outstanding returns the number of first suspects that are needed to keep keptShare of the leading operations' share,
+// at most [maxLocated]. The last of these suspects must clearly exceed the next one. If closed is set, they must also
+// have no candidates below them. outstanding returns 0 if these conditions don't hold.
 func (r ranking) outstanding(closed bool) int {
 	total := 0.0
 	for _, o := range r.scopes {
@@ -113,7 +113,7 @@ func (r ranking) outstanding(closed bool) int {
 }
 
 // rivals returns the tracepoints of the suspects that stand out only together, or nil if one stands out alone or no
-// suspect does. It takes more requests to rank them than to distinguish them from the others.
+// suspect does. Ranking them takes more requests than distinguishing them from the others.
 func (r ranking) rivals() []trace.Symbol {
 	n := r.outstanding(false)
 	if n < 2 {

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Rules of verification.
+// Rules for verification.
 const (
 	certain        = 3  // −ln of the probability that all requests that judged a location were unaffected
 	verifyRequests = 60 // maximum number of requests that must judge a location to verify it

@@ -17,8 +17,8 @@ var hostAttributes = []struct{ key, noun string }{
 // leastHost is the minimum fraction of the variance that a host must account for to be named.
 const leastHost = 0.25
 
-// waitSentence describes w, the waits in the kernel that carry a share of p: their class, their service, function
-// unless it is 0, and the host if one stands out.
+// waitSentence describes w, the waits in the kernel that carry a share of p: their class, their service, their function
+// unless it is 0, and their host if one stands out.
 func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace.Table) string {
 	if table == nil {
 		return part(w.Share) + " of it is " + detect.Waiting("")

@@ -25,7 +25,7 @@ const (
 // ticks counts the requests since the last checkpoint by group and by the tick when they started, no matter when their
 // traces arrived. No decision depends on these counts.
 type ticks struct {
-	limit  int                           // of groups and request types; docs/operations.md says how much space they take
+	limit  int                           // on groups and request types; docs/operations.md gives the space they take
 	now    trace.Nanos                   // end of the last epoch
 	ticked map[analysis.Hash]trace.Nanos // latest tick of each group and request type
 	all    map[store.Tick]*group.Past

@@ -19,7 +19,7 @@ type Report struct {
 	Rejected  map[trace.Reason]int  // number of spans and roots left out of the statistics
 	Coverage  trace.Coverage        // how the spans were used
 	Families  []trace.Family        // operations whose names seem to contain identities
-	Refused   uint64                // number of requests counted only by request type because there were too many groups
+	Refused   uint64                // number of requests counted only by request type because of too many groups
 	Groups    []group.Summary       // request types first, each followed by its groups; most requests first
 	Problems  []Problem             // ranked
 	Incidents *backtest.Result      // nil if we didn't look for incidents
