@@ -13,9 +13,9 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// agent holds the plane's knowledge of one agent, from its messages.
+// agent is an agent as the plane knows it from its messages.
 type agent struct {
-	id, session, principal string // see Caller
+	id, session, principal string // see [Caller]
 	transport              string
 	resource               map[string]string
 	capabilities           []protocol.Capability
@@ -24,24 +24,24 @@ type agent struct {
 	since, seen            time.Time
 	polls                  int                // pending requests for plans
 	cancelPoll             context.CancelFunc // ends the latest poll; nil if it has ended
-	pollNumber             int                // number of the latest poll
+	pollNumber             int                // number of the latest poll, counted from 1
 	released               bool               // its connection ended
-	conflicts              int                // messages of other sessions with its ID
+	conflicts              int                // number of messages of other sessions with its ID
 
-	version  int64 // version of the plan that it applied last
+	version  int64 // version of the plan that it last applied; 0 if it is at its baseline
 	hash     string
-	problem  string // why it applied none or only part of the last plan; may be empty
-	on       int    // applied tracepoints of that plan
-	failed   int    // tracepoints of that plan that it could not enable
+	problem  string // why it applied only part of the last plan or none of it; may be empty
+	on       int    // number of applied tracepoints of that plan
+	failed   int    // number of tracepoints of that plan that it could not enable
 	reported time.Time
 	outcomes []report     // ascending by ID
 	usage    search.Usage // between the last two statuses, if both are about the same plan
-	sampled  bool         // it has reported stacks
-	asked    int          // times that it was asked for its first stacks
+	sampled  bool         // it has reported stacks at least once
+	asked    int          // number of times that it was asked for its first stacks
 }
 
 // Reasons to refuse an agent. The agent should try again, except after ErrPages and ErrServices. Over HTTP, all other
-// refusals contain the delay.
+// refusals include the delay.
 var (
 	ErrConflict = refusal.New(refusal.Conflict, "another agent has this ID",
 		"choose another ID, or wait until that agent is gone")
@@ -59,17 +59,17 @@ var (
 // overHTTP is the transport of agents that send statuses at regular intervals.
 const overHTTP = "http"
 
-// idTimeout is the age of an agent's last message at which another session may take its ID, unless the agent is
-// polling. It is short, so that a restarted agent soon gets its ID back.
+// idTimeout is the time since an agent's last message after which another session may take its ID, unless the agent is
+// polling. It is short so that a restarted agent soon gets its ID back.
 const idTimeout = 5 * time.Second
 
 // Caller identifies the sender of a message.
 type Caller struct {
 	ID        string   // chosen by the agent
 	Session   string   // chosen by the agent when it starts; empty if unknown
-	Principal string   // the name of its token
+	Principal string   // name of the agent's token
 	Transport string   // http or opamp
-	Services  []string // see Identity
+	Services  []string // see [Identity]
 }
 
 // speaksFor reports whether the token of c allows it to speak for service.
@@ -87,7 +87,7 @@ func (c *Caller) owns(t *protocol.Tracepoint) bool {
 	return len(c.Services) == 0 || c.speaksFor(t.Service) && strings.HasPrefix(t.ID, t.Service+"/")
 }
 
-// ownsEach reports whether c may speak for each tracepoint in all.
+// ownsEach reports whether c owns every tracepoint in all.
 func (c *Caller) ownsEach(all []protocol.Tracepoint) bool {
 	return !slices.ContainsFunc(all, func(t protocol.Tracepoint) bool { return !c.owns(&t) })
 }
@@ -107,7 +107,7 @@ func (c *Caller) ownsAll(list *catalogue) bool {
 }
 
 // lookup returns the agent identified by c, and updates the time of its last message. The error is ErrStarting,
-// ErrUnknown, ErrConflict or ErrServices. The caller holds mu.
+// ErrUnknown, ErrConflict or ErrServices. The caller holds p.mu.
 func (p *Plane) lookup(c Caller) (*agent, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
@@ -194,8 +194,8 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	return list.missing(now), nil
 }
 
-// acceptCatalogue returns the catalogue that c announces in r, with the page in r. If it returns an error, it drops the
-// catalogue unless it is complete or has agents. The caller holds mu.
+// acceptCatalogue returns the catalogue that c announces in r, after adding the page in r. If it returns an error, it
+// drops the catalogue unless the catalogue is complete or has agents. The caller holds p.mu.
 func (p *Plane) acceptCatalogue(c *Caller, r *protocol.Registration, now time.Time) (*catalogue, error) {
 	list, err := p.catalogues.get(r.Catalogue, now)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 // agents are the registered agents. The mutex of the plane guards them.
 type agents struct {
 	byID         map[string]*agent
-	perPrincipal map[string]int // agents by token
-	outcomes     int            // of all agents
+	perPrincipal map[string]int // number of agents by token
+	outcomes     int            // number of outcomes of all agents
 }
 
 func (s *agents) add(a *agent) {
@@ -31,9 +31,9 @@ func (s *agents) remove(a *agent, now time.Time) {
 	}
 }
 
-// dispensable returns the agent to remove to make room for a new agent with the token `principal`: of the agents with
-// the most common token, it is the one that has been silent for longest. So the agents with one token can't keep others
-// out. It returns nil if principal itself would then have the most agents.
+// dispensable returns the agent to remove to make room for a new agent whose token is principal. Among the agents with
+// the most common token, it is the one that has been silent for longest, so that the agents with one token can't keep
+// others out. dispensable returns nil if principal itself would then have the most agents.
 func (s *agents) dispensable(principal string) *agent {
 	most := 0
 	for _, n := range s.perPrincipal {
@@ -59,10 +59,10 @@ func (s *agents) setOutcomes(a *agent, outcomes []report) {
 
 // outcome sums up the reports of all agents about one tracepoint.
 type outcome struct {
-	costed          float64 // hits with known costs
+	costed          float64 // number of hits with known costs
 	nanos, bytes    float64 // totals of these hits
-	applied, failed int     // agents
-	incomplete      int     // agents that missed many records of the tracepoint
+	applied, failed int     // number of agents
+	incomplete      int     // number of agents that missed many records of the tracepoint
 }
 
 // sums sums up the outcomes of all agents by tracepoint ID, and the usage of the agents that applied the plan with the
@@ -114,13 +114,12 @@ func (o *outcome) unavailable() time.Duration {
 	return 0
 }
 
-// place is the service and the machine of an agent. It identifies an agent that observes other processes.
+// place is the service and the host of an agent. It identifies an agent that observes other processes.
 type place struct{ service, host string }
 
 func (a *agent) place() place { return place{a.resource["service.name"], a.resource["host.name"]} }
 
-// present returns the places of the agents that aren't silent. A silent agent with one of these places has been
-// replaced.
+// present returns the places of the agents that aren't silent. A silent agent in one of these places has been replaced.
 func (s *agents) present(now time.Time) map[place]bool {
 	all := make(map[place]bool)
 	for _, a := range s.byID {

@@ -21,12 +21,14 @@ const (
 	freeBytes   = 64 << 10         // bytes of each message that don't count, so that small messages are never refused
 )
 
-// errBusy refuses a message because the messages in memory are too large, or too many wait to be decoded.
+// errBusy refuses a message because the messages in memory are too large, or because too many of them wait to be
+// decoded.
 var errBusy = refusal.New(refusal.Overloaded, "too many messages are being processed", "try again")
 
-// Messages limits the memory for messages, and how many of them are decoded at a time. It is safe for concurrent use.
+// Messages limits the memory for messages, and the number of messages that are decoded at a time. It is safe for
+// concurrent use.
 type Messages struct {
-	most     int64 // bytes in memory
+	most     int64 // maximum number of bytes in memory
 	buffered atomic.Int64
 	decoders chan struct{} // semaphore: half of the cores decode messages, the others send plans
 }
@@ -81,9 +83,9 @@ func (m meteredReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Body returns the decompressed body of r, which may have at most limit bytes and at most [Options.MaxBuffered]. The
-// caller must call done when it no longer uses the body. The client has [bodyTimeout] to send the body. The error is a
-// [*refusal.Error].
+// Body returns the decompressed body of r, which may have at most limit bytes, and no more than [Options.MaxBuffered].
+// The caller must call done when it no longer uses the body. The client has [bodyTimeout] to send the body. The error
+// is a [*refusal.Error].
 func (x *Messages) Body(
 	w http.ResponseWriter, r *http.Request, limit int64,
 ) (body []byte, done func(), err error) {
@@ -142,8 +144,8 @@ func refuseBody(err error) error {
 	return refusal.New(refusal.Malformed, "the body cannot be read", "")
 }
 
-// acquireDecoder waits until the body of r may be decoded. The caller must call release afterwards. Few bodies are
-// decoded at a time, so that plans aren't delayed. The error is errBusy after bodyTimeout, or the error of the
+// acquireDecoder waits until the body of r may be decoded. The caller must call release afterwards. Only a few bodies
+// are decoded at a time, so that plans aren't delayed. The error is errBusy after bodyTimeout, or the error of the
 // request's context.
 func (x *Messages) acquireDecoder(r *http.Request) (release func(), err error) {
 	timer := time.NewTimer(bodyTimeout)

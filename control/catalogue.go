@@ -20,7 +20,7 @@ type catalogue struct {
 	protocol.Catalogue
 	pages     [][]protocol.Tracepoint // received pages by number; nil once all were received
 	requested []time.Time             // by page: when an agent was last asked for it
-	text      int                     // bytes of its distinct texts, within each page until all pages were received
+	text      int                     // length of its distinct texts in bytes, per page until all pages were received
 	agents    int
 	idle      time.Time     // when it lost its last agent
 	done      chan struct{} // closed when all pages were received
@@ -41,16 +41,16 @@ type tracepoint struct {
 	service string
 }
 
-// pageTimeout is the time that an agent has to send a page before another agent is asked for it. So only a few of the
-// agents with the same catalogue send each page.
+// pageTimeout is the time that an agent has to send a page before another agent is asked for it. Each page is thus sent
+// by only a few of the agents that have the same catalogue.
 const pageTimeout = 5 * time.Second
 
-// catalogues are the known catalogues. The mutex of the plane guards them.
+// catalogues holds the known catalogues. The mutex of the plane guards them.
 type catalogues struct {
 	byHash      map[string]*catalogue
-	tracepoints int // of all catalogues
-	text        int // bytes of their texts
-	limit       int // of tracepoints
+	tracepoints int // number of tracepoints in all catalogues
+	text        int // total length of the texts in all catalogues in bytes
+	limit       int // maximum number of tracepoints
 }
 
 // get returns the catalogue with the hash of c, and adds it if it is new. It returns ErrPages if the known catalogue
@@ -94,7 +94,7 @@ func (s *catalogues) drop(c *catalogue) {
 	s.text -= c.text
 }
 
-// add adds page to c, see [catalogue.add]. It returns ErrTracepoints if the texts are too long.
+// add adds page to c; see [catalogue.add]. It returns ErrTracepoints if the texts are too long.
 func (s *catalogues) add(c *catalogue, page *protocol.Page) error {
 	if c.pages[page.Number] == nil && s.text+intern(page.Tracepoints) > s.limit*textPerTracepoint {
 		return ErrTracepoints
@@ -105,8 +105,8 @@ func (s *catalogues) add(c *catalogue, page *protocol.Page) error {
 	return err
 }
 
-// dropReplaced drops catalogues without agents: at once if all their services have other catalogues, otherwise after
-// ttl, because agents may return after an interrupted connection or a restart.
+// dropReplaced drops catalogues without agents. If all services of such a catalogue have other catalogues, it drops it
+// at once, and otherwise after ttl, because agents may return after an interrupted connection or a restart.
 func (s *catalogues) dropReplaced(now time.Time, ttl time.Duration) {
 	alive := make(map[string]bool)
 	for _, c := range s.byHash {
@@ -137,10 +137,10 @@ func (s *catalogues) complete() []*catalogue {
 	return all
 }
 
-// complete reports whether all pages were received.
+// complete reports whether all pages have been received.
 func (c *catalogue) complete() bool { return c.pages == nil }
 
-// add adds a page. Once all pages are there, it checks their hash: if the hash differs from the announced one, it
+// add adds a page. Once all pages are there, it checks their hash. If the hash differs from the announced one, it
 // discards all pages and returns ErrPages.
 func (c *catalogue) add(page *protocol.Page) error {
 	c.text += intern(page.Tracepoints) - intern(c.pages[page.Number])

@@ -30,7 +30,7 @@ type Engine interface {
 	Record(ctx context.Context, f *search.Feedback) error
 }
 
-// Options configures a [Plane]. Zero fields get the default values below.
+// Options configures a [Plane]. Zero fields stand for the default values below.
 type Options struct {
 	Lease        time.Duration // how long a plan applies after the last answer
 	CatalogueTTL time.Duration // how long a catalogue without agents is kept, unless another one replaces it
@@ -38,7 +38,7 @@ type Options struct {
 	MaxAgents    int
 	// MaxTracepoints is the maximum number of tracepoints in all catalogues; agents that share one count once.
 	MaxTracepoints int
-	Clock          func() time.Time // time.Now if nil
+	Clock          func() time.Time // nil means time.Now
 	Log            *slog.Logger
 }
 
@@ -61,7 +61,7 @@ const (
 
 // Plane is the control plane. Call New, Begin, Run and Close, in this order. It is safe for concurrent use.
 type Plane struct {
-	Messages *Messages // limits the messages being read or processed
+	Messages *Messages // limits the memory of messages being read or processed
 
 	options   Options
 	engine    Engine
@@ -75,17 +75,17 @@ type Plane struct {
 	catalogues   catalogues
 	lastReported lastReported
 	sampling     map[string]bool          // services whose stacks are wanted
-	stacks       map[stackKey]*stackTimes // not recorded yet
+	stacks       map[stackKey]*stackTimes // stacks that are not recorded yet
 }
 
 // Counts counts the work of a [Plane] since its start.
 type Counts struct {
-	Registered, Plans, Unchanged, Statuses atomic.Int64 // answers, by kind
-	Refused                                atomic.Int64 // requests
-	NoRoom                                 atomic.Int64 // requests refused with ErrTracepoints
-	Conflicts                              atomic.Int64 // messages that use the ID of another agent
-	Expired                                atomic.Int64 // agents removed after a time without messages
-	Displaced                              atomic.Int64 // agents removed in favour of agents with other tokens
+	Registered, Plans, Unchanged, Statuses atomic.Int64 // number of answers, by kind
+	Refused                                atomic.Int64 // number of refused requests
+	NoRoom                                 atomic.Int64 // number of requests refused with ErrTracepoints
+	Conflicts                              atomic.Int64 // number of messages that use the ID of another agent
+	Expired                                atomic.Int64 // number of agents removed after a time without messages
+	Displaced                              atomic.Int64 // number of agents removed in favour of agents of other tokens
 }
 
 // New returns a Plane. It accepts plans, but refuses agents with [ErrStarting] until Begin is called.
@@ -110,8 +110,8 @@ func New(engine Engine, o Options) *Plane {
 	return p
 }
 
-// Begin starts to admit agents. The caller must publish the current plan first. known lists the services whose
-// catalogues the engine has.
+// Begin lets agents register. The caller must publish the current plan first. known lists the services whose catalogues
+// the engine has.
 func (p *Plane) Begin(known []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ type published struct {
 	// plan.
 	delivered <-chan struct{}
 
-	waiting atomic.Int64  // agents that have this plan and wait for the next one
+	waiting atomic.Int64  // number of agents that have this plan and wait for the next one
 	drained chan struct{} // closed when the next plan is published and no agent waits any longer
 	once    sync.Once     // closes drained
 }
@@ -191,7 +191,7 @@ func (p *Plane) newPlan(version int64) *protocol.Plan {
 	}
 }
 
-// Publish sends plan to all agents. table must contain its symbols. A plan with the current version is ignored.
+// Publish sends plan to all agents. table must contain the symbols in it. A plan with the current version is ignored.
 func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before := p.published.Load()
 	if before.plan.Version == plan.Version {
@@ -219,7 +219,7 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before.removeWaiting(0)
 }
 
-// Run removes agents that have gone silent and reports changes to the engine, until ctx is done. Call Begin first.
+// Run removes agents that have fallen silent, and reports changes to the engine, until ctx is done. Call Begin first.
 func (p *Plane) Run(ctx context.Context) error {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()

@@ -18,7 +18,7 @@ import (
 
 // lastReported is the state last reported to the engine. We compare the current state to it and report only changes.
 type lastReported struct {
-	services    map[string]uint64 // hash of the catalogue by service; 0 if known since before the start
+	services    map[string]uint64 // hash of the catalogue by service; 0 if the service was known before the start
 	began       time.Time         // start time; earlier services keep their catalogues for CatalogueTTL after it
 	catalogues  string            // hashes of the complete catalogues at the last comparison; "" to compare again
 	costs       map[string]search.Cost
@@ -39,8 +39,8 @@ func newLastReported(known []string, now time.Time) lastReported {
 	return t
 }
 
-// feedback returns the changes since the last report and a function to call once they are recorded, or nil if nothing
-// changed. It includes measurements if measured is true.
+// feedback returns the changes since the last report and a function to call once they are recorded. Both are nil if
+// nothing has changed. The changes include measurements if measured is true.
 func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 }
 
 // reportCatalogues adds the services whose catalogues changed to f and t. The catalogue of a service is the union of
-// its agents' catalogues. settled means that agents have had the time to register since the start.
+// its agents' catalogues. settled means that agents have had time to register since the start.
 func (t *lastReported) reportCatalogues(f *search.Feedback, known *catalogues, settled bool) {
 	complete := known.complete()
 	var hashes strings.Builder

@@ -19,12 +19,12 @@ import (
 
 const (
 	writeTimeout  = 20 * time.Second // for writing an answer
-	maxRetryAfter = 10               // seconds; each agent gets a different fraction of it
+	maxRetryAfter = 10               // in seconds; each agent gets a different fraction of it
 )
 
 // Identity describes the token that a request carries.
 type Identity struct {
-	Token    string   // its name; empty if no token is needed
+	Token    string   // name of the token; empty if no token is needed
 	Services []string // services that its agents may speak for; all if empty; a final * matches any suffix
 }
 
@@ -75,7 +75,7 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 var errID = refusal.New(refusal.NotFound,
 	fmt.Sprintf("an ID is printable text of at most %d bytes", protocol.MaxText), "")
 
-// problem is the body of a refusal. It is also a [protocol.Problem].
+// problem is the body of a refusal: both a [refusal.Problem] and a [protocol.Problem].
 type problem struct {
 	refusal.Problem
 	Error string `json:"error"`
@@ -119,7 +119,7 @@ func notFound(http.ResponseWriter, *http.Request, Caller) error {
 		"agents PUT "+agent+", GET "+agent+protocol.PlanPath+" and POST "+agent+protocol.StatusPath)
 }
 
-// read reads the body of r, which must be JSON, and passes it to decode. Few bodies are decoded at a time.
+// read reads the body of r, which must be JSON, and passes it to decode. Only a few bodies are decoded at a time.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byte) error) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON",
@@ -138,7 +138,7 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byt
 	return decode(body)
 }
 
-// register answers PUT.
+// register answers PUT requests, which register an agent.
 func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) error {
 	var missing []int
 	err := h.read(w, r, func(body []byte) error {
@@ -155,7 +155,7 @@ func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) err
 	return writeJSON(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-// BadJSON returns the refusal of a body that failed to decode with err. Unlike err, the refusal mentions neither Go
+// BadJSON returns the refusal of a body whose decoding failed with err. Unlike err, the refusal mentions neither Go
 // types nor callbacks of the decoder.
 func BadJSON(err error) error {
 	why := strings.ReplaceAll(err.Error(), "callback: ", "")
@@ -165,7 +165,7 @@ func BadJSON(err error) error {
 	return refusal.New(refusal.Malformed, "invalid JSON: "+why, "")
 }
 
-// HasCatalogue reports whether all pages of the catalogue with the hash of c were received.
+// HasCatalogue reports whether all pages of the catalogue with the hash of c have been received.
 func (p *Plane) HasCatalogue(c protocol.Catalogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +173,7 @@ func (p *Plane) HasCatalogue(c protocol.Catalogue) bool {
 	return list != nil && list.complete()
 }
 
-// plan answers GET plan.
+// plan answers GET requests for the plan of an agent.
 func (h *handler) plan(w http.ResponseWriter, r *http.Request, c Caller) error {
 	var wait time.Duration
 	if text := r.URL.Query().Get("wait"); text != "" {
@@ -205,8 +205,8 @@ func (h *handler) plan(w http.ResponseWriter, r *http.Request, c Caller) error {
 // statusDelay is the maximum time that statuses wait while a new plan is being delivered.
 const statusDelay = time.Second
 
-// afterDelivery waits until all agents that waited for the current plan have received it, but at most statusDelay,
-// because statuses are less urgent than plans.
+// afterDelivery waits until all agents that waited for the current plan have received it, but no longer than
+// statusDelay. Statuses are less urgent than plans.
 func (h *handler) afterDelivery(ctx context.Context) {
 	delivered := h.plane.published.Load().delivered
 	select {
@@ -226,7 +226,7 @@ func (h *handler) afterDelivery(ctx context.Context) {
 	}
 }
 
-// status answers POST status.
+// status answers POST requests with the status of an agent.
 func (h *handler) status(w http.ResponseWriter, r *http.Request, c Caller) error {
 	h.afterDelivery(r.Context())
 	err := h.read(w, r, func(body []byte) error {

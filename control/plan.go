@@ -17,8 +17,8 @@ type encodedPlan struct {
 	json []byte
 }
 
-// planOf returns the part of `from` for agents with the catalogue c: all arms, each with only its tracepoints that are
-// in c but not in the baseline, and at most [protocol.MaxEnabled] of them.
+// planOf returns the part of `from` for agents with the catalogue c: all arms, each with those of its tracepoints that
+// are in c and not in the baseline, but at most [protocol.MaxEnabled] of them.
 func (c *catalogue) planOf(from *published) *encodedPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +70,8 @@ func (e *encodedPlan) distinct() int {
 // PlanAnswer is the answer to an agent that asks for its plan.
 type PlanAnswer struct {
 	Hash      string
-	JSON      []byte // a protocol.Plan
-	Unchanged bool   // the agent has this plan
+	JSON      []byte // a [protocol.Plan]
+	Unchanged bool   // the agent already has this plan
 
 	from             *published
 	complete         <-chan struct{} // closed when the catalogue is complete; nil if it already is
@@ -79,7 +79,7 @@ type PlanAnswer struct {
 }
 
 // Plan returns the current plan for the agent identified by c and renews its lease. has is the hash of the plan that
-// the agent has, or empty. The error is ErrUnknown, ErrConflict, ErrServices or ErrStarting.
+// the agent already has, or empty. The error is ErrUnknown, ErrConflict, ErrServices or ErrStarting.
 func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	from := p.published.Load()
 	p.mu.Lock()
@@ -144,8 +144,8 @@ func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Durati
 	return answer, err
 }
 
-// beginPoll records that the agent identified by c waits, and ends its earlier poll. cancel must end the new one. The
-// caller must call ended after the poll.
+// beginPoll records that the agent identified by c is waiting, and ends the agent's earlier poll. cancel must end the
+// new poll. The caller must call ended after the poll.
 func (p *Plane) beginPoll(c Caller, cancel context.CancelFunc) (ended func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

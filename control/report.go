@@ -44,7 +44,7 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	return nil
 }
 
-// fit reports whether there is room to replace the outcomes of a by n others. If not, it counts a refusal.
+// fit reports whether there is room to replace the outcomes of a with n others. If not, it counts a refusal.
 func (p *Plane) fit(a *agent, n int) bool {
 	fits := p.agents.outcomes-len(a.outcomes)+n <= outcomesPerTracepoint*p.options.MaxTracepoints
 	if !fits {
@@ -53,8 +53,8 @@ func (p *Plane) fit(a *agent, n int) bool {
 	return fits
 }
 
-// count returns how many tracepoints of plan are applied according to outcomes, and how many couldn't be enabled. It
-// ignores other tracepoints, because agents also report tracepoints of earlier plans.
+// count returns the number of tracepoints of plan that are applied according to outcomes, and the number that couldn't
+// be enabled. It ignores other tracepoints, because agents also report tracepoints of earlier plans.
 func count(plan *published, outcomes []report) (on, failed int) {
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -73,12 +73,12 @@ func count(plan *published, outcomes []report) (on, failed int) {
 type report struct {
 	id                  string
 	hits, drops         uint64
-	nanos, bytes        float64 // per hit; 0 if not measured
+	nanos, bytes        float64 // per hit; 0 if unknown
 	applied, incomplete bool
 }
 
-// known returns the reports in outcomes about tracepoints in all, a catalogue. Each tracepoint appears once, ascending
-// by ID. The IDs share memory with the catalogue rather than with outcomes.
+// known returns the reports in outcomes about tracepoints in all, a catalogue. It contains each tracepoint once, in
+// ascending order of ID. The IDs share memory with the catalogue rather than with outcomes.
 func known(outcomes []protocol.Outcome, all []tracepoint) []report {
 	var list []report
 	for i := range outcomes {
@@ -197,11 +197,11 @@ func usageBetween(
 
 // Rules for turning reports of agents into feedback.
 const (
-	minHits        = 100              // hits needed to report a mean cost
+	minHits        = 100              // minimum number of hits to report a mean cost
 	costFactor     = 1.25             // a cost is reported again if it has changed by more than this factor
-	unavailableFor = 30 * time.Minute // after most agents could not enable a tracepoint
-	incompleteFor  = 2 * time.Minute  // after an agent missed many records of a tracepoint
-	silence        = 35 * time.Second // since the last status of a silent agent; agents send one every ten seconds
+	unavailableFor = 30 * time.Minute // how long a tracepoint stays off after most agents could not enable it
+	incompleteFor  = 2 * time.Minute  // how long a tracepoint stays off after an agent missed many records of it
+	silence        = 35 * time.Second // time since a silent agent's last status; agents send one every ten seconds
 )
 
 // silent reports whether a has stopped polling or sending statuses. OpAMP agents are never silent, because they don't

@@ -10,11 +10,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Rules for asking for stacks.
+// Rules for requesting stacks.
 const (
 	sampleSeconds = 15   // longer than the time between two statuses
-	mostStacks    = 4096 // operations with stacks that are not recorded yet
-	mostAsked     = 20   // statuses after which an agent without any stacks is no longer asked for its first
+	mostStacks    = 4096 // maximum number of operations with stacks that are not recorded yet
+	mostAsked     = 20   // number of statuses after which an agent without any stacks is no longer asked for its first
 	mostTime      = time.Duration(1 << 60)
 )
 
@@ -31,7 +31,7 @@ type stackTimes struct {
 	points   map[string]search.StackTime // by ID
 }
 
-// WantStacks asks the agents of services, and no others, to sample the stacks of slow requests.
+// WantStacks asks the agents of the given services, and of no others, to sample the stacks of slow requests.
 func (p *Plane) WantStacks(services []string) {
 	wanted := make(map[string]bool, len(services))
 	for _, service := range services {
@@ -43,8 +43,8 @@ func (p *Plane) WantStacks(services []string) {
 }
 
 // stackSeconds returns the number of seconds for which the agent with the given ID should sample stacks from now on, or
-// 0 to stop. asked is false if the agent can't sample stacks. We ask each agent for a first sample even if the search
-// wants no stacks, because that sample tells the search that it can expect more, but give up after mostAsked statuses.
+// 0 to stop. asked is false if the agent can't sample stacks. Even if the search wants no stacks, we ask each agent for
+// a first sample, which tells the search that it can expect more. We give up after mostAsked statuses.
 func (p *Plane) stackSeconds(id string) (seconds int, asked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *Plane) stackSeconds(id string) (seconds int, asked bool) {
 }
 
 // addStacks adds the stacks that a reported to p.stacks. Time in tracepoints that are not in the agent's catalogue is
-// attributed to their callers. The caller holds mu.
+// attributed to their callers. The caller holds p.mu.
 func (p *Plane) addStacks(a *agent, list []protocol.Stacks, all []tracepoint) {
 	for i := range list {
 		s := &list[i]
@@ -126,7 +126,7 @@ func recurs(frames []protocol.Frame, ids []string, i int) bool {
 	return false
 }
 
-// takeStacks returns the sums of the stacks, in any order.
+// takeStacks returns the sums of the stacks by operation, in any order.
 func takeStacks(sums map[stackKey]*stackTimes) []search.Stacks {
 	var list []search.Stacks
 	for k, x := range sums {

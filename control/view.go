@@ -28,13 +28,13 @@ type Agent struct {
 	Resource               map[string]string
 	Capabilities           []protocol.Capability
 	Since, Seen            time.Time
-	Tracepoints            int    // number in its catalogue
+	Tracepoints            int    // number of tracepoints in its catalogue
 	Incomplete             bool   // pages of the catalogue are missing
-	Version                int64  // version of the plan that it applied last; 0 if it is at its baseline
-	Problem                string // why it applied the last plan only in part or not at all; may be empty
-	Applied, Failed        int    // tracepoints of its plan that it applied, or could not enable
-	Conflicts              int    // messages of other sessions with its ID
-	Hits, Drops            uint64 // totals of all tracepoints, since its start
+	Version                int64  // version of the plan that it last applied; 0 if it is at its baseline
+	Problem                string // why it applied only part of the last plan or none of it; may be empty
+	Applied, Failed        int    // number of tracepoints of its plan that it applied, or could not enable
+	Conflicts              int    // number of messages of other sessions with its ID
+	Hits, Drops            uint64 // totals over all tracepoints, since it started
 	Usage                  search.Usage
 }
 
@@ -89,8 +89,8 @@ func (a *agent) state(version int64, now time.Time, lease time.Duration) State {
 // Summary holds totals over all agents.
 type Summary struct {
 	Agents, Lost, Behind, Current int
-	Catalogues, Tracepoints       int // distinct
-	Polls                         int // requests that wait for a plan
+	Catalogues, Tracepoints       int // number of distinct ones
+	Polls                         int // number of requests that wait for a plan
 	Measured                      search.Measured
 }
 

@@ -83,7 +83,7 @@ func ProblemOf(p *detect.Problem) Problem { return Problem{Problem: p, Subject: 
 type Input struct {
 	Now         trace.Nanos
 	Problems    []Problem                   // ranked
-	Taken       map[Subject]bool            // open problems missing from Problems, because their incident is searched instead
+	Taken       map[Subject]bool            // open problems not in Problems because their incident is searched instead
 	Trees       map[analysis.Hash]*cct.Tree // by request type
 	Rates       map[analysis.Hash]float64   // requests per second, by request type
 	Table       *trace.Table                // names contexts in no tree, to match them by edit distance; may be nil

@@ -55,7 +55,7 @@ type location struct {
 	share, half float64 // inclusive share of the scope, and half its 95 % interval
 	region      int32   // the nearest known location at or above
 	anyRegion   bool    // may lie in any region: unknown and unanchored, like all locations above it but the operation
-	own, ownSD  float64 // if known, share minus the shares of the known locations next below, and its standard deviation
+	own, ownSD  float64 // share minus the shares of the known locations next below, with its deviation; if known
 	computing   bool    // it consists of waits for a CPU that count as own time of the function around them
 	standing    float64 // share of the time of slow requests that it accounts for; 0 if unknown
 	offStack    bool    // samples of stacks show that it isn't worth trying

@@ -10,7 +10,7 @@
 //   - Every message of the server renews the lease. Over WebSocket the server sends one at least every third of a
 //     lease. Over HTTP the agent must poll as often.
 //
-// Core messages cannot report the cost of hits, so we use estimates for these agents.
+// Core messages cannot report the cost of hits, so we estimate the costs for these agents.
 package opamp
 
 import (
@@ -57,7 +57,7 @@ type Server struct {
 	closing  context.Context //nolint:containedctx // done when Close is called; parent of all connections
 	close    context.CancelFunc
 
-	mu      sync.Mutex     // ensures that Add precedes Wait if a connection opens while the server closes
+	mu      sync.Mutex     // ensures that Add is called before Wait if a connection opens while the server closes
 	sending sync.WaitGroup // goroutines that send plans to sockets; mu guards Add
 }
 
@@ -79,8 +79,8 @@ func New(
 	return s, nil
 }
 
-// debugLog logs all messages of the library at debug level, even errors, because most of them only report closed
-// connections.
+// debugLog logs all messages of the library at debug level. This includes errors, because most of them only report
+// closed connections.
 type debugLog struct{ log *slog.Logger }
 
 // Debugf implements the logger of the library.
@@ -93,7 +93,7 @@ func (l debugLog) Errorf(ctx context.Context, format string, v ...any) {
 	l.Debugf(ctx, format, v...)
 }
 
-// ConnContext returns the function that the http.Server with s as its handler must use as its ConnContext.
+// ConnContext returns the function to set as ConnContext of the [http.Server] that serves s.
 func (s *Server) ConnContext() server.ConnContext { return s.context }
 
 // ServeHTTP implements http.Handler.
@@ -183,8 +183,8 @@ type connection struct {
 	stop     context.CancelFunc // ends the goroutine that sends plans; may be nil
 }
 
-// setID sets the agent's ID. If it changes after plans were sent, the former agent leaves and plans are sent to the new
-// one, because a connection has one agent at a time.
+// setID sets the agent's ID. If it changes after plans were sent, the former agent leaves, and plans are sent to the
+// new agent, because a connection has one agent at a time.
 func (c *connection) setID(id string) {
 	if c.stop != nil && id != c.caller.ID {
 		c.stop()
@@ -307,7 +307,7 @@ func refused(
 	return answer
 }
 
-// register registers the agent if m contains its description and its effective configuration.
+// register registers the agent if m contains both its description and its effective configuration.
 func (c *connection) register(m *protobufs.AgentToServer) error {
 	if m.AgentDescription == nil || m.EffectiveConfig == nil {
 		return nil
@@ -337,7 +337,7 @@ func (c *connection) register(m *protobufs.AgentToServer) error {
 	return nil
 }
 
-// catalogue returns the catalogue in m, or an empty catalogue if m has none. It omits the tracepoints if the plane
+// catalogue returns the catalogue in m, or an empty catalogue if there is none. It omits the tracepoints if the plane
 // already has them, so that a catalogue shared by many agents is decoded only once.
 func (c *connection) catalogue(m *protobufs.AgentToServer) (list Catalogue, err error) {
 	file := m.EffectiveConfig.GetConfigMap().GetConfigMap()[protocol.ConfigCatalogue]
@@ -368,7 +368,7 @@ func (c *connection) catalogue(m *protobufs.AgentToServer) (list Catalogue, err 
 	return list, nil
 }
 
-// resource returns the attributes in d as printable text, at most protocol.MaxResource.
+// resource returns the attributes in d as printable text, but at most [protocol.MaxResource] of them.
 func resource(d *protobufs.AgentDescription) map[string]string {
 	attributes := make(map[string]string)
 	for _, list := range [][]*protobufs.KeyValue{d.IdentifyingAttributes, d.NonIdentifyingAttributes} {

@@ -17,7 +17,7 @@ const MaxMessage = 64 << 20
 
 const (
 	longMessage    = 64 << 10    // messageTimeout starts after this many bytes
-	messageTimeout = time.Minute // for the rest of a long message, and for the whole first message
+	messageTimeout = time.Minute // for the first message, and for the rest of any long message
 )
 
 var errMessage = errors.New("a message is too large")
@@ -70,7 +70,7 @@ func (s *socket) startTimeout() {
 	_ = s.SetReadDeadline(time.Now().Add(messageTimeout)) // if it fails, so does Read
 }
 
-// endMessage records that the last message on conn was processed, so that its bytes no longer count.
+// endMessage records that the last message on conn has been processed, so that its bytes no longer count.
 func endMessage(conn types.Connection) {
 	if s, ok := conn.Connection().(*socket); ok { // over HTTP, Body limits messages
 		s.endMessage()

@@ -44,7 +44,7 @@ const (
 	maxService = 1024
 )
 
-// operations returns the operations of service with their own rates, or a placeholder if there are none.
+// operations returns the operations of service with their own rates, or a placeholder if no operation has its own rate.
 func (r *Rates) operations(service string) []Operation {
 	if list := r.Services[service]; len(list) > 0 {
 		return list
@@ -74,7 +74,7 @@ type (
 	}
 )
 
-// ServeHTTP answers GET requests. They must have exactly one parameter "service".
+// ServeHTTP answers GET requests. A request must have exactly one parameter "service".
 func (s *Strategies) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -124,8 +124,8 @@ func (s *Strategies) GetSamplingStrategy(
 
 // Limits on clients over gRPC. Requests are small, because they contain only a name.
 const (
-	maxRequest = 64 << 10 // bytes
-	maxStreams = 64       // per connection
+	maxRequest = 64 << 10 // in bytes
+	maxStreams = 64       // maximum number of streams per connection
 	maxIdle    = 10 * time.Minute
 )
 

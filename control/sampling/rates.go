@@ -13,11 +13,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Rates are the shares of requests that services trace. They are immutable once published. The zero Rates trace
-// nothing.
+// Rates are the shares of requests that services trace. Rates are immutable once published. With the zero value,
+// services trace nothing.
 type Rates struct {
 	Default  float64                // share of requests, 0–1, for operations without their own rate
-	Services map[string][]Operation // by name of the service; each ascending by name
+	Services map[string][]Operation // by name of the service; ascending by name of the operation
 }
 
 // Operation is an entry operation with its own rate.
@@ -39,10 +39,10 @@ func DefaultOptions() Options { return Options{Default: 0.001, Budget: 10 * want
 // investigation enough traces for a decision each epoch. More would only shift the budget to fewer operations.
 const wanted = 10
 
-// RatesOf returns rates for entries, the entry operations under investigation. entries may contain duplicates. seen has
-// the received traces per second by entry operation, and before the rates at which they were sampled, or nil for the
-// default. RatesOf computes the request rates from the two. If the budget is too small, earlier entries take
-// precedence. The result depends only on the arguments.
+// RatesOf returns rates for entries, the entry operations under investigation. entries may contain duplicates. seen
+// holds the received traces per second by entry operation, and before the rates at which they were sampled; if before
+// is nil, that was the default rate. RatesOf computes the request rates from both. If the budget is too small, earlier
+// entries take precedence. The result depends only on the arguments.
 func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
 	r := &Rates{Default: o.Default, Services: make(map[string][]Operation)}
 	left := o.Budget
@@ -74,8 +74,8 @@ func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, 
 	return r
 }
 
-// share returns the share of requests that is traced for the given operation of service. It returns otherwise if r is
-// nil.
+// share returns the share of requests that is traced for the given operation of service. If r is nil, it returns the
+// value of otherwise.
 func (r *Rates) share(service, operation string, otherwise float64) float64 {
 	if r == nil {
 		return otherwise
