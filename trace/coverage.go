@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Part is a number of spans and the sum of their durations, without spans of [LongSpan] or more.
+// Part is a number of spans and the sum of their durations. Except in [Accounts.Long], the sum omits spans of
+// [LongSpan] or more.
 type Part struct {
 	Spans int64 `json:"spans"`
 	Nanos int64 `json:"ns"` // at least 0; saturates at the maximum
@@ -106,8 +107,8 @@ func (c *Coverage) LacksRecords() bool {
 }
 
 // Lacks reports whether so many spans, or so much of their time, are left out that judgements of the rest may be
-// incomplete. If so, it returns the reason that leaves out the most, with its fractions (0–1) of the distinct spans and
-// their time.
+// incomplete. If so, it returns the reason that accounts for the largest fraction left out, with its fractions (0–1) of
+// the distinct spans and of their time.
 func (a *Accounts) Lacks() (reason Reason, spans, time float64, lacks bool) {
 	if spans, time := a.Shares(); min(spans, time) >= enoughCovered {
 		return "", 0, 0, false
@@ -161,11 +162,11 @@ func (h namedHop) compare(o namedHop) int {
 // hopCalls counts the calls that passed a hop and the direct calls.
 type hopCalls struct{ missing, direct int64 }
 
-// A hop counts as one without spans only if at least these fractions of the calls seem to pass it. If fewer calls do,
-// spans were lost: the callee's, those for calls that it makes, or both.
+// Minimum fractions of the calls that must seem to pass a hop for it to count as a hop without spans. If fewer do,
+// there is no such hop: the spans between the two services were lost.
 const (
-	passed      = 0.9  // of the calls between both
-	leastPassed = 0.02 // of the calls of the caller
+	passed      = 0.9  // of the calls between the two services
+	leastPassed = 0.02 // of all calls of the caller
 )
 
 // Coverage accounts for spans by service: every received span is in exactly one part. It also counts the hops without
@@ -217,7 +218,8 @@ func (c *Coverage) of(service Symbol) *Accounts {
 	return a
 }
 
-// part returns the Part of s alone. If s is long, it also adds s to a.Long.
+// part returns the Part that consists of s alone, without its time if s is long. A long s is also added to a.Long, with
+// its time.
 func (a *Accounts) part(s *Span) Part {
 	p := Part{1, max(0, int64(s.End-s.Start))}
 	if p.Nanos >= int64(LongSpan) {
@@ -279,8 +281,8 @@ func (c *Coverage) UnreadRecords() (n int64, share float64) {
 	return n, float64(n) / float64(max(1, n+c.Records))
 }
 
-// CountHop counts a request that passed h without spans, or whose spans were lost; Hops tells the two apart. peer is
-// the name of the hop in the caller's attributes, or 0.
+// CountHop counts a request that seems to have passed h: either the hop emits no spans, or its spans were lost. Hops
+// tells the two apart. peer is the name of the hop in the caller's attributes, or 0.
 func (c *Coverage) CountHop(h Hop, peer Op) { c.addHop(namedHop{h, peer}, hopCalls{missing: 1}) }
 
 // CountCall counts a direct call between two services.
@@ -297,8 +299,8 @@ func (c *Coverage) addHop(h namedHop, n hopCalls) {
 	c.hops[h] = hopCalls{x.missing + n.missing, x.direct + n.direct}
 }
 
-// Lost returns the number of traces with missing spans that no hop without spans explains, so that spans must have been
-// lost in transit. t holds the names.
+// Lost returns the number of incomplete traces that hops without spans don't explain: spans of these traces must have
+// been lost in transit. t holds the names.
 func (c *Coverage) Lost(t *Table) int64 {
 	lost := c.Incomplete
 	for _, x := range c.Hops(t, c) {
@@ -374,15 +376,15 @@ func (c *Coverage) Services() iter.Seq2[Symbol, *Accounts] {
 	}
 }
 
-// sends reports whether c has spans of service and service is not callee. It returns false for Symbol 0, which stands
-// for the rest.
+// sends reports whether c has spans of service and service is not callee. It returns false for Symbol 0, which doesn't
+// stand for a single service.
 func (c *Coverage) sends(service, callee Symbol) bool {
 	_, sends := c.services[service]
 	return sends && service != 0 && service != callee
 }
 
-// Hops yields the hops without spans, most requests first. A service with spans in seen, which may cover more time than
-// c, is not such a hop, because its spans were lost. t holds the names.
+// Hops yields the hops without spans, most requests first. If a hop is named like a service with spans in seen, the
+// spans of that service were lost, so Hops leaves out the requests. seen may cover more time than c. t holds the names.
 func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
 	counts := make(map[Hop]HopCount)

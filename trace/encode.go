@@ -12,11 +12,11 @@ import (
 // tableVersion is the first byte of an encoded [Table].
 const tableVersion = 1
 
-// AppendBinary appends t to b, without its limit. Tables with equal entries have equal encodings. It takes O(n log n)
-// time for n entries.
+// AppendBinary appends an encoding of t, without its limit, to b. Tables with equal entries have equal encodings. It
+// takes O(n log n) time for n entries.
 func (t *Table) AppendBinary(b []byte) []byte { return t.appendBinary(b, nil) }
 
-// appendBinary is like AppendBinary, but only for the entries in m unless m is nil.
+// appendBinary is like AppendBinary, but encodes only the entries in m, unless m is nil.
 func (t *Table) appendBinary(b []byte, m *mentions) []byte {
 	b = append(b, tableVersion)
 	b = binary.AppendUvarint(b, uint64(t.refused))

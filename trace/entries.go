@@ -47,7 +47,7 @@ func (e *entries[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
-// each calls f for all entries in ascending order, so that a full table always refuses the same entries.
+// each calls f for all entries in ascending order of their keys, so that a full table always refuses the same entries.
 func (e *entries[K, V]) each(f func(K, V)) {
 	keys := make([]K, 0, e.len())
 	for k := range e.all() {
@@ -72,7 +72,8 @@ func (e *entries[K, V]) freeze() entries[K, V] {
 	return entries[K, V]{frozen: e.frozen}
 }
 
-// thaw invalidates the entries returned by freeze.
+// thaw merges the entries added since the call to freeze into the frozen ones. This invalidates the entries returned by
+// freeze.
 func (e *entries[K, V]) thaw() {
 	if e.frozen != nil {
 		maps.Copy(e.frozen, e.added)
@@ -94,7 +95,7 @@ func (t *Table) Freeze() *Table {
 	}
 }
 
-// Thaw invalidates the table returned by [Table.Freeze].
+// Thaw ends the effect of [Table.Freeze] and invalidates the table that it returned.
 func (t *Table) Thaw() {
 	t.text.thaw()
 	t.ops.thaw()

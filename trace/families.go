@@ -14,13 +14,13 @@ type Family struct {
 	Names   int
 }
 
-// Limits for the rules that tell identifiers from words of the code.
+// Limits for telling identifiers from words of the code.
 const (
 	fewestKeys  = 10 // minimum number of different parts with a digit, or a capital within a word
 	fewestWords = 50 // minimum number of different parts; few interfaces have this many methods or resources
-	mostParts   = 12 // maximum number of parts of a name that are looked at
+	mostParts   = 12 // maximum number of parts examined per name
 	mostNames   = 1 << 14
-	mostVarying = 3 // parts of a name
+	mostVarying = 3 // maximum number of parts replaced per name
 )
 
 // separators are the bytes between parts of a name. Words in one part are joined by '.', '-', '_', '@' and '%'.
@@ -33,7 +33,7 @@ type familyName struct {
 	text    string
 }
 
-// place identifies a part of names by the text before it and the part after it.
+// place identifies a position within names by the text before it and the part after it.
 type place struct {
 	service       Symbol
 	kind          Kind
@@ -158,7 +158,7 @@ func isKeyLike(part string) bool {
 	return false
 }
 
-// isCamel reports whether each capital in part starts a word of at least two small letters, as in getOrderList.
+// isCamel reports whether each capital in part is followed by at least two lower-case letters, as in getOrderList.
 func isCamel(part string) bool {
 	for i := range len(part) {
 		if c := part[i]; 'A' <= c && c <= 'Z' && (i+2 >= len(part) || !isSmall(part[i+1]) || !isSmall(part[i+2])) {

@@ -86,7 +86,7 @@ func (t *Table) Crowded() bool {
 	return most > t.limit()/4*3
 }
 
-// AppendMentioned is like [Table.AppendBinary], but only for the entries that an encoded state mentions; see
+// AppendMentioned is like [Table.AppendBinary], but encodes only the entries that an encoded state mentions; see
 // [Table.Forget]. The result doesn't depend on other names that t has seen.
 func (t *Table) AppendMentioned(b, state []byte) []byte {
 	m := newMentions(t)

@@ -49,7 +49,7 @@ func NormalName(name, buf []byte) []byte {
 	return out
 }
 
-// textTraits records which kinds of parts longer than a word a name may have.
+// textTraits records which kinds of parts that span several words a name may contain.
 type textTraits struct{ sql, encoded, query bool }
 
 func (t textTraits) any() bool { return t.sql || t.encoded || t.query }

@@ -97,10 +97,9 @@ type EdgeInfo struct {
 // Table is the dictionary from identities to their content. Because identities are hashes of their content, tables
 // filled independently never contradict each other and merge by union.
 //
-// A Table is bounded: once it holds Limit entries of a kind, or twice as many texts, or texts with 64 bytes for each of
-// these, it refuses and counts new entries until [Table.Forget] makes room. Refused entries appear under the name
-// [Overflow] in reports. The zero Table is empty and has the limit [DefaultLimit]. A Table is not safe for concurrent
-// use.
+// A Table is bounded: once it holds Limit entries of a kind, 2×Limit texts, or 128×Limit bytes of text, it refuses and
+// counts new entries until [Table.Forget] makes room. Refused entries appear under the name [Overflow] in reports. The
+// zero Table is empty and has the limit [DefaultLimit]. A Table is not safe for concurrent use.
 type Table struct {
 	Limit int // maximum number of entries of each kind except texts; 0 means DefaultLimit
 
@@ -126,7 +125,7 @@ const DefaultLimit = 1 << 21
 // Limits on the texts of a [Table]. There is room for two texts per operation: its name and the ID of its tracepoint.
 const (
 	textsPerName = 2
-	bytesPerName = 128 // bytes of these texts; most names are shorter than 64 bytes
+	bytesPerName = 128 // total bytes of these two texts; most names are shorter than 64 bytes
 )
 
 // Overflow is the name of every entry that a full [Table] refused.
@@ -230,7 +229,7 @@ func (t *Table) Child(parent Context, op Op) Context {
 	return ctx
 }
 
-// AddEdge stores the content of e, unless e is a [ContextEdge], whose content is that of its context.
+// AddEdge stores the content of e. It does nothing if e is a [ContextEdge]: [Table.EdgeInfo] derives its content.
 func (t *Table) AddEdge(e Edge, info EdgeInfo) {
 	if e != ContextEdge(info.Context) {
 		add(t, &t.edges, t.limit(), e, info)

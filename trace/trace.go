@@ -1,5 +1,5 @@
-// Package trace defines the data types of all other packages: spans, traces, their identifiers, times in nanoseconds,
-// and a dictionary that maps identities of operations, calling contexts and edges to names.
+// Package trace defines the data types that all other packages share: spans, traces, their identifiers, times in
+// nanoseconds, and a dictionary that maps identities of operations, calling contexts and edges to names.
 //
 // Identities of operations, contexts and edges are 64-bit hashes of their content (see [Op]). They are equal on every
 // shard, on every machine and in every run, so merging statistics needs no renumbering, and an order by identity
