@@ -41,9 +41,10 @@ type treeBuild struct {
 	dropped   uint64
 }
 
-// Build returns the tree of all contexts in b and of the tracepoints that c has for their operations. table provides
+// Build returns the tree of all contexts in b and of the tracepoints that c lists for their operations. table provides
 // the services of operations. c and table may be nil. The result depends only on the contents of b and c, not on the
-// order of adding. Build takes O(n log n) time for n nodes of moderate depth, regardless of the size of the catalogue:
+// order in which contexts were added. Build takes O(n log n) time for n nodes of moderate depth, regardless of the size
+// of the catalogue:
 //
 //  1. Build the tree of contexts as they appeared.
 //  2. Under every operation that owns catalogued tracepoints, place the tracepoints along their hints.
@@ -122,7 +123,7 @@ func (t *treeBuild) add(n buildNode) int32 {
 }
 
 // placeCatalogue adds the tracepoints of the catalogue below every node that they belong to, including nodes that it
-// has added itself. It works breadth-first and stops at twice the limit.
+// has added itself. It works breadth-first, and adds nothing once there are twice as many nodes as the limit.
 func (t *treeBuild) placeCatalogue() {
 	c := t.catalogue
 	for i := 0; i < len(t.nodes); i++ {
@@ -208,7 +209,8 @@ func (t *treeBuild) reconcile() {
 	}
 }
 
-// mayHide reports whether p has a child that may lie between p and another child while it is disabled.
+// mayHide reports whether children of one of p's children may have appeared as children of p, because the tracepoint
+// between them was disabled.
 func (t *treeBuild) mayHide(p int32) bool {
 	children := t.nodes[p].children
 	return len(children) > 1 && slices.ContainsFunc(children, func(k int32) bool {
@@ -216,7 +218,7 @@ func (t *treeBuild) mayHide(p int32) bool {
 	})
 }
 
-// identity is an operation without its target, and its tracepoint.
+// identity is the operation of a node, without its target, and the tracepoint of the node.
 type identity struct {
 	base trace.Op
 	tp   trace.Symbol

@@ -8,9 +8,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Catalogue indexes the tracepoints that agents can enable by their place in trees. All trees share one Catalogue, but
-// a tree contains only the tracepoints of its own operations. A Catalogue is immutable and safe to share. A nil
-// Catalogue is empty.
+// Catalogue is an index of the tracepoints that agents can enable, by their place in trees. All trees share one
+// Catalogue, but a tree contains only the tracepoints of its own operations. A Catalogue is immutable and safe to
+// share. A nil Catalogue is empty.
 type Catalogue struct {
 	all      []point                   // ascending by ID
 	byOwner  map[trace.Op][]*point     // children of a baseline operation
@@ -27,9 +27,9 @@ type point struct {
 }
 
 // NewCatalogue returns the catalogue of the tracepoints in list, which may be in any order. It does not retain list.
-// table provides the services of operations and may be nil. If several entries have the same ID, the greatest is kept.
-// Entries without an ID are ignored. NewCatalogue takes O(n) time and about 100 bytes per entry, so the caller must
-// limit the length of list.
+// table provides the services of operations and may be nil. If several entries have the same ID, it keeps the greatest
+// one, in a fixed order. It ignores entries without an ID. NewCatalogue takes O(n) time and about 100 bytes per entry,
+// so the caller must limit the length of list.
 func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	var keys byKey
 	all := keys.distinct(list)
@@ -138,7 +138,7 @@ func (s *byKey) distinct(list []Tracepoint) []point {
 	return all
 }
 
-// grouped returns the entries at the positions in list by key. list must be sorted.
+// grouped groups the entries at the positions in list by key. list must be sorted.
 func grouped[K trace.Op | trace.Symbol](all []point, list []keyed) map[K][]*point {
 	n := 0
 	for i := range list {
@@ -178,7 +178,7 @@ func parents(all []point, hints []keyed) []int32 {
 }
 
 // stepsToPlaces returns the number of steps from each entry to its nearest ancestor with a place in trees. The number
-// is greater than maxDepth if there is no such ancestor, or only above a variable.
+// is greater than maxDepth if there is no such ancestor, or if a variable lies in between.
 func stepsToPlaces(all []point, parents []int32) []int32 {
 	const far = maxDepth + 1
 	steps := make([]int32, len(all)) // 0 if not known yet
@@ -208,14 +208,14 @@ func stepsToPlaces(all []point, parents []int32) []int32 {
 	return steps
 }
 
-// compareEntries is a total order of the entries with the same ID, so that the order of a list doesn't matter.
+// compareEntries defines a total order of the entries with the same ID, so that the order of a list doesn't matter.
 func compareEntries(a, b *Tracepoint) int {
 	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Owner, b.Owner),
 		cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Layer, b.Layer),
 		cmp.Compare(a.Kind, b.Kind), trace.CompareBools(a.Baseline, b.Baseline))
 }
 
-// find returns the entry of the tracepoint id, or nil if no agent announces it.
+// find returns the entry with the given ID, or nil if no agent announces it.
 func (c *Catalogue) find(id trace.Symbol) *point {
 	i, found := slices.BinarySearchFunc(c.all, id, func(p point, id trace.Symbol) int { return cmp.Compare(p.ID, id) })
 	if !found {
@@ -224,7 +224,7 @@ func (c *Catalogue) find(id trace.Symbol) *point {
 	return &c.all[i]
 }
 
-// point returns the entry of the tracepoint id, or the zero point if no agent announces it.
+// point returns the entry with the given ID, or the zero point if no agent announces it.
 func (c *Catalogue) point(id trace.Symbol) point {
 	if p := c.find(id); p != nil {
 		return *p
@@ -243,7 +243,7 @@ func (c *Catalogue) All() iter.Seq[*Tracepoint] {
 	}
 }
 
-// Find returns the tracepoint id, or the zero Tracepoint if no agent announces it.
+// Find returns the tracepoint with the given ID, or the zero Tracepoint if no agent announces it.
 func (c *Catalogue) Find(id trace.Symbol) Tracepoint { return c.point(id).Tracepoint }
 
 // unplacedIndex holds the tracepoints of a catalogue that have no place, by service and by ID.
@@ -258,7 +258,8 @@ type unplacedEntry struct {
 	*point
 }
 
-// newUnplacedIndex returns the index of points, which are ascending by ID.
+// newUnplacedIndex returns the index of points, which must be in ascending order of ID. It uses keys, which must be
+// empty, for sorting.
 func newUnplacedIndex(points []*point, table *trace.Table, keys *byKey) unplacedIndex {
 	for i, p := range points {
 		keys.add(uint64(table.Operation(p.Op).Service), i)

@@ -14,7 +14,8 @@ import (
 const (
 	// maxCompared is the maximum number of operations of a context that are compared, counted from its end.
 	maxCompared = 256
-	// maxComparisons is the maximum number of edit distances computed per match. Contexts with lower bounds come first.
+	// maxComparisons is the maximum number of edit distances computed per match. Contexts with small lower bounds on
+	// their distances come first.
 	maxComparisons = 4096
 	// maxRunnersUp is the maximum length of Match.RunnersUp.
 	maxRunnersUp = 3
@@ -23,7 +24,7 @@ const (
 // Match holds the nodes that match an observed calling context.
 type Match struct {
 	// Nodes holds all nodes whose context, without disabled tracepoints, is nearest to the observed context, ascending.
-	// It is empty if no context is nearer than half the length of the observed context.
+	// It is empty if no context is within a distance of half the length of the observed context.
 	Nodes   []int32
 	Weights []float64 // by node, proportional to hits; they add up to 1
 	// Distance is the edit distance of Nodes in operations; 0 means an exact match. If Nodes is empty, it is the
@@ -94,7 +95,7 @@ func (t *Tree) Project(on []trace.Symbol) []trace.Context {
 	return projected
 }
 
-// visible reports whether node i appears in requests while only on is enabled.
+// visible reports whether node i appears in requests while only the tracepoints in `on` are enabled.
 func (t *Tree) visible(i int32, on []trace.Symbol) bool {
 	n := &t.Nodes[i]
 	if n.Baseline() {
@@ -132,7 +133,7 @@ type bounded struct {
 //  1. Walk the tree once. For each distinct visible context, count its operations, and its operations that also occur
 //     in the observed context. The greater length minus the number of operations in common is a lower bound on the
 //     distance.
-//  2. Compare contexts in the order of their bounds until no bound is below the distances found.
+//  2. Compare contexts in the order of their bounds until the next bound exceeds the smallest distance found.
 //  3. Return all nodes at the smallest distance, if it is within half the observed length.
 func (t *Tree) nearest(path []trace.Op, on []trace.Symbol, projected []trace.Context) Match {
 	path = path[max(0, len(path)-maxCompared):]
@@ -197,8 +198,9 @@ func (t *Tree) bounds(path []trace.Op, on []trace.Symbol, projected []trace.Cont
 	return contexts
 }
 
-// compare returns the contexts that may be at the smallest distance, and any others that it compared before them, with
-// their distances, nearest first. contexts must be ascending by bound.
+// compare computes the distances of contexts, which must be ascending by bound, until no further context can be at the
+// smallest distance, or until it has computed maxComparisons distances. It returns the compared contexts, nearest
+// first.
 func (t *Tree) compare(path []trace.Op, on []trace.Symbol, contexts []bounded) []bounded {
 	n := newNumbering()
 	observed := n.text(path)
@@ -250,7 +252,7 @@ func (n *numbering) text(path []trace.Op) string {
 	return string(text)
 }
 
-// nextRune returns the rune after r that survives encoding to UTF-8, skipping surrogates and U+FFFD.
+// nextRune returns the next rune after r that survives encoding to UTF-8. It skips surrogates and U+FFFD.
 func nextRune(r rune) rune {
 	switch r + 1 {
 	case 0xD800:

@@ -26,7 +26,7 @@ type Node struct {
 	Hits       uint64      // its spans in these requests
 	Errors     uint64      // its spans with an error status
 	Unanswered uint64      // its calls without their usual answer
-	Bytes      int32       // trace data per hit; 0 if unknown
+	Bytes      int32       // bytes of trace data per hit; 0 if unknown
 	Cost       time.Duration
 	History    History
 }
@@ -45,7 +45,7 @@ func (n *Node) Baseline() bool { return n.Tracepoint == 0 }
 // History summarizes the shares of the slowdown and of the excess variance that past investigations found in a context.
 // Sums are integers so that the order of merging doesn't matter. The zero History is empty.
 type History struct {
-	N        uint64 // investigations
+	N        uint64 // number of investigations
 	Share    int64  // Σ share of the variance of its edge, in millionths
 	Square   uint64 // Σ share², in millionths
 	MeanTime int64  // Σ share of the mean, in millionths

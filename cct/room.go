@@ -9,12 +9,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Room limits the contexts of all builders that have joined it, together with their sets of tracepoints; see
-// [Builder.Join]. It is not safe for concurrent use. A nil Room is unlimited.
+// Room limits the total number of contexts, and the size of the sets of tracepoints, of all builders that have joined
+// it; see [Builder.Join]. It is not safe for concurrent use. A nil Room is unlimited.
 type Room struct {
 	Limit int // maximum number of contexts, at least 1
 
-	used    int // contexts
+	used    int // number of contexts
 	sets    int // size of the sets, in contexts
 	refused int
 }
