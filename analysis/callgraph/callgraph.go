@@ -1,6 +1,6 @@
-// Package callgraph reads the spans of a closed trace as calls: their caller and operation, their own time, and the
-// calls that they make. Calls behind a hop without spans, or below a lost span, find their callers. Packages history
-// and compare count and compare these calls.
+// Package callgraph interprets the spans of a closed trace as calls. It determines the caller and the operation of each
+// call, its own time, and the calls that it makes. It finds the callers of calls behind a hop without spans and below a
+// lost span, too. Packages history and compare count and compare these calls.
 package callgraph
 
 import (
@@ -16,8 +16,8 @@ import (
 // Reader computes the time that each span and each border spends on a path. It reuses its memory for the next path.
 type Reader struct {
 	Times
-	// Off holds the times that the spans off the path would spend on it if nothing ran in parallel. A span has times
-	// either here or on the path, unless both are 0.
+	// Off holds the times that the spans off the path would spend on it if nothing ran in parallel. The times of a span
+	// are 0 either here or in Times.
 	Off Times
 
 	homes     []int32    // by node: the node whose Local includes it
@@ -28,8 +28,8 @@ type Reader struct {
 // Times holds times in ns, by node.
 type Times struct {
 	Nanos   []int64 // own time
-	Borders []int64 // time on the wire, for nodes that cross
-	// Local is the own time of a node including all INTERNAL spans inside it, set by MeasureLocal. It doesn't depend on
+	Borders []int64 // time on the wire, for nodes that [Crosses] accepts
+	// Local is the own time of a node and of all INTERNAL spans inside it, set by MeasureLocal. It doesn't depend on
 	// the number of INTERNAL spans that a service creates for its work.
 	Local []int64
 }
@@ -38,9 +38,9 @@ type Times struct {
 type position uint8
 
 const (
-	apart    position = iota // it runs in parallel with spans that take longer
-	waited                   // the same, but its caller, also off the path, waits for it
-	critical                 // it is on the path
+	apart    position = iota // runs in parallel with spans that take longer
+	waited                   // also off the path, but its caller, off the path as well, waits for it
+	critical                 // on the path
 )
 
 // Measure sets Nanos and Borders in r and r.Off. The own time of a call to a missing hop, or of a span around a lost
@@ -77,8 +77,7 @@ func (r *Reader) Measure(p *critpath.Path) {
 	}
 }
 
-// measureBeside fills r.Off. It walks each span off the path as [critpath] walks a root. Callers come before the nodes
-// that they call.
+// measureBeside fills r.Off. It walks each span off the path as [critpath] walks a root.
 func (r *Reader) measureBeside(p *critpath.Path) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -101,7 +100,7 @@ func (r *Reader) measureBeside(p *critpath.Path) {
 	}
 }
 
-// maxLost bounds the roots of a trace whose time we subtract from spans of other roots.
+// maxLost is the maximum number of roots of a trace whose time we subtract from spans of other roots.
 const maxLost = 64
 
 // leave subtracts the time of root number root, whose caller was lost, from the own time of the shortest span around
@@ -130,7 +129,7 @@ func (r *Reader) leave(p *critpath.Path, root int32) {
 	r.Off.Nanos[around] = max(0, r.Off.Nanos[around]-int64(top.End-top.Start))
 }
 
-// Called returns the operation that node i calls, see [critpath.Path.Target]. If the call went through a hop without
+// Called returns the operation that node i calls; see [critpath.Path.Target]. If the call went through a hop without
 // spans, it returns the operation behind the hop, because the time in the hop counts as time on the wire to that
 // operation.
 func Called(p *critpath.Path, i int32) trace.Op {
@@ -181,7 +180,8 @@ func Caller(p *critpath.Path, i int32) int32 {
 	return -1
 }
 
-// MeasureLocal computes r.Local and r.Off.Local from the own times. Callers come before the nodes that they call.
+// MeasureLocal computes r.Local and r.Off.Local from the own times. It relies on callers preceding the nodes that they
+// call.
 func (r *Reader) MeasureLocal(p *critpath.Path) {
 	r.Local = append(r.Local[:0], r.Nanos...)
 	r.Off.Local = append(r.Off.Local[:0], r.Off.Nanos...)
@@ -236,7 +236,7 @@ func Crosses(p *critpath.Path, i int32) bool {
 	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
 }
 
-// Shapes of calls that made no calls.
+// Shapes of successful and of failed calls that make no calls.
 const (
 	Leaf       uint64 = 1
 	FailedLeaf uint64 = 2
