@@ -5,9 +5,10 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 )
 
-// A comparison spends most of its time on reading the calls at each site. This needs no other site, so several
-// goroutines can do it, see [Comparer]. The evidence is charged in the order of the sites, because rounded sums depend
-// on the order. Sites are divided into blocks: while one goroutine charges a block, the others read the next one.
+// A comparison spends most of its time on reading the calls at each site. Sites can be read independently, so several
+// goroutines share the work; see [Comparer]. The evidence is charged in the order of the sites, because rounded sums
+// depend on the order. Sites are divided into blocks: while one goroutine charges a block, the others read the next
+// one.
 
 const (
 	sitePiece  = 32                     // sites that a goroutine reads at once, in about 0.1 ms

@@ -9,7 +9,7 @@ type calledOperations struct {
 	byNode []*operationCalls // by number of a node of calling; nil without calls
 	others map[history.Callee]*operationCalls
 	x      *calling
-	spare  []operationCalls // memory for the next ones
+	spare  []operationCalls // memory for further operations
 }
 
 func newCalledOperations(x *siteIndex) calledOperations {

@@ -35,7 +35,7 @@ type Suspect struct {
 	//
 	//   - Own: time spent in the service.
 	//   - In, Out: time that the service is late for all of its callers, or with all of its callees.
-	//   - Added: time of calls that it makes more often, see AddedCalls.
+	//   - Added: time of calls that it makes more often; see AddedCalls.
 	//   - Errors, Unanswered, Shape: requests with a changed shape, because a span failed, because a call to the
 	//     service was not answered, or for another reason.
 	//   - Silent: requests that came steadily before and stopped; only in histories of a running service.
@@ -175,10 +175,10 @@ type Addition struct {
 // Traces are compared site by site; a site is an operation together with its caller.
 //
 //  1. Slow. The mean own time in the window is compared with the means over pieces of the history with as many
-//     occurrences, see [pieces]. The excess is the time above their fence, and above the mean of the history: less than
+//     occurrences; see [pieces]. The excess is the time above their fence, and above the mean of the history: less than
 //     the whole change, but free of noise. Own time is charged to the service itself, except on the wire. The own time
 //     of a CLIENT span is on the wire to its callee. If a call has no CLIENT span, so is the caller's time immediately
-//     before and after it, see [callgraph.Reader].
+//     before and after it; see [callgraph.Reader].
 //  2. Shifted. The shape of a span is the set of operations it called, about how often, and whether it failed. The
 //     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
 //     that become more frequent count, because if one becomes rarer, another becomes more frequent. Within a trace we
@@ -186,8 +186,8 @@ type Addition struct {
 //     CLIENT span without an answer is charged to the callee, and so is a span without CLIENT spans that fails before
 //     its only callee has a span. If CLIENT spans fail although the callee does not, see [ledger.chargeFailures].
 //  3. Added. The number of calls at a site per call of its caller is compared in the same way. The usual inclusive time
-//     of the additional calls is charged to the caller, see [added].
-//  4. Wire times are attributed to services, see [Wires].
+//     of the additional calls is charged to the caller; see [added].
+//  4. Wire times are attributed to services; see [Wires].
 //
 // It takes time linear in the number of spans of the window, and of the history at the same sites.
 func (h *Normal) Compare(window Traces) []Suspect {

@@ -33,7 +33,7 @@ type YoungOperation struct {
 //   - A lasting judge also charges silence and typical times.
 //
 // It takes time linear in the number of cells of the sites with calls in the window. With Brief it takes less, because
-// verdicts are cached for sites whose calls did not change since the last window, see [verdict].
+// verdicts are cached for sites whose calls did not change since the last window; see [verdict].
 func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
 	h, w := m.Sites, window.Slices()
 	c := m.begin(w, judge)
@@ -84,7 +84,7 @@ type Comparer struct {
 	// comparison uses it to read the sites, because reading them takes most of its time. Results don't depend on it.
 	Spread   func(n int, do func(i int))
 	memory   comparing
-	pieces   [sitePieces]comparing // memory of the calls of do
+	pieces   [sitePieces]comparing // memory for the calls of do
 	indexed  *siteIndex            // nil if not yet known
 	numbered uint64                // value of [history.Changes.Renumbered] for indexed
 	changes  uint64                // changes of the history when the comparison started
@@ -108,8 +108,8 @@ func NewComparer(h *history.Sites) *Comparer {
 	}}
 }
 
-// begin returns w as a window that uses the memory of m. Only judges without soft use verdicts. For them, it discards
-// the verdicts if judge or the length of the window has changed, or if sites were renumbered.
+// begin returns w as a window that uses the memory of m. Only judges without soft use verdicts. For such a judge, begin
+// discards the verdicts if the judge or the length of the window has changed, or if sites were renumbered.
 func (m *Comparer) begin(w history.Range, judge Judge) *liveWindow {
 	if about := (verdictsAbout{judge, w.Length(), m.Changes.Renumbered()}); !judge.soft && about != m.about {
 		clear(m.verdicts)

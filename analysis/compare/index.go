@@ -35,7 +35,7 @@ func (n numbers[K]) of(k K) int32 {
 type lists struct{ ends, values []int32 }
 
 // listsOf returns n lists. pairs yields the number of a list and a value for it; the values of each list are yielded in
-// their order. listsOf calls pairs twice, and it must yield the same pairs.
+// their order. listsOf calls pairs twice, so pairs must yield the same values each time.
 func listsOf(n int, pairs func(yield func(list, value int32))) lists {
 	l := lists{ends: make([]int32, n+1)}
 	pairs(func(list, _ int32) { l.ends[list+1]++ })

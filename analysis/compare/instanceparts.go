@@ -35,7 +35,7 @@ const (
 // slow, the ratio is near 1: with exponential times and at least four calls per third, it exceeds 2 in all thirds in
 // fewer than one of 10,000 cases. If one of several values is slow, the ratio is large, whatever the service does.
 //
-// A slow instance makes its host, its zone and its version slow. We list only the instance then, and the version if no
+// A slow instance makes its host, its zone and its version slow. We then list only the instance, and the version if no
 // other instance has it.
 func (m *Comparer) InstanceParts(window history.Interval, c *Comparison, s *Suspect) []InstancePart {
 	x := m.instancesOf(window, c, s)

@@ -178,7 +178,7 @@ func (l *ledger) unit(site int32) float64 {
 }
 
 // leastLag is the factor by which the time of messages in a queue must exceed its usual limit to count as a loss.
-// Batches and polls make up most of that time, so it hardly varies, and no request waits for a few milliseconds more.
+// Batches and polls make up most of that time, so it hardly varies, and a few more milliseconds delay no request.
 const leastLag = 2
 
 // chargeTime charges the excess of own time at a site. If the calls got no answer, it leaves that to
@@ -360,8 +360,8 @@ func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []Service 
 	return services
 }
 
-// rank attributes the wire times and returns the suspects in order. It returns all services that emit spans, and those
-// others that have evidence.
+// rank attributes the wire times and returns the suspects in order. It returns all services that emit spans, and the
+// other services that have evidence.
 func (l *ledger) rank() []Suspect {
 	numbers := l.byName()
 	index := make(map[int32]int, len(numbers))

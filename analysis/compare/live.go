@@ -158,7 +158,7 @@ func (c *liveWindow) calls(number int32) uint64 {
 	return c.h.Series(number).Calls
 }
 
-// pass charges the calls at site `number` in the window by its verdict.
+// pass charges the calls at site `number` in the window according to the verdict in a.
 func (c *liveWindow) pass(number int32, a *assessment) {
 	if c.now[number] = float64(a.calls); a.calls == 0 {
 		return
@@ -379,7 +379,7 @@ func (c *liveWindow) sums(number int32) (now, before callSum) {
 
 // perCall returns the number of calls at a site per call of its caller's step: in the window (the lowest of its parts),
 // in the history, and in each piece of the history. The history starts with the first call at the site, if there is
-// one, because earlier calls may have been deleted, see [history.Sites.Accept]. perCall returns 0, 0 and nil if the
+// one, because earlier calls may have been deleted; see [history.Sites.Accept]. perCall returns 0, 0 and nil if the
 // step has too few calls in the history, or no calls in the window.
 func (c *liveWindow) perCall(number int32) (now, usual float64, pieces []float64) {
 	c.skip(c.sites[number].Service)

@@ -64,7 +64,7 @@ func (l *longRequests) others(traces []recordedTrace) (requests, nanos float64) 
 	return requests, nanos
 }
 
-// at returns the typical duration of the requests with calls at site, and whether they are long. It implements
+// at returns the typical duration of the requests with calls at site, and reports whether they are long. It implements
 // ledger.long.
 func (l *longRequests) at(site int32) (nanos float64, long bool) {
 	if of := l.sites[site]; l.from > 0 && of.Calls > 0 && of.Octaves() >= l.from {

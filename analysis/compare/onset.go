@@ -14,7 +14,7 @@ const (
 	loudest = 4               // maximum weight of a slice, in multiples of the extent of the change
 )
 
-// Onset estimates when the change started that service shows at the end of the interval: more time in the service or in
+// Onset estimates the start of the change that service shows at the end of the interval: more time in the service or in
 // calls to or from it, or calls that fail or get no answer. Other changed shapes don't count, because a deploy may
 // precede a fault. Onset returns the start of a slice in the interval.
 //

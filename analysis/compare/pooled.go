@@ -106,7 +106,7 @@ func (s *judgedSeries) mergeShapes(other *judgedSeries) {
 	}
 }
 
-// shapeOf returns the series of shape x, which it adds if needed, or the series of all other shapes if there are too
+// shapeOf returns the series of shape x, creating it if necessary, or the series of all other shapes if there are too
 // many.
 func (s *judgedSeries) shapeOf(x history.Shape) *judgedShape {
 	for i := range s.shapes {

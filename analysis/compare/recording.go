@@ -148,8 +148,8 @@ func (r *Recording) call(p *critpath.Path, i int32) Call {
 	return c
 }
 
-// calledBy returns the number of the callee of node i, a CLIENT span: the operation of the span that answers it, or
-// else the service that its attributes name. It returns 0 if it has neither.
+// calledBy returns the number of the callee of node i, a CLIENT span: the operation of the span that answers it or, if
+// there is no answer, the service that its attributes name. It returns 0 if they name no service.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	if callee := callgraph.Answering(p, i); callee >= 0 {
 		s := &p.Trace.Spans[callee]
@@ -166,7 +166,7 @@ func (r *Recording) namedPeer(peer trace.Op) int32 {
 	return 0
 }
 
-// site returns the number of the site of key, which it adds if needed, or history.Overflow if there are too many. The
+// site returns the number of the site of key, creating it if necessary, or history.Overflow if there are too many. The
 // step of the site has operation base and the given target.
 func (r *Recording) site(key history.SiteKey, base, target trace.Op, service trace.Symbol, client bool) int32 {
 	if i, ok := r.siteNumbers[key]; ok {

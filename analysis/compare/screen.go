@@ -8,13 +8,14 @@ import (
 )
 
 // Most sites are healthy, or only slightly slower than usual. Part of the history of a site usually suffices to show
-// that it is healthy: a value in the window is within the fence if one piece in twenty reaches it, see [Judge]. A
+// that it is healthy: a value in the window is within the fence if one piece in twenty reaches it; see [Judge]. A
 // screener looks for such pieces from the start of the history, and stops as soon as it has found enough. Its result
 // for a site remains valid until calls are added to the site, leave the window, or are deleted; see [verdict].
 
-// verdict is the evidence of a site: the number of its calls, their mean own time, and the limit of that mean, or 0 if
-// the mean is within it. There is no verdict if the shapes of the calls are evidence. A verdict is valid for windows
-// that start in [from, until] and contain all later calls at the site. The zero value means that there is no verdict.
+// verdict is the evidence of a site: the number of its calls, their mean own time, and the limit of that mean, which is
+// 0 if the mean is within it. There is no verdict if the shapes of the calls are evidence. A verdict is valid for
+// windows that start in [from, until] and contain all later calls at the site. The zero value means that there is no
+// verdict.
 type verdict struct {
 	from, until history.Slice
 	changes     uint64 // of the history, see [history.Changes.Since]

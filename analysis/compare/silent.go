@@ -141,8 +141,8 @@ func (c *silences) countStarted() {
 	c.started = c.sum.take()
 }
 
-// observed reports whether traces started in each part of the window. If not, Sibyl did not run, or all requests
-// stopped. When they resume, senders retry at different times.
+// observed reports whether traces started in each part of the window. If not, either Sibyl did not run or all requests
+// stopped. A site without calls is then no evidence, because senders retry at different times when requests resume.
 func (x *silence) observed() bool {
 	for i := range x.parts {
 		part := x.window.Part(i, x.parts)

@@ -86,8 +86,8 @@ type wholeTimes struct {
 	typical      typicalTimes
 }
 
-// operation returns the calls as an operation with Op 0, and whether most of them are young. It returns the zero value
-// and false if there are fewer than leastTypical calls.
+// operation returns the calls as an operation with Op 0, and reports whether most of them are young. It returns the
+// zero value and false if there are fewer than leastTypical calls.
 func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 	if w.calls < leastTypical {
 		return o, false
