@@ -19,7 +19,7 @@ type callees struct {
 	ids    *spanIDs
 	forest *forest
 
-	seeThrough []trace.Symbol // Options
+	seeThrough []trace.Symbol // from Options
 
 	// elsewhere holds, by CLIENT span, the callees that are not below their caller in the forest: baseline spans whose
 	// parent is a tracepoint span, and spans that were moved or detached.

@@ -19,7 +19,7 @@ type forest struct {
 	parentless bool // whether a baseline span was sent without a parent
 
 	components int   // number of trees with a baseline top span, not counting detached spans
-	top        int32 // the top span of one of them
+	top        int32 // the top span of one of these trees
 }
 
 // tree is a tree of spans, represented by its top span.

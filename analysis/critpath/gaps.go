@@ -18,8 +18,8 @@ type gaps struct {
 	tops  []int32 // scratch: nodes of the roots whose parent is missing
 }
 
-// maxGapCalls is the maximum number of calls, the earliest ones, that may be the call of a missing hop, and the maximum
-// number of roots that may be below each other. It bounds the time per root.
+// maxGapCalls is the maximum number of calls, the earliest ones, among which we look for the call of a missing hop, and
+// the maximum number of roots that we check for being below each other. It bounds the time per root.
 const maxGapCalls = 256
 
 // find sets Root.Gap of the roots of l, and Node.Callee of the calls found.

@@ -9,7 +9,7 @@ import (
 
 // joins resolves the joins of a trace to nodes.
 type joins struct {
-	latestStart bool // Options
+	latestStart bool // from Options
 
 	all []join  // by waiting node, then in order of preference
 	at  []int32 // joins of node i: all[at[i]:at[i+1]]; valid if all is not empty

@@ -11,12 +11,12 @@ import (
 // adjacent. It shifts spans by the clock skew, clamps them to their callers, and sorts siblings in the order that a
 // walk considers them.
 type layout struct {
-	ignoreAsync, latestStart bool // Options
+	ignoreAsync, latestStart bool // from Options
 
 	nodes    []Node
 	children []children // by node
 	roots    []Root     // in the order of the trees with a baseline top span
-	counts   Counts     // Clamped, Outside, Negative, ZeroLength
+	counts   Counts     // only Clamped, Outside, Negative and ZeroLength
 
 	unsettled bool // whether a baseline span is outside its parent
 

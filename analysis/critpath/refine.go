@@ -9,7 +9,7 @@ import (
 
 // refinement subdivides the sections of critical paths at tracepoint spans. It is reused for trace after trace.
 type refinement struct {
-	strictTouching bool // Options
+	strictTouching bool // from Options
 
 	nodes    []Node
 	children []children
@@ -30,7 +30,7 @@ type chain struct {
 // progress counts the tracepoint children of a node that the refinement of a root has passed.
 type progress struct{ root, children int32 } // root: its number + 1
 
-// begin prepares for the roots of another trace. The sections found so far stay valid until then.
+// begin prepares f for the roots of another trace. It invalidates the sections found so far.
 func (f *refinement) begin(l *layout) {
 	f.nodes, f.children = l.nodes, l.children
 	f.sections = f.sections[:0]

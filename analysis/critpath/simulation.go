@@ -222,7 +222,7 @@ func (s *Simulation) AppendBinary(b []byte) []byte {
 // minSimulated is the size in bytes of the smallest encoded span.
 const minSimulated = 3 + 16 + 1
 
-// DecodeSimulation decodes an encoding by [Simulation.AppendBinary] and returns the bytes after it. Errors wrap
+// DecodeSimulation decodes the output of [Simulation.AppendBinary] and returns the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeSimulation(b []byte) (*Simulation, []byte, error) {
 	d := codec.NewReader(b)

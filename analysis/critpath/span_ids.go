@@ -74,7 +74,7 @@ func (d *spanIDs) resolve(t *trace.Trace) {
 	}
 }
 
-// kept returns the number of spans without dropped copies.
+// kept returns the number of spans, not counting dropped copies.
 func (d *spanIDs) kept() int { return len(d.trace.Spans) - d.duplicates - d.conflicts }
 
 // shared reports whether a CLIENT and a SERVER span, or the attempts of a call, shared an ID.

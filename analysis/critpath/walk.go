@@ -9,7 +9,7 @@ import (
 
 // walk finds the critical path of each root over baseline spans.
 type walk struct {
-	overlapTolerance float64 // Options
+	overlapTolerance float64 // from Options, as are the next two
 	latestStart      bool
 	strictTouching   bool
 
@@ -39,7 +39,7 @@ type frame struct {
 	slack     trace.Nanos // tolerated overlap of children
 }
 
-// begin prepares for the roots of another trace. The paths found so far stay valid until then.
+// begin prepares w for the roots of another trace. It invalidates the paths found so far.
 func (w *walk) begin(l *layout, j *joins) {
 	w.nodes, w.children, w.joins = l.nodes, l.children, j
 	w.sections, w.critical, w.overlaps = w.sections[:0], w.critical[:0], w.overlaps[:0]
