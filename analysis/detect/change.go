@@ -47,7 +47,7 @@ func (c *changeDetector) evalues() evalues {
 // c.asOf.
 func (c *changeDetector) idleUntil(epoch uint64) int { return c.idle + int(epoch-c.asOf) }
 
-// step adds the open epoch, which has the given number, and empties its counts. The detector keeps the last `calm`
+// step adds the open epoch, whose number is epoch, to the evidence, and empties its counts. c keeps the last `calm`
 // epochs with requests.
 func (c *changeDetector) step(e *group.Expectation, epoch uint64, calm int) {
 	c.idle, c.asOf = c.idleUntil(epoch), epoch

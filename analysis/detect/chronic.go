@@ -29,8 +29,8 @@ type Thresholds struct {
 	Objectives map[trace.Op]time.Duration
 }
 
-// DefaultThresholds returns the default thresholds. In a real application, requests that queued for a lock had a CoV of
-// 0.19, and others a CoV of 0.09.
+// DefaultThresholds returns the default thresholds. The maximum CoV lies between two values measured in a real
+// application: 0.19 for requests that queued for a lock, and 0.09 for other requests.
 func DefaultThresholds() Thresholds { return Thresholds{CoV: 0.15, Delayed: 0.02, MinSamples: 50} }
 
 const (
@@ -42,8 +42,8 @@ const (
 	minSiblings = 5
 )
 
-// If more than structuralShare of the variance of a request type lies between its groups, the type is the problem, not
-// its groups.
+// structuralShare is the share of the variance of a request type that must lie between its groups for the type, rather
+// than its groups, to be the problem.
 const structuralShare = 0.5
 
 // of returns the objective of the requests of g, or 0 if they have no objective, and their accepted level. Rules take
@@ -95,8 +95,8 @@ func problemID(kind ProblemKind, g *group.Group) analysis.Hash {
 	return analysis.HashOf(uint64(kind), uint64(g.Level), g.ID.Hi, g.ID.Lo)
 }
 
-// maxDetailed is the maximum number of problems with values from the sample. It is more than anyone views, or than a
-// budget allows to investigate, at the same time.
+// maxDetailed is the maximum number of problems with values from the sample. Nobody views more at the same time, and no
+// budget allows more investigations.
 const maxDetailed = 500
 
 // chronicFinder finds the problems of groups that did not change.
@@ -176,7 +176,8 @@ func structuralVariance(groups []*group.Group) bool {
 }
 
 // findVariable adds a problem if the CoV of g, or its fraction of delayed requests, is certainly above the threshold.
-// If the problem is open already, the value itself must be above it. findVariable reports whether it added a problem.
+// If the problem is already open, it is enough that the value itself is above the threshold. findVariable reports
+// whether it added a problem.
 func (f *chronicFinder) findVariable(g *group.Group) bool {
 	j := f.detector.judgementOf(g)
 	_, accepted := f.thresholds.of(g, f.rules)

@@ -20,7 +20,7 @@ type Detector struct {
 	// them. It may be nil.
 	Unhealthy func(requestType *group.Group) bool
 
-	epochs    uint64                    // number of calls of Watch
+	epochs    uint64                    // number of calls to Watch
 	resting   map[*group.Group]*resting // by request type
 	deletions uint64                    // value of [group.Grouper.Deletions] when resting was filled
 }
@@ -37,7 +37,7 @@ func New(groups *group.Grouper) *Detector {
 	}
 }
 
-// changeDetectorOf returns the change detector of g, which it adds if needed.
+// changeDetectorOf returns the change detector of g, creating it if necessary.
 func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 	c := d.changes[g]
 	if c == nil {

@@ -45,7 +45,7 @@ func NewPairs(p *Problem) *Pairs {
 	return x
 }
 
-// Observe adds o. coarse means that the problem concerns a request type, so that its edges are as in
+// Observe adds o. coarse means that the problem concerns a request type, so that its edges are results of
 // [trace.ContextEdge].
 func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
 	if coarse {

@@ -110,7 +110,7 @@ type RefinedShare struct {
 // Explanation is a variable that explains part of a problem.
 type Explanation struct {
 	Variable string        // name of the attribute or of a derived variable (present, count, errors, concurrency)
-	Value    string        // the outstanding value; empty for a numeric variable
+	Value    string        // the value that stands out; empty for a numeric variable
 	Where    trace.Context // context of the variable; 0 means the whole request
 	Target   trace.Edge    // explained edge; 0 means the duration
 	Effect   float64       // η² or squared correlation: the explained fraction of the variance

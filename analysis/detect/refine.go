@@ -58,7 +58,7 @@ func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
 	}
 }
 
-// Observe adds o. coarse means that the problem concerns a request type, so that its edges are as in
+// Observe adds o. coarse means that the problem concerns a request type, so that its edges are results of
 // [trace.ContextEdge].
 func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 	block := o.Key() % blocks

@@ -9,7 +9,7 @@ import (
 // waitPrefix is the prefix of the names of kernel wait spans. The class of the wait follows.
 const waitPrefix = "wait "
 
-// waiting describes the classes of waits as predicates.
+// waiting holds a predicate that describes each class of waits.
 var waiting = map[string]string{
 	"preempted": waitingForCPU,
 	"runqueue":  waitingForCPU,
@@ -45,7 +45,7 @@ func WaitClass(table *trace.Table, op trace.Op) string {
 	return class
 }
 
-// WaitsForCPU reports whether waits of class are waits for a CPU: the thread could run.
+// WaitsForCPU reports whether a thread in a wait of this class could have run, had there been a free CPU.
 func WaitsForCPU(class string) bool { return waiting[class] == waitingForCPU }
 
 // IsCommonWait reports whether waits of class are a common cause of slow requests: waits for a CPU, a lock, the disk,

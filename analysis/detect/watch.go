@@ -111,7 +111,7 @@ type testResult struct {
 	evalue float64
 }
 
-// resting is the state of a request type that is healthy, with all of its groups, and has no requests. Nothing changes
+// resting is the state of a request type that has no requests and is healthy, like all of its groups. Nothing changes
 // until it has requests again. Most types have no requests in an epoch.
 type resting struct {
 	tests  int  // number of tests of the type and its groups
@@ -313,8 +313,9 @@ func (e *epoch) accepted(g *group.Group, kind ProblemKind) bool {
 	return false
 }
 
-// hasImpact reports whether a problem of the given kind has enough impact, by the mean or by the spread, because the
-// mean of variable requests may hardly rise. The impact of a shift may be 0, because requests that fail may be fast.
+// hasImpact reports whether a problem of the given kind has enough impact. The rise of the spread counts as well as the
+// rise of the mean, because the mean of variable requests may hardly rise. The impact of a shift may be 0, because
+// failing requests may be fast.
 func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
 	spread := g.Current.Rate() * (g.Current.Total.StdDev() - g.Reference.Total.StdDev())
 	loss := max(impact(g), spread)
