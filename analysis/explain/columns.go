@@ -95,8 +95,8 @@ type rawColumn struct {
 	cells      []cell
 }
 
-// collect sets the columns: one for each variable that varies, in order of preference. Equivalent variables share a
-// column.
+// collect sets s.columns: one column for each variable that varies, in order of preference. Equivalent variables share
+// a column.
 func (s *study) collect() {
 	s.held = make([]bool, len(s.requests))
 	for i, o := range s.requests {
@@ -139,7 +139,7 @@ type contextTally struct {
 	errors     []int32 // may be nil
 }
 
-// column returns the column of the variable id, which it adds if needed.
+// column returns the column of the variable id, creating it if necessary.
 func (c *collector) column(id columnID) *rawColumn {
 	r := c.columns[id]
 	if r == nil {
@@ -261,8 +261,9 @@ func (s *study) setUnknown(r *rawColumn, t *contextTally) {
 	}
 }
 
-// setAbsent makes the value of r, an attribute, unknown for the requests without its span on their critical path. They
-// would otherwise count as requests without the value, and the path of slow requests as an attribute of them.
+// setAbsent makes the value of r, an attribute, unknown for the requests without its span on their critical path.
+// Otherwise, they would count as requests without the value, and an attribute of spans that are on the path of slow
+// requests only would seem to explain that the requests are slow.
 func (s *study) setAbsent(r *rawColumn) {
 	for i := range r.cells {
 		if c := &r.cells[i]; !c.some && !hasVariables(s.requests[i], r.id.context) {
@@ -464,8 +465,8 @@ type category struct {
 	count int
 }
 
-// number returns the categories of cells, in no particular order, and for each cell the index of its category, or -1 if
-// it is unknown.
+// number returns the index of the category of each cell, or -1 if the cell is unknown, and the categories, in no
+// particular order.
 func (s *study) number(cells []cell) ([]int32, []category) {
 	numbers := make([]int32, len(cells))
 	var categories []category

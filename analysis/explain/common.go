@@ -63,7 +63,7 @@ type TypedEdge struct {
 }
 
 // CommonOf returns the edges of different request types whose times rise and fall together, in descending order of
-// correlation. The edges of the series must be ContextEdges, see [trace.ContextEdge].
+// correlation. The edges of the series must be results of [trace.ContextEdge].
 func CommonOf(series []EdgeSeries) []CommonEdges {
 	var all []CommonEdges
 	for _, c := range Common(series, CommonOptions{}) {
@@ -168,7 +168,7 @@ func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
 }
 
 // logsOf returns the clamped logarithms of s minus their median, or nil if too many windows are empty or all times are
-// 0. It is 0 for empty windows.
+// 0. The values of empty windows are 0.
 func logsOf(s *EdgeSeries) []float64 {
 	logs := make([]float64, len(s.Means))
 	var known, scratch []float64

@@ -40,7 +40,7 @@ const (
 	// [study.permutationP]) and findings are not confirmed, because the halves are too small.
 	manyRequests = 64
 	permutations = 1000 // number of permutations for extrapolation
-	maxFound     = 4    // variables reported for one target
+	maxFound     = 4    // maximum number of variables reported for one target
 	maxRejected  = 4    // number of rejected variables that ends the search for one target
 	screened     = 0.1  // maximum uncorrected p-value of candidates
 	confirming   = 0.1  // maximum p-value in each half

@@ -26,7 +26,7 @@ func ContrastKeys() []string {
 	return []string{"host.name", "k8s.pod.name", "service.instance.id", "service.version"}
 }
 
-// KeyedContrast is a value of an attribute, with its key, whose requests are slower than requests with other values.
+// KeyedContrast is a value of the attribute Key whose requests are slower than the requests with other values.
 type KeyedContrast struct {
 	Key string
 	Contrasted

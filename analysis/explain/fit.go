@@ -102,7 +102,7 @@ func (f *fit) gain(c *column) gain {
 	return f.gainOf(min(1, max(0, explained(f.rest)/f.square)), columns)
 }
 
-// gainOf returns a gain with its degrees of freedom.
+// gainOf returns the gain of a variable that explains part with the given number of columns.
 func (f *fit) gainOf(part float64, columns int) gain {
 	return gain{part: part, columns: columns, left: len(f.rest) - len(f.vectors) - columns}
 }

@@ -25,11 +25,11 @@ type Frequency struct {
 // Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others. It compares
 // the fractions of requests with each value that has enough requests. It returns all values compared, significant or
 // not, by ascending p-value, then by descending difference. It returns nil if a set has fewer than 5 requests, or if
-// both together have fewer than 12. An attribute is compared among the requests that have its span, if there are 5 in
-// each set: whether they have it is no attribute.
+// both together have fewer than 12. An attribute is compared among the requests that have its span, if there are 5 of
+// them in each set, because the presence of a span is not an attribute.
 //
-// A value may appear in several contexts, as an attribute of the user does in each service. Frequencies then returns
-// only the context with the smallest p-value. It ignores ports of callers, which are chosen anew for each connection.
+// If a value appears in several contexts, as an attribute of the user does in each service, Frequencies returns only
+// the context with the smallest p-value. It ignores ports of callers, which are chosen anew for each connection.
 //
 // Attributes that do not vary, or that repeat the duration or another attribute, are ignored. So are numbers with many
 // values, which [Associate] tests. Options.Alpha, Edges and Concurrency have no effect.

@@ -148,7 +148,7 @@ func (a arrival) compare(b arrival) int {
 	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
 }
 
-// DecodeRecentLoad decodes an encoding by [RecentLoad.AppendBinary] and returns the bytes after it. Errors wrap
+// DecodeRecentLoad decodes the output of [RecentLoad.AppendBinary] and returns the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeRecentLoad(b []byte) (*RecentLoad, []byte, error) {
 	d := codec.NewReader(b)

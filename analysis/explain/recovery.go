@@ -32,8 +32,8 @@ type Recoveries struct {
 	after  [][]float64 // by edge
 }
 
-// NewRecoveries returns empty Recoveries for the edges in levels, which holds their reference levels. at tells whether
-// they are edges of groups or of request types.
+// NewRecoveries returns empty Recoveries for the edges in levels, which holds their reference levels. at determines
+// whether they are edges of groups or of request types.
 func NewRecoveries(at group.Level, levels []observation.EdgeNanos) *Recoveries {
 	return &Recoveries{at: at, levels: slices.Clone(levels), after: make([][]float64, len(levels))}
 }

@@ -171,7 +171,7 @@ func (s *Sample) enabled() func(o *observation.Observation, tracepoint trace.Sym
 	}
 }
 
-// Frequencies compares the attributes of two disjoint sets of the sampled requests, see [Frequencies].
+// Frequencies compares the attributes of two disjoint sets of the sampled requests; see [Frequencies].
 func (s *Sample) Frequencies(a, b []*observation.Observation, table *trace.Table) []Frequency {
 	return Frequencies(a, b, table, Options{On: s.enabled()})
 }
@@ -213,7 +213,7 @@ func appendSampled(b []byte, x *Sampled) []byte {
 	return b
 }
 
-// DecodeSample decodes an encoding by [Sample.AppendBinary] and returns the bytes after it. Errors wrap
+// DecodeSample decodes the output of [Sample.AppendBinary] and returns the bytes after it. Errors wrap
 // [codec.ErrCorrupt].
 func DecodeSample(b []byte) (*Sample, []byte, error) {
 	d := codec.NewReader(b)

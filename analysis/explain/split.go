@@ -64,7 +64,7 @@ func (s *Splits) Keep(kept func(group analysis.Hash) bool) {
 	maps.DeleteFunc(s.rules, func(group analysis.Hash, _ *Split) bool { return !kept(group) })
 }
 
-// Bins returns the bins of the group whole by the result of Bin, or nil if the group is not split.
+// Bins returns the bins of the group with identity whole, by the result of Bin, or nil if the group is not split.
 func (s *Splits) Bins(whole analysis.Hash) map[uint64]group.VariableBin {
 	r := s.rules[whole]
 	if r == nil {
