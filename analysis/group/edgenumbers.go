@@ -18,7 +18,7 @@ type edgeNumbers struct {
 	beyond    trace.Edge   // greater edges have no number because there were too many; 0 means that all have one
 }
 
-// find returns the position of the number of edge e in n.ascending, and whether e has a number.
+// find returns the position of the number of edge e in n.ascending, and reports whether e has a number.
 func (n *edgeNumbers) find(e trace.Edge) (int, bool) {
 	return slices.BinarySearchFunc(n.ascending, e,
 		func(i int32, e trace.Edge) int { return cmp.Compare(n.edges[i], e) })

@@ -16,8 +16,8 @@ import (
 type Expectation struct {
 	Learned   bool
 	Reference stats.Reference
-	// size model of the requests of Reference, which then describes durations adjusted for size; nil if not judged by
-	// size
+	// Size is the size model of the requests, or nil if they are not judged by size. If it is not nil, Reference
+	// describes durations adjusted for size.
 	Size    *SizeModel
 	Counts  stats.Counts    // of the open epoch
 	Blocks  []stats.Moments // logarithms of the durations of the next reference, by epoch
@@ -144,7 +144,7 @@ func (group *Group) Learn(tests stats.TestOptions) {
 }
 
 // expect makes window the reference of the tests. If requests have sizes, the reference holds durations adjusted for
-// size. Sizes are known only for the sample, so the tests are less sensitive then.
+// size. The tests are then less sensitive, because sizes are known only for the sample.
 func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e := &group.Expectation
 	latency := window.Latency

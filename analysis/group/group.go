@@ -40,7 +40,8 @@ type Group struct {
 
 	Expectation Expectation
 	OpenProblem bool // set by package detect: the group has an open problem, so that Current is judged
-	// set by package detect: a request type or one of its groups has an open problem, so that all its groups are kept
+	// AnyOpenProblem is set by package detect if a request type, or one of its groups, has an open problem, so that all
+	// groups of the type are kept.
 	AnyOpenProblem bool
 }
 

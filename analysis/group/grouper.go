@@ -14,7 +14,7 @@ import (
 
 // Options limit the contents of a [Grouper]. A zero field means the default.
 type Options struct {
-	Edges       int // maximum per group; default 256
+	Edges       int // maximum number of edges per group; default 256
 	Sample      int // size of the uniform sample of requests of a window; default 32
 	LargeSample int // size of the sample of a group with a problem or close to one; default 256
 	Groups      int // maximum number of groups and request types; default 100,000
@@ -47,7 +47,8 @@ type Grouper struct {
 	options Options
 	targets externalTargets
 	groups  map[analysis.Hash]*Group
-	// request types, each followed by its groups, except the groups in created; nil if it must be rebuilt
+	// ordered holds the request types, each followed by its groups, except the groups in created. It is nil if it must
+	// be rebuilt.
 	ordered    []*Group
 	created    []*Group    // since ordered was last used
 	added      uint64      // number of groups ever added, for their revisions
@@ -250,7 +251,7 @@ func (g *Grouper) NamesForgotten() {
 	}
 }
 
-// Group returns the group or request type with the given identity, or nil if g doesn't have it.
+// Group returns the group or request type with the given identity, or nil if g doesn't contain it.
 func (g *Grouper) Group(id analysis.Hash) *Group { return g.groups[id] }
 
 // Deletions returns the number of times that groups were deleted.

@@ -19,10 +19,10 @@ type VariableBin struct {
 // Splitter splits groups by a variable, because requests with different values are not expected to perform alike. Its
 // methods identify a group by the identity that it has without splits.
 type Splitter interface {
-	// Bin returns the bin of o in the group whole. It returns 0 if the group is not split, and for the bin that keeps
-	// the identity of the group, and thus its history. Bin is called for every request.
+	// Bin returns the bin of o in the group with identity whole. It returns 0 if the group is not split, and for the
+	// bin that keeps the identity of the group, and thus its history. Bin is called for every request.
 	Bin(o *observation.Observation, whole analysis.Hash) uint64
-	// Bins returns the values of the group whole by bin, or nil if the group is not split.
+	// Bins returns the values of the group with identity whole, by bin, or nil if the group is not split.
 	Bins(whole analysis.Hash) map[uint64]VariableBin
 	// Keep deletes the splits of the groups for which kept returns false.
 	Keep(kept func(whole analysis.Hash) bool)
@@ -80,7 +80,7 @@ func (k *Keys) values(requestType analysis.Hash, o *observation.Observation) (bi
 	return bins
 }
 
-// binned returns the identity of bin in the group whole. Bin 0 keeps the identity of the group.
+// binned returns the identity of bin in the group with identity whole. Bin 0 keeps the identity of the group.
 func binned(whole analysis.Hash, bin uint64) analysis.Hash {
 	if bin == 0 {
 		return whole

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PastWindow holds the statistics of a group over a period of its past, for display. Recent windows are short, earlier
-// ones are longer.
+// PastWindow holds the statistics of a group over a period of its past, for display. Recent windows are short, and
+// earlier windows are longer.
 type PastWindow struct {
 	From, To trace.Nanos // [From, To)
 	Past
@@ -65,8 +65,8 @@ type recentWindow struct {
 	latency  Latencies
 }
 
-// recentKept is the time that the epochs of a request type are kept one by one. An incident affects request types from
-// its onset on, several minutes before it opens.
+// recentKept is the time for which the epochs of a request type are kept one by one. It covers the several minutes
+// between the onset of an incident, from which on it affects request types, and its opening.
 const recentKept = Proving + time.Minute
 
 // addRecent adds p, the requests of the epoch [from, now], to the recent windows if group is a request type, and

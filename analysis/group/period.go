@@ -18,7 +18,7 @@ const (
 	Period = 32 * stats.Tick
 	// LongPeriod is the length of the windows that are kept for longer, 90 a day.
 	LongPeriod = 3 * Period
-	// Day is the day in UTC.
+	// Day is the length of a day in UTC.
 	Day = 24 * time.Hour
 )
 
@@ -96,8 +96,8 @@ const longPeriods = uint64(Day / LongPeriod)
 
 const numbersVersion = 1
 
-// AppendDay appends the encoding of all, the statistics of the long periods of a day, to b. They must be in ascending
-// order.
+// AppendDay appends the encoding of all, the statistics of the long periods of a day, to b. all must be in ascending
+// order of time.
 func AppendDay(b []byte, all []Numbers) []byte {
 	w := codec.NewWriter(append(b, numbersVersion))
 	w.Uvarints(uint64(len(all)))

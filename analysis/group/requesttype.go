@@ -24,7 +24,8 @@ type RequestTypes struct {
 	Limit     int                      // maximum number of refined entry operations; 0 means maxEntries, the maximum
 	Truncated uint64                   // requests with too many children, and some children ignored
 	entries   map[trace.Op]*entryTypes // fewer than 2·Limit
-	// greater entry operations are not refined because there were too many; 0 means no limit yet
+	// beyond is the greatest entry operation that is refined, because there were too many. It is 0 if there is no limit
+	// yet.
 	beyond trace.Op
 	frozen bool
 }
@@ -34,7 +35,7 @@ const (
 	maxEntries      = 1 << 16 // entry operations; further ones are not refined
 	maxChildren     = 1 << 10 // operations in a set
 	maxChildSets    = 4096    // distinct sets of children of an entry operation
-	maxTypesOfEntry = 64      // clusters of an entry operation; all further sets are one more type
+	maxTypesOfEntry = 64      // clusters of an entry operation; all further sets form one more type
 )
 
 // joinSimilarity is the minimum Jaccard similarity between a set of children and the cluster that it joins: half of all
@@ -79,7 +80,7 @@ func childrenOf(o *observation.Observation) []trace.Op {
 	return o.Children[:min(len(o.Children), maxChildren)]
 }
 
-// entry returns the state of the entry operation op, which it adds if needed. It returns nil after Freeze, or if op is
+// entry returns the state of the entry operation op, creating it if necessary. It returns nil after Freeze, or if op is
 // beyond the limit.
 func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	if r.frozen || r.beyond != 0 && op > r.beyond {

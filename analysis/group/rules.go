@@ -17,7 +17,8 @@ import (
 type Rules struct {
 	Types   []TypeRule // the first rule that matches a request applies
 	GroupBy []string   // attributes that divide every request type into groups by their values, which should be few
-	// attribute that holds the size of a request in bytes; requests are then judged relative to their size
+	// Size is the attribute that holds the size of a request in bytes. If it is set, requests are judged relative to
+	// their size.
 	Size    string
 	Timeout time.Duration // of requests with a size; 0 if unknown
 }
@@ -187,7 +188,7 @@ func (s *RuleSet) name(requestType analysis.Hash) string {
 }
 
 // key reports whether the skeleton divides the requests with the given type and entry into groups, and returns the
-// attributes that divide them, too.
+// attributes that also divide them.
 func (s *RuleSet) key(requestType analysis.Hash, entry trace.Op) (skeleton bool, attributes []trace.Symbol) {
 	if s == nil {
 		return true, nil

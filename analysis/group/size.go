@@ -32,13 +32,13 @@ const (
 // sizedPart is the fraction of requests that must have a size for a window to be judged by size.
 const sizedPart = 0.5
 
-// SizeOf returns the size of o in the attribute with the given key, and whether o has one.
+// SizeOf returns the size of o in the attribute with the given key, and reports whether o has a size.
 func SizeOf(key trace.Symbol, o *observation.Observation) (size uint64, found bool) {
 	return sizeRule{key: key}.sizeOf(o)
 }
 
-// sizeOf returns the size of o, and whether it has one. The size is the attribute of its entry span or, if that has no
-// size, the largest size on the baseline path.
+// sizeOf returns the size of o, and reports whether o has a size. The size is the attribute of its entry span or, if
+// that has no size, the largest size on the baseline path.
 func (s sizeRule) sizeOf(o *observation.Observation) (size uint64, found bool) {
 	if s.key == 0 {
 		return 0, false
@@ -90,7 +90,8 @@ func (m *SizeModel) distribution(sample *stats.Sample[Transfer]) (s stats.Sketch
 	return s
 }
 
-// fitSizes returns the size model of sample. If sample has too few transfers, the model is zero: its Requests is 0.
+// fitSizes returns the size model of sample. If sample has too few transfers, it returns the zero model, whose Requests
+// is 0.
 func fitSizes(sample *stats.Sample[Transfer], timeout time.Duration) *SizeModel {
 	var sizes, nanos []float64
 	for _, t := range sample.All() {

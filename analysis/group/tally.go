@@ -111,7 +111,7 @@ func (t *Tally) find(e trace.Edge) (int, bool) {
 	})
 }
 
-// Edge returns the sums for e. They are zero if no request has it.
+// Edge returns the sums for e, which are zero if no request spent time in e.
 func (t *Tally) Edge(e trace.Edge) EdgeTally {
 	if at, found := t.find(e); found {
 		return t.Edges[at]

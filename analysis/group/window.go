@@ -12,7 +12,8 @@ import (
 type Window struct {
 	Tally
 	Latency stats.Sketch // of the durations
-	// uniform sample; rows number edges like Group.Edges, and have a time stamp once their epoch has ended
+	// Sample is a uniform sample. Its rows number edges as Group.Edges does, and have a time stamp once their epoch has
+	// ended.
 	Sample    stats.Sample[stats.Row]
 	Transfers stats.Sample[Transfer] // uniform sample of the requests with a size; empty if sizes don't matter
 	fitted    *SizeModel             // to Transfers; nil if not yet fitted
