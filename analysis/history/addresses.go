@@ -67,8 +67,8 @@ type countedAnswer struct {
 
 func newAnswers() answers { return answers{calls: make(map[answer]*uint64)} }
 
-// count counts a call answered as in x. It ignores x if x is new and the limit on pairs of addresses and services is
-// reached.
+// count counts a call that was answered as x describes. It ignores x if x is new and the limit on pairs of addresses
+// and services is reached.
 func (a *answers) count(x answer) {
 	recent := &a.recent[(uint64(x.address)^uint64(x.service))%uint64(len(a.recent))]
 	if recent.calls == nil || recent.answer != x {

@@ -4,8 +4,8 @@ package history
 // The counter is recorded at certain changes; a result is outdated if a change that affects it came later.
 type Changes struct {
 	count uint64
-	// all is the value after the last change that affects all sites, past the value after the last change of calls or
-	// skipped times before compared, and renumbered the value after the sites were last renumbered.
+	// all, past and renumbered are values of count: after the last change that affects all sites, after the last change
+	// of calls or skipped times before compared, and after the sites were last renumbered.
 	all, past, renumbered uint64
 	compared              Slice // latest start of a window that was compared
 }

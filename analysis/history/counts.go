@@ -65,7 +65,7 @@ func (x *Cell) Merge(y *Cell) {
 	x.logs += y.logs
 }
 
-// Add adds the calls of x to the cell of its slice, which it inserts if needed.
+// Add adds the calls of x to the cell of its slice, inserting the cell if necessary.
 func (c *Cells) Add(x Cell) {
 	i := len(*c) // calls mostly arrive in order of time
 	if i > 0 && (*c)[i-1].Slice >= x.Slice {
@@ -155,7 +155,7 @@ type Counts struct {
 	fine   mark   // cells before it cover minutes
 	tail   mark   // before the last cell, if there are fewer than recentCells recent ones
 	after  uint8  // number of recent cells; recentCells means unknown
-	// window is the start of the window of the last comparison, see [Counts.seek]. earlier is the number of calls
+	// window is the start of the window of the last comparison; see [Counts.seek]. earlier is the number of calls
 	// before it, and earlierLogs the total of their logarithms.
 	window      mark
 	following   Slice // at most the slice of the cell after window; 0 if unknown
@@ -357,8 +357,8 @@ const (
 	cellFlags = 3 // number of bits
 )
 
-// appendCells encodes cells that follow a cell in slice `before`. Each cell consists of the distance of its slice with
-// flags, its calls, its times, and its logarithms.
+// appendCells appends the encoded cells to b. They follow a cell in slice `before`. Each cell consists of the distance
+// of its slice with flags, its calls, its times, and its logarithms.
 func appendCells(b []byte, of Cells, before Slice) []byte {
 	const longest = 4*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes per cell
 	for _, x := range of {

@@ -122,7 +122,8 @@ func (d *Durations) Latest(k InstanceKey, from, now trace.Nanos) (all stats.Rank
 	return all
 }
 
-// At returns the percentiles of the spans of a service in the tick that contains `at`, and whether there are any.
+// At returns the percentiles of the spans of a service in the tick that contains `at`, and reports whether there are
+// any spans.
 func (d *Durations) At(service trace.Symbol, at trace.Nanos) (Percentiles, bool) {
 	k := tickKey{SliceOf(at).tick(), InstanceKey{Service: service}}
 	if r := d.latest[k]; r != nil {

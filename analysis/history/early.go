@@ -48,7 +48,7 @@ func (c Cells) Mean() (m Mean) {
 // ns means unknown.
 type Early [EarlyParts]Mean
 
-// Lowest returns the lowest mean of a part.
+// Lowest returns the mean of the part with the lowest mean.
 func (e *Early) Lowest() Mean {
 	lowest := e[0]
 	for _, m := range e[1:] {
@@ -92,8 +92,8 @@ func earlyOf(all Cells, from, before Slice, skipped Ranges) (e Early) {
 	return e
 }
 
-// Early returns the early times of site `number`, to be compared with its local times from slice `at` on, and whether
-// any are known. `all` holds its cells, and covered is the first slice that the history covers.
+// Early returns the early times of the site, to be compared with its local times from slice `at` on, and reports
+// whether any are known. `all` holds the cells of the site, and covered is the first slice that the history covers.
 //
 // On the first day these are the times of the parts of the first half hour that are over: a comparison with later times
 // would miss growth that started in the first minutes. After that, or if the first half hour is unknown, they are the

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// InstanceKey identifies the calls to a service that have a value of one of InstanceKeys. Value 0 stands for all values
-// beyond the limits.
+// InstanceKey identifies the calls that are answered by the spans of a service with a given value of an attribute, one
+// of InstanceKeys. Value 0 stands for all values beyond the limits.
 type InstanceKey struct{ Service, Key, Value trace.Symbol }
 
 func (k InstanceKey) compare(l InstanceKey) int {
@@ -43,7 +43,7 @@ func newInstances() Instances {
 	return Instances{series: make(map[InstanceKey]*InstanceSeries), values: make(map[InstanceKey]int)}
 }
 
-// admit returns the series of k, which it adds if needed. If a limit is reached, it returns the series of the values
+// admit returns the series of k, creating it if necessary. If a limit is reached, it returns the series of the values
 // beyond the limits, or nil if there is no room for that one either.
 func (h *Instances) admit(k InstanceKey) *InstanceSeries {
 	if s := h.series[k]; s != nil {

@@ -37,7 +37,8 @@ func logOf(nanos int64) int64 {
 	return int64(octave-logFromBits)*LogsPerOctave + int64(mantissaLogs[mantissa])
 }
 
-// nanosOf returns the time in ns whose logarithm is octaves. It is the mean of all times with that result of [logOf].
+// nanosOf returns the time in ns whose logarithm is octaves. Except for rounding and the unit, it is the inverse of
+// [logOf].
 func nanosOf(octaves float64) float64 { return logFrom * (math.Exp2(octaves) - 1) }
 
 // octavesOf is the inverse of [nanosOf]: it converts a time in ns to octaves.

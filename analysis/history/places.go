@@ -76,7 +76,7 @@ const maxPlaces = maxInstances
 
 func newPlaces() places { return places{numbers: make(map[placeHash]int32), list: make([]place, 1)} }
 
-// read prepares for trace t: it hashes the values of InstanceKeys of each span.
+// read prepares r for trace t: it hashes the values of InstanceKeys of each span.
 func (r *places) read(t *trace.Trace) {
 	r.hashes = scratch.Filled(r.hashes, len(t.Spans), 0)
 	for i := range t.Attrs {

@@ -58,7 +58,7 @@ type Requests struct {
 	unpacked Cells // scratch
 }
 
-// entry returns the entry of key, which it adds if needed, or the entry with the zero key if there are too many.
+// entry returns the entry of key, creating it if necessary, or the entry with the zero key if there are too many.
 func (q *Requests) entry(key entryKey) *entry {
 	e := q.entries[key]
 	if e == nil && len(q.entries) >= maxEntries && key != (entryKey{}) {

@@ -74,7 +74,7 @@ func (s *Series) addTimes(x, inner Cell) {
 	}
 }
 
-// shape returns the series of shape x, which it adds if needed, or the series of all other shapes if there are too
+// shape returns the series of shape x, creating it if necessary, or the series of all other shapes if there are too
 // many.
 func (s *Series) shape(x Shape, shapes *int) *ShapeSeries {
 	for i := range s.Shapes {

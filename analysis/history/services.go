@@ -27,7 +27,7 @@ func newServices() Services {
 	}
 }
 
-// add returns the number, from 1, of the service called name, which it adds if needed.
+// add returns the number, from 1, of the service called name, creating it if necessary.
 func (v *Services) add(name trace.Symbol) int32 {
 	if i, ok := v.numbers[name]; ok {
 		return i

@@ -200,7 +200,7 @@ func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 	return numbers, lost
 }
 
-// admit returns the number of site s, which it adds if needed. If the service of s has too many sites, it returns the
+// admit returns the number of site s, creating it if necessary. If the service of s has too many sites, it returns the
 // number of the site that stands for all further ones. It returns Overflow if h is full, or if the service has too many
 // sites and s is a border, because the calls of a border also count at the service that answers.
 func (h *Sites) admit(s *tallySite) int32 {
@@ -214,7 +214,7 @@ func (h *Sites) admit(s *tallySite) int32 {
 	return h.number(&tallySite{tallyKey: tallyKey{SiteKey: SiteKey{Op: other}}, base: other, service: s.service})
 }
 
-// number returns the number of site s, which it adds if needed, or Overflow if h is full.
+// number returns the number of site s, creating it if necessary, or Overflow if h is full.
 func (h *Sites) number(s *tallySite) int32 {
 	if i, ok := h.numbers[s.SiteKey]; ok {
 		return i

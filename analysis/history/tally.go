@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Tally counts the calls of closed traces by site and slice. Each shard of a service makes its own, and [Sites.Merge]
-// merges them. A trace, with all of its roots, counts in the slice where its primary root starts. Incomplete traces
+// Tally counts the calls of closed traces by site and slice. Each shard fills its own tally, and [Sites.Merge] merges
+// the tallies. A trace, with all of its roots, counts in the slice where its primary root starts. Incomplete traces
 // count with the spans that they have.
 type Tally struct {
 	numbers map[tallyKey]int32
@@ -71,7 +71,7 @@ type tallyCell struct {
 	within int64 // logarithms of the durations of the requests with these calls
 	shapes []shapeCount
 
-	// the differences of local times to nanos, beside and logs, see [callgraph.Times]
+	// the differences of local times to nanos, beside and logs; see [callgraph.Times]
 	inner, innerBeside, innerLogs int64
 }
 
@@ -81,8 +81,8 @@ type shapeCount struct {
 	calls uint64
 }
 
-// Shape is the set of operations that a call makes, with the order of magnitude of their counts, whether the call
-// failed, and whether it was answered.
+// Shape identifies the set of operations that a call calls, with the order of magnitude of their counts. It also
+// records whether the call failed and whether it was answered.
 type Shape struct {
 	Hash             uint64
 	Failed, answered bool
@@ -177,7 +177,7 @@ func (t *Tally) slice(number Slice) *tallySlice {
 	return s
 }
 
-// entry returns the cell of the requests of key, which it adds if needed.
+// entry returns the cell of the requests of key, creating it if necessary.
 func (s *tallySlice) entry(key entryKey) *tallyCell {
 	c := s.requests[key]
 	if c == nil {
@@ -266,7 +266,7 @@ func (c *tallyCell) addLocal(own, local spent) {
 	}
 }
 
-// number returns the number of a site, and whether the tally has it.
+// number returns the number of a site, and reports whether the tally contains the site.
 func (t *Tally) number(of tallyKey) (number int32, known bool) {
 	recent := &t.recent[(uint64(of.Op)^uint64(of.Parent)>>8)%uint64(len(t.recent))]
 	if number = *recent - 1; number >= 0 && t.sites[number].tallyKey == of {

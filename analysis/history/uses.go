@@ -45,7 +45,7 @@ type Use struct {
 	// Open is the longest time that a request with these calls may still be running, and its calls unknown. See
 	// [Series.StillOpen].
 	Open time.Duration
-	// Series has a usage for each bin, or is nil if not requested. It includes the calls in skipped times.
+	// Series holds the usage in each bin, or is nil if it was not requested. It includes the calls in skipped times.
 	Series []Usage
 }
 

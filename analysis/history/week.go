@@ -36,7 +36,7 @@ type Week struct {
 	means [hoursPerWeek]Level
 	highs [hoursPerWeek]coarseLevel
 	days  [daysPerMonth]Level
-	today struct { // the hours of the present day so far, and the skipped hours
+	today struct { // the hours of the present day so far, including skipped hours
 		nanos float64 // sum of the means of its hours
 		hours int     // number of hours with a mean
 	}
