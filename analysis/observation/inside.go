@@ -8,10 +8,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Inside sets out to the part of o that was spent in baseline steps contained in operations, whatever called them:
-// their own time, and the switched-on spans inside. Contexts start at these steps, so that requests of different types
-// share them, and all own time of a step is one edge. Inside reports whether o spent time in any of these steps; if
-// not, out is undefined. out shares no memory with o.
+// Inside stores in out the part of o that was spent in the baseline steps in operations, whatever called them: their
+// own time, and the switched-on spans inside. Contexts start at these steps, so that requests of different types share
+// them, and all own time of a step is one edge. Inside reports whether o spent time in any of these steps; if not, out
+// is undefined. out shares no memory with o.
 func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) bool {
 	*out = Observation{
 		Trace:    o.Trace,
@@ -64,8 +64,8 @@ func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) boo
 	return true
 }
 
-// inside returns the part of context from the nearest baseline step at or above it on, as a context. It returns 0 if o
-// doesn't have that context, or if that step is not in operations.
+// inside returns the part of context that starts at the nearest baseline step, at or above its end. It returns 0 if o
+// doesn't contain context, or if that step is not in operations.
 func (o *Observation) inside(context trace.Context, operations map[trace.Op]bool) trace.Context {
 	c := o.Context(context)
 	switch {

@@ -14,7 +14,8 @@ import (
 // Observer reduces paths to observations. It reuses its buffers: once they have grown, it allocates nothing. It is not
 // safe for concurrent use. The zero Observer is ready to use.
 type Observer struct {
-	// Everywhere makes Variables hold the attributes of all spans of a request, not only of those on its critical path.
+	// Everywhere makes the Observer collect the attributes of all spans of a request, not only of those on its critical
+	// path.
 	Everywhere bool
 
 	path *critpath.Path
@@ -46,9 +47,9 @@ var (
 	keyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
 )
 
-// Observe sets into to the observation of root number root of p, reusing the slices of into. The root must be usable
-// (see [critpath.Path.Unusable]). The observation shares no memory with p. Observe takes O(n log n) time for n nodes of
-// the root and its path.
+// Observe stores the observation of root number root of p in into, reusing its slices. The root must be usable (see
+// [critpath.Path.Unusable]). The observation shares no memory with p. Observe takes O(n log n) time for n nodes of the
+// root and its path.
 func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
 	o.path, o.root, o.into = p, &p.Roots[root], into
 	n := &p.Nodes[o.root.Node]
@@ -376,7 +377,8 @@ func compactEdges(edges []EdgeTime) []EdgeTime {
 	return out
 }
 
-// variables collects the attributes of the spans on the path, or of all.
+// variables collects the attributes of the spans on the path and, if o.Everywhere is set, of all other spans of the
+// root.
 func (o *Observer) variables() {
 	p := o.path
 	o.into.Variables = o.into.Variables[:0]

@@ -13,9 +13,9 @@ import (
 // Packer packs observations into a few hundred bytes each, so that many can be kept and read several times. Its
 // dictionary stores the values that observations share (contexts, edges, contexts and keys of variables) only once, so
 // an observation can be unpacked only by the Packer that packed it, or by a decoded copy of it. A Packer is not safe
-// for concurrent use, except that several calls of Unpack may run at the same time.
+// for concurrent use, except that several calls to Unpack may run at the same time.
 //
-// The dictionary is bounded. Once it is full, new values are counted, and written out in full in every observation.
+// The dictionary is bounded. Once it is full, it counts new values, and writes them out in full in every observation.
 type Packer struct {
 	Limit  int    // maximum values of each kind in the dictionary; 0 means DefaultPacked, negative no dictionary
 	Inline uint64 // values that were written out because the dictionary was full

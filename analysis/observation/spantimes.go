@@ -85,7 +85,7 @@ func (t *SpanTimes) replaceLast(op trace.Op) {
 // Merge adds the spans of o. It doesn't change o.
 func (t *SpanTimes) Merge(o *SpanTimes) { t.mergeIf(o, func(trace.Op) bool { return true }) }
 
-// mergeIf is Merge for the operations that add accepts.
+// mergeIf is like Merge, but skips the operations for which add returns false.
 func (t *SpanTimes) mergeIf(o *SpanTimes, add func(trace.Op) bool) {
 	for op, spans := range o.ops {
 		if !add(op) {
