@@ -22,7 +22,7 @@ type Explanation struct {
 	Suspects               []CallSuspect // ranked
 }
 
-// Known reports whether normal traces have requests of this type.
+// Known reports whether the normal traces contain requests of this type.
 func (e *Explanation) Known() bool { return !math.IsNaN(e.Usual) }
 
 // Excess returns Duration − Usual in ns. It is negative if the request was faster, and NaN if its type is unknown.
@@ -97,7 +97,7 @@ const (
 //  2. Repeated. A caller that makes more calls to a site than the fence allows is charged for the time of the
 //     additional calls.
 //  3. Failed, missing, new. See [explaining.structure].
-//  4. Times on wires are attributed to services, see [compare.Wires].
+//  4. Times on wires are attributed to services; see [compare.Wires].
 //  5. Suspects are ranked by their evidence, except that the first suspect of a service is ranked by the evidence
 //     against the whole service. A process that is short of CPU is a little late in many places, and each delay may be
 //     less than the variation of an unrelated call.

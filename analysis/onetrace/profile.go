@@ -67,8 +67,8 @@ const (
 	sampledShapeTimes = 64
 	// sampledCounts is the number of counts that a shape keeps for each site it calls.
 	sampledCounts = 32
-	// maxSiteShapes bounds the shapes of a site. Calls of all other shapes are counted together, as shapes that occur
-	// occasionally.
+	// maxSiteShapes is the maximum number of shapes of a site. Calls with further shapes are counted together, as if
+	// each had a shape of its own.
 	maxSiteShapes = 64
 	// maxShapeSites bounds the sites of a shape, in case of hostile traces. A span that calls more sites has no shape.
 	maxShapeSites = 128
@@ -210,7 +210,7 @@ func (f *Profile) addCall(i int, key uint64, failed bool) {
 	}
 }
 
-// at returns the profile of a site, which it adds if needed. A site counts as known once it has calls.
+// at returns the profile of a site, creating it if necessary. A site counts as known once it has calls.
 func (f *Profile) at(site int32) *siteProfile {
 	for int(site) >= len(f.sites) {
 		if i := int32(len(f.sites)); i > 0 {
@@ -241,7 +241,7 @@ func (s *siteProfile) addCallee(number int32) {
 	}
 }
 
-// shape returns the shape of calls to sites, which it adds if needed. If there are too many shapes or sites, it counts
+// shape returns the shape of calls to sites, creating it if necessary. If there are too many shapes or sites, it counts
 // the call in s.others and returns nil.
 func (s *siteProfile) shape(sites []int32) *shapeProfile {
 	h := shapeHash(sites)
@@ -342,10 +342,10 @@ func (f *Profile) known(site int32) *siteProfile {
 	return nil
 }
 
-// ownTimes returns the distribution of own times that a call at site is compared with. calls are the sites that the
-// call calls. The result is the first of these distributions that has enough history: the one of its site and shape,
-// the one of its site, and the one of its step under any caller. An unanswered call is finally compared with all calls
-// of its operation, whatever they call. The result may have too little history.
+// ownTimes returns the distribution of own times to compare with a call at site that makes calls to the sites in calls.
+// It is the first of these distributions that has enough history: of the calls at the site with the same shape, of all
+// calls at the site, of all calls of the step, under any caller, and, if the call is unanswered, of all calls of the
+// operation, whatever they call. If all are too short, ownTimes returns the last one.
 func (f *Profile) ownTimes(site int32, calls []int32, unanswered bool) *distribution {
 	if s := f.known(site); s != nil {
 		if x := s.shapes[shapeHash(calls)]; x != nil && x.calls >= minShapeHistory {
@@ -375,9 +375,9 @@ func (f *Profile) pool(key history.SiteKey) *distribution {
 	return d
 }
 
-// durations returns the distribution of the durations of similar requests: requests with the same root that makes the
-// same calls or, if there are too few, requests with the same root. It returns nil if there are no such requests. The
-// calls matter because many applications have one root operation for all requests.
+// durations returns the distribution of the durations of similar requests: requests whose root is the same and makes
+// the same calls or, if there are too few, all requests with the same root. It returns nil if there are no such
+// requests. The calls matter because many applications have one root operation for all requests.
 func (f *Profile) durations() *distribution {
 	s := f.known(f.rec.Calls[0].Site)
 	if s == nil {

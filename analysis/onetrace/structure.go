@@ -195,10 +195,10 @@ func (x *explaining) maybeUnanswered(i int, unknown []int) bool {
 	})
 }
 
-// unusual returns the certainty that calling sites is an unusual shape at the site of s. It is 0 if the share of calls
-// with this shape, or with shapes at most as frequent, is at least rareShare. It is nearly 1 if no call has the shape.
-// The share of new shapes is estimated by the share of shapes seen only once (Good and Turing): if every second shape
-// at a site is new, the site has no unusual shapes.
+// unusual returns the certainty that the shape of a call to sites is unusual at the site of s. It is 0 if the share of
+// calls with this shape, or with shapes at most as frequent, is at least rareShare. It is nearly 1 if no call has the
+// shape. The share of new shapes is estimated by the share of shapes seen only once (Good and Turing): if every second
+// shape at a site is new, the site has no unusual shapes.
 func (s *siteProfile) unusual(sites []int32) float64 {
 	n, rarer, once := 0, s.others, s.others
 	if x := s.shapes[shapeHash(sites)]; x != nil {
