@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// collinear is the fraction of the variance of a column that earlier columns must leave unexplained. Otherwise the
-// column is skipped.
+// collinear is the minimum fraction of the variance of a column that earlier columns must leave unexplained. Otherwise
+// the column is skipped.
 const collinear = 1e-8
 
 // orthonormal returns an orthonormal basis of the centred columns, of at most limit vectors. It skips columns that are
@@ -124,7 +124,7 @@ func singularValues(columns [][]float64) []float64 {
 	return values
 }
 
-// enoughExceedances is the number of permutations at least as extreme as the data that ends a permutation test.
+// enoughExceedances is the number of permutations at least as extreme as the data after which a permutation test ends.
 const enoughExceedances = 20
 
 // PermutationTest returns the p-value, in (0, 1], of observed under the null hypothesis that the n values are

@@ -9,12 +9,13 @@
 //	time             Series                            at most ten buckets per series, finer towards the present
 //	intervals        Table.Estimates                   for shares, means, CoV and tail lift
 //	change           Reference, Change, Mix, EBH       anytime-valid tests by e-values
-//	association      CanonicalCorrelation, PermutationTest, HeldOut
+//	association      CanonicalCorrelations, PermutationTest, HeldOut
 //	size models      FitSize                           latency as a function of a transfer's size
 //
-// Every aggregate has methods Add and Merge. If it is part of the saved state, it also has AppendBinary and a Decode
-// function. Decoders accept exactly the encodings that the encoders produce, even from untrusted input. Their errors
-// wrap [codec.ErrCorrupt], and come with the zero value. No type is safe for concurrent use.
+// Every aggregate has methods Add and, except for PairMoments, Merge. If it is part of the saved state, it also has
+// AppendBinary and a Decode function. Decoders accept exactly the encodings that the encoders produce, even from
+// untrusted input. Their errors wrap [codec.ErrCorrupt], and come with the zero value. No type is safe for concurrent
+// use.
 package stats
 
 // MaxNanos is the exclusive upper limit on durations, in ns: 39 hours. Adding a duration outside [0, MaxNanos) panics;

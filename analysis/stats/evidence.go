@@ -136,8 +136,8 @@ func (o TestOptions) upper(k, n uint64, epochs int) float64 {
 	return distuv.Beta{Alpha: a, Beta: b}.Quantile(1 - o.Alpha)
 }
 
-// Numbers of events that a Reference bounds. The first slowerEvents are evidence of slower requests, the others are
-// evidence of more variable requests.
+// The numbers of events that a Reference bounds. The first slowerEvents events are evidence of slower requests, and the
+// others are evidence of more variable requests.
 const (
 	slowerEvents   = 2
 	variableEvents = 3
@@ -254,7 +254,7 @@ const (
 	mixVersion       = 1
 )
 
-// AppendBinary appends c to b, 121 bytes.
+// AppendBinary appends c to b, in 121 bytes.
 func (c Change) AppendBinary(b []byte) []byte {
 	b = append(b, changeVersion)
 	for _, e := range c.evidence {
@@ -263,7 +263,7 @@ func (c Change) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeChange decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
+// DecodeChange decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeChange(b []byte) (Change, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(changeVersion)
@@ -290,7 +290,7 @@ func (r Reference) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeReference decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
+// DecodeReference decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeReference(b []byte) (Reference, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(referenceVersion)

@@ -21,7 +21,7 @@ func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	}
 }
 
-// Allows reports whether no event is more frequent in n than in healthy requests.
+// Allows reports whether the frequency of every event in n is within its bound in r.
 func (r *Reference) Allows(n Counts) bool {
 	for i, b := range r.bands {
 		if float64(n.Events[i]) > b.bound*float64(n.N) {
@@ -31,7 +31,7 @@ func (r *Reference) Allows(n Counts) bool {
 	return true
 }
 
-// Exceeds reports whether k of n requests in group are more than r allows.
+// Exceeds reports whether k out of n requests are more requests in group than r allows.
 func (r *MixReference) Exceeds(group int, k, n uint64) bool {
 	return float64(k) > r.more[group]*float64(n)
 }

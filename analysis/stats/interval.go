@@ -16,8 +16,8 @@ import (
 const Confidence = 0.95
 
 // Interval is an estimate with its 95 % confidence interval. All fields are NaN if the estimate does not exist. Low and
-// High are NaN if its error cannot be estimated: if there are fewer than three requests, or if one request has all the
-// variance.
+// High are NaN if the error cannot be estimated, because there are fewer than three requests or all of the variance
+// comes from one request.
 type Interval struct{ Value, Low, High float64 }
 
 // Valid reports whether the interval has bounds.
@@ -26,8 +26,8 @@ func (i Interval) Valid() bool { return i.Low <= i.High }
 // Normal95 is the two-sided 95 % quantile of the standard normal distribution.
 const Normal95 = 1.96
 
-// Excess returns the mean of a minus the mean of b, with Welch's interval. It is NaN if either set has fewer than two
-// values.
+// Excess returns the mean of a minus the mean of b, with Welch's interval. All fields are NaN if either set has fewer
+// than two values.
 func Excess(a, b Moments) Interval {
 	if a.N < 2 || b.N < 2 {
 		return Interval{math.NaN(), math.NaN(), math.NaN()}
@@ -53,7 +53,7 @@ func Proportion(k, n uint64) Interval {
 	return i
 }
 
-// Estimate holds the estimates for one column x of a [Table] with the totals T.
+// Estimate holds the estimates for one column x of a [Table] whose totals are T.
 type Estimate struct {
 	Share     Interval // Cov(x,T)/Var(T); the shares of a partition of T add up to 1
 	MeanShare Interval // E(x)/E(T)
@@ -88,7 +88,7 @@ func (t Table) Estimates() (edges []Estimate, total Estimate) {
 	return edges, j.estimate(column)
 }
 
-// jackknife holds the values that don't depend on the column.
+// jackknife holds the values of an estimate that don't depend on the column.
 type jackknife struct {
 	n        float64
 	quantile float64   // of Student's t on n−1 degrees of freedom
@@ -170,7 +170,7 @@ func (j *jackknife) estimate(x []float64) (e Estimate) {
 	return e
 }
 
-// positive returns the sum of squares s, or NaN if s is a rounding error.
+// positive returns the sum of squares s, or NaN if s may be only a rounding error.
 func (j *jackknife) positive(s float64) float64 {
 	if !(s > 1e-12*j.stt) {
 		return math.NaN()

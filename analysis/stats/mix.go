@@ -8,8 +8,8 @@ import (
 
 // MixReference describes the healthy mix of groups within a request type, as [Mix] requires it. It has two upper
 // confidence limits per group: on the proportion of the group, and on the proportion of all other groups. The caller
-// numbers the groups; the last number should stand for any other group, so that new groups are detected. A MixReference
-// is immutable.
+// numbers the groups; the last number should stand for all other groups, so that new groups are detected. A
+// MixReference is immutable.
 type MixReference struct {
 	rho        float64
 	more, less []float64 // limits of P(group) and of P(not group)
@@ -73,7 +73,7 @@ func (m Mix) Shifted() float64 {
 // maxGroups is the exclusive upper limit on the number of groups when decoding.
 const maxGroups = 1 << 12
 
-// AppendBinary appends m to b, 48 bytes per group.
+// AppendBinary appends m to b, in 48 bytes per group plus at most 3.
 func (m Mix) AppendBinary(b []byte) []byte {
 	b = append(b, mixVersion)
 	b = codec.AppendUvarints(b, uint64(len(m.more)))
@@ -84,7 +84,7 @@ func (m Mix) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMix decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
+// DecodeMix decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeMix(b []byte) (Mix, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(mixVersion)
@@ -118,8 +118,7 @@ func (r MixReference) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMixReference decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap
-// [codec.ErrCorrupt].
+// DecodeMixReference decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeMixReference(b []byte) (MixReference, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(mixReferenceVersion)

@@ -91,7 +91,7 @@ func (m Moments) AppendBinary(b []byte) []byte {
 	return m.Sum2.appendTo(b)
 }
 
-// DecodeMoments decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
+// DecodeMoments decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeMoments(b []byte) (Moments, []byte, error) {
 	d := codec.NewReader(b)
 	m := readMoments(d)
@@ -110,8 +110,8 @@ func readMoments(d *codec.Reader) Moments {
 	return m
 }
 
-// BetweenShare returns the share, in [0, 1], of the total variance that lies between the means of the groups (η²). The
-// rest lies within groups. It is NaN if the total has no variance.
+// BetweenShare returns the share, in [0, 1], of the total variance that lies between the means of the groups (η²),
+// rather than within groups. It is NaN if the total has no variance.
 func BetweenShare(groups []Moments) float64 {
 	var all Moments
 	var within float64
@@ -207,7 +207,7 @@ func (c CoMoments) AppendBinary(b []byte) []byte {
 	return c.SumT.appendTo(b)
 }
 
-// DecodeCoMoments decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
+// DecodeCoMoments decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	d := codec.NewReader(b)
 	c := CoMoments{Sum: readUint128(d), Sum2: readUint128(d), SumT: readUint128(d)}
@@ -218,7 +218,7 @@ func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 }
 
 // PairMoments are the exact sums of k variables and of all their products. They determine every covariance. The first
-// Add or Merge sets k.
+// call to Add sets k.
 type PairMoments struct {
 	N        uint64
 	Sums     []Uint128 // Σx_i, k of them
@@ -275,7 +275,7 @@ func (p PairMoments) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodePairMoments decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
+// DecodePairMoments decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodePairMoments(b []byte) (PairMoments, []byte, error) {
 	d := codec.NewReader(b)
 	k := int(d.Below(maxPairs))

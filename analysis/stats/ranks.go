@@ -9,10 +9,10 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Ranks is a histogram of durations that returns the percentile of a duration. It is coarser than a [Sketch] and much
-// smaller. Its 704 bins are at most a sixteenth wide, so it represents a duration to within 3.2 %. It takes four bytes
-// for each bin from the shortest to the longest duration: half a kilobyte for most operations, and at most 3.5 KiB
-// including spare capacity. The zero value is the empty set.
+// Ranks is a histogram of durations from which the percentile of a duration can be read. It is coarser than a [Sketch]
+// and much smaller. Its 704 bins are at most 6.3 % wide, so it represents a duration to within 3.2 %. It takes four
+// bytes for each bin from the shortest to the longest duration: half a kilobyte for most operations, and at most 3.5
+// KiB including spare capacity. The zero value is the empty set.
 type Ranks struct {
 	first  int      // bin of counts[0]
 	counts []uint32 // the first and the last are above 0; counts saturate at the largest uint32
@@ -89,7 +89,7 @@ func (r *Ranks) Quantile(q float64) float64 {
 	return min(float64(low+high-1)/2, float64(r.longest))
 }
 
-// Sum returns the sum of the durations in ns, estimated by the middle of their bins.
+// Sum returns the sum of the durations in ns, estimated from the middles of their bins.
 func (r *Ranks) Sum() float64 {
 	sum := 0.
 	for i, n := range r.counts {

@@ -39,7 +39,7 @@ func NewRow(total int64, edges []int32, times []int64) Row {
 // before r is shared.
 func (r Row) Stamp(ns int64) { binary.LittleEndian.PutUint32(r, uint32(tickOf(ns)+1)) }
 
-// Arrival returns the tick [from, to) when the request arrived, in ns since the Unix epoch, or 0, 0 if it is unknown.
+// Arrival returns the tick [from, to) of the request's arrival, in ns since the Unix epoch, or 0, 0 if it is unknown.
 func (r Row) Arrival() (from, to int64) {
 	end := int64(binary.LittleEndian.Uint32(r)) * int64(Tick)
 	return max(0, end-int64(Tick)), end
@@ -77,7 +77,7 @@ func (r Row) AppendBinary(b []byte) []byte {
 	return append(b, r...)
 }
 
-// DecodeRow decodes an encoding by AppendBinary and returns the bytes after it. The row does not share memory with b.
+// DecodeRow decodes the output of AppendBinary and returns the bytes after it. The row does not share memory with b.
 // Errors wrap [codec.ErrCorrupt].
 func DecodeRow(b []byte) (Row, []byte, error) {
 	d := codec.NewReader(b)

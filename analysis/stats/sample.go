@@ -70,7 +70,7 @@ func (s *Sample[V]) search(key uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.items, key, func(i Item[V], k uint64) int { return cmp.Compare(i.Key, k) })
 }
 
-// lower lowers the threshold to key, which must not be kept.
+// lower lowers the threshold to key if it is higher. The caller must drop the values that are not below key.
 func (s *Sample[V]) lower(key uint64) {
 	if s.admits(key) {
 		// 0 stands for no threshold. A threshold of 1 instead of 0 makes no difference with random keys.
@@ -179,7 +179,7 @@ func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) [
 	return b
 }
 
-// DecodeSample decodes an encoding by AppendBinary and returns the bytes after it. decodeValue decodes a value and
+// DecodeSample decodes the output of AppendBinary and returns the bytes after it. decodeValue decodes a value and
 // returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) (Sample[V], []byte, error) {
 	d := codec.NewReader(b)

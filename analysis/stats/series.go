@@ -167,7 +167,7 @@ func (s *Series[S, P]) AppendBinary(b []byte, appendValue func([]byte, *S) []byt
 	return b
 }
 
-// DecodeSeries decodes an encoding by AppendBinary and returns the bytes after it. decodeValue decodes a statistic and
+// DecodeSeries decodes the output of AppendBinary and returns the bytes after it. decodeValue decodes a statistic and
 // returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeSeries[S any, P Merger[S]](
 	b []byte, decodeValue func([]byte) (S, []byte, error),

@@ -199,7 +199,7 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 	return best
 }
 
-// concentrate improves m by concentration steps until it converges, but by at most steps of them. It returns the model
+// concentrate improves m by concentration steps until it converges, or by as many steps as given. It returns the model
 // and its trimmed sum of squares.
 func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	order := make([]int, len(t.sizes))
@@ -257,8 +257,7 @@ func (t transfers) trimmedLoss(m SizeModel) float64 {
 	return trimmedSum(losses)
 }
 
-// trimmedSum returns the sum of the smallest values, which are the fraction trimmedTo of all values. It reorders
-// values.
+// trimmedSum returns the sum of the smallest values, a fraction trimmedTo of all of them. It reorders values.
 func trimmedSum(values []float64) (sum float64) {
 	h := int(trimmedTo * float64(len(values)))
 	selectRank(values, h)
@@ -341,7 +340,7 @@ func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float
 const noiseBins = 8
 
 // withNoise returns m with the noise of the transfers: a line through the MADs of the residuals in bins of expected
-// latency. The line does not fall, and its start is at least 1 ns and at least a thousandth of the median latency.
+// latency. The slope is at least 0. The intercept is at least 1 ns and at least a thousandth of the median latency.
 func (t transfers) withNoise(m SizeModel) SizeModel {
 	order := make([]int, len(t.sizes))
 	for i := range order {

@@ -62,7 +62,7 @@ func (s *Sketch) Add(ns int64) {
 	s.allocated().Add(bins.Index(float64(x)))
 }
 
-// allocated returns the store, which it creates if needed.
+// allocated returns the store, creating it if necessary.
 func (s *Sketch) allocated() *store.BufferedPaginatedStore {
 	if s.store == nil {
 		s.store = store.NewBufferedPaginatedStore()
@@ -239,7 +239,7 @@ func (s *Sketch) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeSketch decodes an encoding by AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
+// DecodeSketch decodes the output of AppendBinary and returns the bytes after it. Errors wrap [codec.ErrCorrupt].
 func DecodeSketch(b []byte) (Sketch, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sketchVersion)

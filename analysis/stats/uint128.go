@@ -38,7 +38,7 @@ func (a Uint128) Float64() float64 { return wide{a.Lo, a.Hi}.float() }
 // appendTo appends a as a varint of 1 to 19 bytes.
 func (a Uint128) appendTo(b []byte) []byte { return codec.AppendUvarint128(b, a.Hi, a.Lo) }
 
-// readUint128 decodes an encoding by appendTo.
+// readUint128 decodes the output of appendTo.
 func readUint128(r *codec.Reader) (a Uint128) {
 	a.Hi, a.Lo = r.Uvarint128()
 	return a
