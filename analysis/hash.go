@@ -12,7 +12,7 @@ import (
 // Hash is a 128-bit content hash: the identity of a skeleton, request type, group or problem.
 type Hash struct{ Hi, Lo uint64 }
 
-// IsZero reports whether h is the zero Hash. It identifies nothing.
+// IsZero reports whether h is the zero Hash, which identifies nothing.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
 // Compare orders hashes as 128-bit numbers.
