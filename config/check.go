@@ -43,7 +43,8 @@ func (e *Effective) check(known Errors) Errors {
 	return c.errors
 }
 
-// objectives checks that no two objectives limit the same requests, because the stricter one would always decide.
+// objectives checks that no two objectives are about the same requests and the same limit, because the stricter one
+// would always decide.
 func (c *checker) objectives() {
 	type same struct {
 		entry string
@@ -66,7 +67,7 @@ func (c *checker) objectives() {
 }
 
 // require records message as an error unless ok is true or one of keys is already invalid. The user must change one of
-// keys, so the error names the first one that isn't a default. A key can belong to a list element.
+// keys, so the error names the first key that doesn't have its default value. A key can belong to a list element.
 func (c *checker) require(ok bool, message string, keys ...string) {
 	if ok || slices.ContainsFunc(keys, func(key string) bool { return c.failed[key] }) {
 		return
@@ -82,7 +83,7 @@ func (c *checker) require(ok bool, message string, keys ...string) {
 // origin returns the origin of a key, or "" for a default. Keys in list elements have the origin of the list.
 func (c *checker) origin(key string) string { return c.e.origins[listOf(key)] }
 
-// listOf returns the key of the list if key belongs to a list element, and otherwise key itself.
+// listOf returns the key of the list if key belongs to a list element, or key itself otherwise.
 func listOf(key string) string {
 	list, _, _ := strings.Cut(key, "[")
 	return list
@@ -169,8 +170,8 @@ func isAny(host string) bool {
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// Exposed returns the listeners that other machines can reach without a client certificate and without a log-in. They
-// need a token to exist, see [Effective.RequireTokens].
+// Exposed returns the listeners that other machines can reach without a client certificate and without a log-in. The
+// service refuses to start with such a listener until a token exists; see [Effective.RequireTokens].
 func (c *Config) Exposed() []Listener {
 	return slices.DeleteFunc(c.Listeners(), func(l Listener) bool {
 		switch l.Key {
@@ -206,8 +207,8 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// RequireTokens returns [Errors] with an error for each listener that needs a token to exist, or nil if there is no
-// such listener. It must be called only while no token exists.
+// RequireTokens returns [Errors] with an error for each listener in [Config.Exposed], or nil if there is no such
+// listener. Call it only while no token exists.
 func (e *Effective) RequireTokens() error {
 	c := &checker{e: e}
 	for _, l := range e.Config.Exposed() {
@@ -220,10 +221,10 @@ func (e *Effective) RequireTokens() error {
 	return c.errors
 }
 
-// maxMetrics limits the queries that a look at an incident costs the server with the metrics.
+// maxMetrics limits the number of queries that the metrics server receives each time somebody looks at an incident.
 const maxMetrics = 8
 
-// endpoints checks the endpoints of other systems; Sibyl must not send traces to itself.
+// endpoints checks the endpoints of other systems. Sibyl must not send traces to itself.
 func (c *checker) endpoints() {
 	own := c.e.Config.OTLP.HTTP
 	loops := func(to string) bool {
@@ -257,13 +258,13 @@ func (c *checker) unique(of *Config, section string) {
 	}
 }
 
-// requestShare is the minimum ratio of the memory to the maximum size of a request. We measured it with senders of
-// requests of that size: a request takes several times its size while it is decoded, and the garbage collector runs
-// late when much memory is allocated.
+// requestShare is the minimum ratio of the memory to the maximum size of a request. We measured the ratio with senders
+// of such requests: a request takes several times its size while it is being decoded, and the garbage collector runs
+// late when memory is allocated quickly.
 const requestShare = 16
 
-// routes checks that the names of a tenant's webhooks and e-mail destinations are unique, and that each owner's routes
-// name a webhook or e-mail destination of some tenant.
+// routes checks that the names of a tenant's webhooks and e-mail destinations are unique, and that each route of an
+// owner names a webhook or e-mail destination of some tenant.
 func (c *checker) routes() {
 	cfg := &c.e.Config
 	c.unique(cfg, "")
@@ -292,7 +293,7 @@ func (c *checker) sizes() {
 		"otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
 }
 
-// times checks the durations that depend on each other.
+// times checks the durations that depend on one another.
 func (c *checker) times() {
 	c.require(c.e.Config.OpenTraces().MaxAge <= c.e.Config.Journal.MaxAge,
 		"six times assembly.timeout exceeds journal.max-age, so open traces would not survive a restart; "+

@@ -6,7 +6,7 @@
 // Flags override the environment, the environment overrides the file, and the file overrides the defaults. Load reports
 // all errors at once, each with its position and a remedy. If there are any errors, it returns no configuration.
 //
-// The size of the file is limited. Aliases, anchors and tags are rejected because they could expand without limit.
+// The size of the file is limited. Load rejects aliases, anchors and tags, because they could expand without limit.
 package config
 
 import (
@@ -35,16 +35,17 @@ type Config struct {
 	Log     Log
 
 	HTTP string // address for the API, the UI and agents
-	API  API    // settings of this listener
+	API  API    // settings of the listener at HTTP
 	OIDC OIDC   // how people log in
-	// GitHubSecretFile is the file with the secret that signs GitHub's webhooks. If it is empty, they need a token.
+	// GitHubSecretFile is the file with the secret that signs GitHub's webhooks. If it is empty, the webhooks need a
+	// token instead.
 	GitHubSecretFile string
-	// PagerDutySecretFile is the file with the secret that signs PagerDuty's webhooks. If it is empty, they need a
-	// token.
+	// PagerDutySecretFile is the file with the secret that signs PagerDuty's webhooks. If it is empty, the webhooks
+	// need a token instead.
 	PagerDutySecretFile string
 	SamplingHTTP        string // address of Jaeger's remote sampling
 	SamplingGRPC        string
-	Sampling            Sampling // settings for both
+	Sampling            Sampling // settings for both of these
 	OpAMP               string   // address for agents that speak OpAMP
 	OTLP                OTLP
 	Jaeger              Jaeger
@@ -97,10 +98,10 @@ type Metrics struct {
 	Queries    []telemetry.Metric // empty: the default ones
 }
 
-// Kubernetes is the API of a cluster that runs the services. It is empty if there is none.
+// Kubernetes is the API of the cluster that runs the services. It is the zero value if there is no cluster.
 type Kubernetes struct {
 	URL       string
-	TokenFile string // this and the next are only used with https
+	TokenFile string // TokenFile and CAFile are only used with https
 	CAFile    string
 	Namespace string // empty: all
 }
@@ -115,7 +116,7 @@ type Log struct {
 type TLS struct {
 	Cert     string
 	Key      string
-	ClientCA string // clients need a certificate signed by one of these; empty: no certificate needed
+	ClientCA string // CAs that must sign the certificates of clients; empty: no certificate needed
 	// ClientTenant is the part of the subject of a client's certificate that names the tenant of the client: none,
 	// organization or common-name.
 	ClientTenant string
@@ -149,7 +150,7 @@ func (o *OIDC) ClientSecret() (string, error) {
 	return secret, nil
 }
 
-// GitHubSecret returns the secret that signs webhooks of GitHub, or "" if there is none. It reads the file.
+// GitHubSecret returns the secret that signs GitHub's webhooks, or "" if GitHubSecretFile is empty. It reads the file.
 func (c *Config) GitHubSecret() (string, error) {
 	secret, err := secretOf("", c.GitHubSecretFile)
 	if err != nil {
@@ -158,7 +159,8 @@ func (c *Config) GitHubSecret() (string, error) {
 	return secret, nil
 }
 
-// PagerDutySecret returns the secret that signs PagerDuty's webhooks, or "" if there is none. It reads the file.
+// PagerDutySecret returns the secret that signs PagerDuty's webhooks, or "" if PagerDutySecretFile is empty. It reads
+// the file.
 func (c *Config) PagerDutySecret() (string, error) {
 	secret, err := secretOf("", c.PagerDutySecretFile)
 	if err != nil {
@@ -202,7 +204,7 @@ type JaegerQuery struct {
 	Protocol string        // http or grpc
 	Services []string      // empty: all services
 	Interval time.Duration // between fetches
-	Lookback time.Duration // how far back the first fetch goes
+	Lookback time.Duration // time before the start from which the first fetch gets traces
 }
 
 // Assembly configures when traces close.
@@ -232,13 +234,14 @@ type Objective struct {
 	Name    string  // may be empty
 }
 
-// Latency is the duration that a percentage of the requests must not reach. The zero value means no objective.
+// Latency is an objective for durations: Percentile percent of the requests must take less than Below. The zero value
+// means no objective.
 type Latency struct {
 	Percentile float64
 	Below      time.Duration
 }
 
-// IncidentObjectives returns the objectives in the form of package incident, in which latency and errors are separate
+// IncidentObjectives returns the objectives in the form of package incident, where latency and errors are separate
 // objectives.
 func (c *Config) IncidentObjectives() []incident.Objective {
 	var all []incident.Objective
@@ -277,7 +280,7 @@ type Limit struct {
 type Retention struct {
 	Age       time.Duration
 	Bytes     int64
-	Exemplars int // number of slow, of typical and of fast traces per group
+	Exemplars int // maximum number of slow traces per group, and also of typical and of fast ones
 	Audit     time.Duration
 }
 
@@ -300,7 +303,7 @@ type Owner struct {
 	Services []string // names; * stands for any text
 	Name     string
 	Contact  string   // empty: unknown
-	Route    []string // names of webhooks, which then only receive incidents routed to them
+	Route    []string // names of webhooks; these then only receive incidents routed to them
 }
 
 // Webhook receives problems and decisions.
@@ -330,21 +333,21 @@ type Email struct {
 	AllowPrivate bool     // allow a server with a non-public address
 }
 
-// Endpoint is an endpoint of another system. It is empty if the system isn't used.
+// Endpoint is an endpoint of another system. It is the zero value if the system isn't used.
 type Endpoint struct {
 	URL     string
 	Headers []Header // sent with every request
 }
 
-// Header is an HTTP header of requests, for example an authorization header.
+// Header is an HTTP header field of requests, such as Authorization.
 type Header struct {
 	Name      string
 	Value     string
 	ValueFile string // file with the value
 }
 
-// Fields returns the values of the headers by name. It reads the files with values each time, and returns an error if
-// one can't be read or a value isn't valid.
+// Fields returns the values of the headers by name. Each call reads the files with values. It returns an error if a
+// file can't be read or a value isn't valid.
 func (e *Endpoint) Fields() (map[string]string, error) {
 	fields := make(map[string]string, len(e.Headers))
 	for _, h := range e.Headers {
@@ -363,7 +366,7 @@ func (e *Endpoint) Fields() (map[string]string, error) {
 	return fields, nil
 }
 
-// mostRequest is the default of otlp.max-request.
+// mostRequest is the default value of otlp.max-request.
 const mostRequest = 64 * mib
 
 // Engine returns the options of package engine.
@@ -382,7 +385,7 @@ func (s *Sampling) Rates() sampling.Options {
 	return sampling.Options{Default: s.Default, Budget: s.Budget}
 }
 
-// Endpoints returns the webhooks and e-mail destinations as endpoints of package notify. It reads the files with their
+// Endpoints returns the webhooks and e-mail destinations as endpoints of package notify. It reads the files with the
 // secrets.
 func (c *Config) Endpoints() ([]notify.Endpoint, error) {
 	var all []notify.Endpoint
@@ -409,7 +412,7 @@ func (c *Config) EndpointNames() []string {
 }
 
 // Endpoint returns the webhook or e-mail destination with the given name as an endpoint of package notify, or nil if
-// there is none. It reads the files with its secrets.
+// there is no such webhook or destination. It reads the files with the secrets.
 func (c *Config) Endpoint(name string) (*notify.Endpoint, error) {
 	for i := range c.Webhooks {
 		if c.Webhooks[i].Name == name {
@@ -424,8 +427,8 @@ func (c *Config) Endpoint(name string) (*notify.Endpoint, error) {
 	return nil, nil
 }
 
-// Key returns the key used to sign calls of the webhook, or nil if they aren't signed. It reads the secret file if
-// there is one.
+// Key returns the key that signs calls of the webhook, or nil if calls aren't signed. It reads the secret file if there
+// is one.
 func (h *Webhook) Key() ([]byte, error) {
 	secret := h.Secret
 	if h.SecretFile != "" {
@@ -445,7 +448,7 @@ func (h *Webhook) Key() ([]byte, error) {
 	return key, nil
 }
 
-// Endpoint returns the webhook as an endpoint of package notify. It reads the files with its secrets.
+// Endpoint returns the webhook as an endpoint of package notify. It reads the files with the secrets.
 func (h *Webhook) Endpoint() (*notify.Endpoint, error) {
 	key, err := h.Key()
 	if err != nil {
@@ -517,8 +520,8 @@ func secretOf(secret, file string) (string, error) {
 	return secret, nil
 }
 
-// UI returns the address of the UI for people, without a slash at the end. It is empty if unknown, that is, if it isn't
-// configured and the service listens on all addresses or on any port.
+// UI returns the address of the UI for people, without a slash at the end. It returns "" if the address is unknown,
+// that is, if it isn't configured and the service listens on all addresses or on any port.
 func (c *Config) UI() string {
 	if c.API.PublicURL != "" {
 		return strings.TrimSuffix(c.API.PublicURL, "/")
@@ -534,7 +537,7 @@ func (c *Config) UI() string {
 	return scheme + c.HTTP + c.API.BasePath
 }
 
-// LoginURL returns the address of the UI for people who log in, without a slash at the end. It is empty if unknown.
+// LoginURL returns the address of the UI for people who log in, without a slash at the end, or "" if it is unknown.
 func (c *Config) LoginURL() string {
 	if c.OIDC.URL != "" {
 		return strings.TrimSuffix(c.OIDC.URL, "/")
@@ -589,7 +592,7 @@ func (c *Config) WatchOptions() detect.WatchOptions {
 	return o
 }
 
-// ChronicThresholds returns the thresholds for chronic problems, which are problems without a change.
+// ChronicThresholds returns the thresholds for chronic problems, that is, problems that didn't start with a change.
 func (c *Config) ChronicThresholds() detect.Thresholds {
 	t := detect.DefaultThresholds()
 	t.CoV, t.MinSamples = c.Thresholds.CoV, c.MinSamples
@@ -606,7 +609,7 @@ func (c *Config) FailureRules() (ingest.FailureRules, error) {
 	return ingest.NewFailureRules(c.Failures...)
 }
 
-// DecodedKeys returns AttributeKeys, compiled for decoders that apply Failures.
+// DecodedKeys returns the result of AttributeKeys, compiled for decoders that apply Failures.
 func (c *Config) DecodedKeys() (*ingest.Keys, error) {
 	rules, err := c.FailureRules()
 	if err != nil {
@@ -620,7 +623,7 @@ func (c *Config) DecodedKeys() (*ingest.Keys, error) {
 }
 
 // AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: the attributes in keys,
-// group-by and rules. There are at most ingest.MaxKeys.
+// group-by and rules. Their number is at most [ingest.MaxKeys].
 func (c *Config) AttributeKeys() []string {
 	all := slices.Concat(c.Keys, c.GroupBy)
 	for i := range c.Rules {

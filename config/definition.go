@@ -34,7 +34,7 @@ type description struct {
 	elements    []*description
 }
 
-// field is a definition with a value of type V.
+// field is a definition of a key whose value has type V.
 type field[T, V any] struct {
 	description
 	kind    kind[V]
@@ -62,13 +62,13 @@ func (f *field[T, V]) withDefault(v V) *field[T, V] {
 	return f
 }
 
-// required makes an element without the key an error.
+// required makes it an error if an element of the list lacks the key.
 func (f *field[T, V]) required() *field[T, V] {
 	f.description.required = true
 	return f
 }
 
-// reloadable makes a reload apply the key.
+// reloadable makes reloads apply changes of the key.
 func (f *field[T, V]) reloadable() *field[T, V] {
 	f.live = true
 	return f

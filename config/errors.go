@@ -29,7 +29,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Errors are the errors in a configuration, ordered by source: all of them, or the first maxErrors.
+// Errors are the errors in a configuration, ordered by source. If there are too many errors, it contains only the first
+// ones.
 type Errors []*Error
 
 // Error implements error. It returns one error per line.

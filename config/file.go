@@ -72,7 +72,7 @@ func (r *reader) parse(text []byte) *yaml.Node {
 // yamlLine matches the start of the parser's errors.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax records an error of the parser.
+// syntax records an error from the parser.
 func (r *reader) syntax(err error) {
 	message := err.Error()
 	n := &yaml.Node{}
@@ -84,7 +84,7 @@ func (r *reader) syntax(err error) {
 }
 
 // plain reports whether the tree at n has at most maxNodes nodes and no aliases, anchors, tags or merges, which could
-// make a few bytes expand without limit. Otherwise it records an error. nodes counts the nodes so far.
+// make a few bytes expand without limit. Otherwise, it records an error. nodes counts the nodes visited so far.
 func (r *reader) plain(n *yaml.Node, nodes *int) bool {
 	*nodes++
 	switch {
@@ -182,9 +182,10 @@ func (w *walker[T]) suggest(key string) string {
 	return "valid keys are " + strings.Join(names, ", ")
 }
 
-// nearest returns the key or section with the smallest edit distance to written, or "" if none is near or written is
-// too long to compare. A third of the characters of the last word may differ, plus one. If more than half of them
-// differ, the keys must start with the same letter. A key that ends with written, in any section, has distance 1.
+// nearest returns the key or section with the smallest edit distance to written. It returns "" if no key is near, or if
+// written is too long to compare. The distance may be at most one plus a third of the length of the last word. If it is
+// more than half of that length, both keys must start with the same letter. A key that ends with written, in any
+// section, has distance 1.
 func (w *walker[T]) nearest(written string) string {
 	if written == "" || len(written) > maxCompared {
 		return ""

@@ -34,7 +34,7 @@ const (
 	maxCores    = 1 << 16
 )
 
-// WebhookFormats are the formats of webhook bodies. WebhookEvents are the events that webhooks can receive.
+// WebhookFormats lists the formats of webhook bodies. WebhookEvents lists the events that webhooks can receive.
 var (
 	WebhookFormats = []string{
 		"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack", "teams",
@@ -46,8 +46,8 @@ var (
 	}
 )
 
-// defaultKeys are attributes that are set by instrumentation, are numbers or have few values, and often explain slow
-// requests. They also include attributes that identify hosts and versions, which contrasts compare.
+// defaultKeys are attributes that instrumentation sets, that are numbers or have few distinct values, and that often
+// explain slow requests. They include attributes that identify hosts and versions, because contrasts compare these.
 var defaultKeys = []string{
 	"http.request.method", "http.response.status_code", "http.request.body.size", "http.response.body.size",
 	"rpc.response.status_code", "db.system.name", "db.operation.name", "db.collection.name",
@@ -132,7 +132,7 @@ func annotationKeys() []definition[Config] {
 	}
 }
 
-// oidcKeys returns the keys for people's log-in.
+// oidcKeys returns the keys for the log-in of people.
 func oidcKeys() []definition[Config] {
 	roles := func(role string, of func(*Roles) *[]string) definition[Config] {
 		return newField("auth.oidc.roles."+role, &list{of: text("a value of the claim")},
@@ -190,7 +190,7 @@ func tlsKeys(prefix, listener, clients string, of func(*Config) *TLS) []definiti
 	}
 }
 
-// clientTenantKey returns the key of the tenant in the certificates of a listener's clients.
+// clientTenantKey returns the key for the part of client certificates that names the tenant.
 func clientTenantKey(prefix, clients string, of func(*Config) *TLS) definition[Config] {
 	return newField(prefix+"client-tenant", choice("none", "organization", "common-name"),
 		func(c *Config) *string { return &of(c).ClientTenant },
@@ -288,7 +288,7 @@ func problemKeys() []definition[Config] {
 	}
 }
 
-// gateKeys returns the keys for the size at which a change raises an incident.
+// gateKeys returns the keys for the minimum size of a change that raises an incident.
 func gateKeys() []definition[Config] {
 	g := incident.DefaultGates()
 	return []definition[Config]{
@@ -398,7 +398,7 @@ func outputKeys() []definition[Config] {
 	)
 }
 
-// telemetryKeys returns the keys for the systems that are asked about the suspects of incidents.
+// telemetryKeys returns the keys for the systems that are queried about the suspects of incidents.
 func telemetryKeys() []definition[Config] {
 	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	server := func(key, headersKey, help string, of func(*Config) *Endpoint) []definition[Config] {
@@ -467,7 +467,7 @@ func endpointKeys[T any](prefix, help string, of func(*T) *Endpoint) []definitio
 	}
 }
 
-// optional makes s also accept the empty text.
+// optional makes s accept the empty text, too, and returns s.
 func optional(s *scalar[string]) *scalar[string] {
 	parse := s.parse
 	s.wants += ", or empty"
@@ -526,7 +526,8 @@ func typeRules() kind[[]group.TypeRule] {
 	}}
 }
 
-// checkRule describes an error in a rule that doesn't depend on other keys. It returns "" for a valid rule.
+// checkRule returns a description of the error in a rule, or "" if the rule is valid. It reports only errors that don't
+// depend on other keys.
 func checkRule(t *group.TypeRule) string {
 	one := group.Rules{Types: []group.TypeRule{*t}}
 	if err := one.Check(); err != nil {
@@ -553,7 +554,7 @@ func objectives() kind[[]Objective] {
 	}}
 }
 
-// checkObjective describes an error in an objective. It returns "" for a valid one.
+// checkObjective returns a description of the error in an objective, or "" if the objective is valid.
 func checkObjective(x *Objective) string {
 	switch {
 	case (x.Latency.Percentile == 0) != (x.Latency.Below == 0):
@@ -630,7 +631,7 @@ func suspectURLs() kind[[]SuspectURL] {
 	}}
 }
 
-// servicePattern describes a pattern of services.
+// servicePattern describes, in error messages, a pattern for the names of services.
 const servicePattern = "the name of a service, in which * stands for any text"
 
 func owners() kind[[]Owner] {
@@ -772,7 +773,7 @@ func checkEmail(m *Email) string {
 	return ""
 }
 
-// secretValue describes a token or a password.
+// secretValue describes, in error messages, the valid values of a token or a password.
 const secretValue = "one line of printable characters"
 
 func isServer(s string) bool {
@@ -785,7 +786,7 @@ func isMail(s string) bool {
 	return err == nil && isText(s)
 }
 
-// webhookSecret describes a symmetric secret of Standard Webhooks.
+// webhookSecret describes, in error messages, a symmetric secret of Standard Webhooks.
 const webhookSecret = "whsec_ and 24 to 64 bytes in base64, as in Standard Webhooks"
 
 func isWebhookSecret(s string) bool {

@@ -22,7 +22,7 @@ type list struct {
 func (l *list) want() string     { return "a list, each " + l.of.want() }
 func (l *list) typeName() string { return "list" }
 
-// read accepts a list, or words separated by commas.
+// read implements kind. It accepts a list, or words separated by commas.
 func (l *list) read(r *reader, key string, n *yaml.Node) ([]string, bool) {
 	items := n.Content
 	switch {
@@ -77,8 +77,8 @@ func (l *sections[T]) descriptions() []*description {
 	return all
 }
 
-// read returns all elements with their valid keys, even if it has recorded errors in some, so that the checks of
-// several keys can find more errors. It returns false if n isn't a list or has too many elements.
+// read returns all elements with their valid keys, even if it has recorded errors in some of them, so that checks that
+// involve several keys can find further errors. It returns false if n isn't a list or contains too many elements.
 func (l *sections[T]) read(r *reader, key string, n *yaml.Node) ([]T, bool) {
 	if n.Kind != yaml.SequenceNode {
 		r.fail(n, key, "want %s; [] for none", l.want())
@@ -133,7 +133,7 @@ func (l *sections[T]) element(r *reader, key string, n *yaml.Node, v *T) {
 	}
 }
 
-// node omits empty keys without a default.
+// node implements kind. It omits keys of elements that are empty and have no default.
 func (l *sections[T]) node(values []T) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	for i := range values {

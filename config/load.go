@@ -29,8 +29,8 @@ type Effective struct {
 // Origin returns the origin of a key's value, like "sibyl.yaml:3", "--epoch" or "SIBYL_EPOCH", or "" for a default.
 func (e *Effective) Origin(key string) string { return e.origins[key] }
 
-// Fingerprint returns a hash of the file's contents, or the text of the error if it can't be read. It returns "" if
-// file is empty. We don't use the modification time and size, because Kubernetes updates a mounted ConfigMap by
+// Fingerprint returns a hash of the file's contents, or the text of the error if the file can't be read. It returns ""
+// if file is empty. We don't use the modification time and size, because Kubernetes updates a mounted ConfigMap by
 // swapping a symlink.
 func Fingerprint(file string) string {
 	if file == "" {
@@ -45,7 +45,7 @@ func Fingerprint(file string) string {
 
 // layer holds the values set by one source.
 type layer struct {
-	config  Config            // fields of other keys are zero
+	config  Config            // fields of keys that the source doesn't set are zero
 	origins map[string]string // of the keys set by the source
 }
 
@@ -99,8 +99,8 @@ func merge(layers ...*layer) *Effective {
 	return e
 }
 
-// fit sets the defaults that depend on other keys. If the memory is small, it lowers the maximum size of a request to
-// memory/requestShare. It requires tokens from senders on other machines unless they have certificates.
+// fit sets the defaults that depend on other keys. If memory is small, it lowers otlp.max-request to
+// memory/requestShare. If senders on other machines don't need certificates, it makes them need a token.
 func (e *Effective) fit() {
 	c := &e.Config
 	if e.origins["otlp.require-token"] == "" {
@@ -147,8 +147,8 @@ func (l *layer) readText(r *reader, text []byte) {
 	}
 }
 
-// readEnvironment returns the values in environment variables. It ignores empty variables, and unknown ones because
-// Kubernetes sets some with the same prefix.
+// readEnvironment returns the values in environment variables. It ignores empty variables. It also ignores unknown
+// ones, because Kubernetes sets some with the same prefix.
 func readEnvironment(getenv func(string) string) (*layer, Errors) {
 	l := newLayer()
 	var errs Errors
@@ -247,7 +247,7 @@ func (f *Flags) read() (*layer, Errors) {
 	return l, errs
 }
 
-// flagValue is the [pflag.Value] of a key's flag. It only keeps the text, see AddFlags.
+// flagValue is the [pflag.Value] of a key's flag. It only stores the text; see AddFlags.
 type flagValue struct {
 	about *description
 	set   map[string]string
@@ -276,7 +276,7 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 
-// Reload returns the configuration to use if next was loaded while current is in effect. This is next, except that
+// Reload returns the configuration to use when next has been loaded while current is in effect. It is next, except that
 // changes to keys that need a restart are refused. refused lists these keys in the order of the table. If the
 // combination is invalid, it returns current and refuses all changes. It doesn't modify its arguments.
 func Reload(current, next *Effective) (applied *Effective, refused []string) {

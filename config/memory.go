@@ -8,17 +8,17 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 )
 
-// The key memory is one budget. The process itself takes ownBytes, and these shares, in 256ths, divide the rest. A part
-// that has used up its share refuses new entries, or drops the oldest ones, and counts them. Bodies being read and the
-// buffers of the databases have no share, because they are released within seconds. A few smaller parts have fixed
-// limits. A limit on the measured heap covers the rest.
+// The value of the key memory is one budget. The process itself takes ownBytes, and the rest is divided by these
+// shares, in 256ths. A part of the service that has used up its share refuses new entries or drops the oldest ones, and
+// counts them. Bodies being read and the buffers of the databases have no share, because they are released within
+// seconds. A few smaller parts have fixed limits. A limit on the measured heap covers the rest.
 const (
 	groupsShare      = 64 // groups and request types
-	openShare        = 45 // open traces; a quarter as much again remembers closed ones
+	openShare        = 45 // open traces, and a quarter as much for remembering closed ones
 	namesShare       = 29 // the dictionary of the core
 	decodersShare    = 8  // the dictionaries of the decoders
-	inFlightShare    = 16 // requests that are admitted but not yet assembled, and again those waiting for the core
-	learningShare    = 14 // requests of the learning period; afterwards contexts of calls
+	inFlightShare    = 16 // admitted requests that are not yet assembled; as much again for those waiting for the core
+	learningShare    = 14 // requests of the learning period; contexts of calls after it
 	chartsShare      = 8  // requests by tick
 	tracepointsShare = 16 // catalogues of agents and their reports
 	sitesShare       = 12 // the history of calls
@@ -47,9 +47,9 @@ const (
 
 func (c *Config) share(n int64) int64 { return (c.Memory - ownBytes) / parts * n }
 
-// MaxInFlight returns the limit on the bytes of all requests being read or decoded. There is room for three of the
-// largest requests, because a request takes up to twice its size, as sent and uncompressed, and more than one sender
-// must make progress. If the maximum size of requests is smaller than the default, there is room for more of them.
+// MaxInFlight returns the limit on the bytes of all requests being read or decoded. The limit leaves room for three of
+// the largest requests, because a request takes up to twice its size, once as sent and once uncompressed, and more than
+// one sender must make progress. If the maximum size of requests is smaller than the default, more of them fit.
 func (c *Config) MaxInFlight() int64 {
 	return 3 * max(c.OTLP.MaxRequest, min(mostRequest, c.Memory/requestShare))
 }
@@ -80,7 +80,8 @@ type IntakeLimits struct {
 	Whole               int   // bytes
 }
 
-// IntakeLimits returns the limits of package live. A tenant leaves one processor to the others.
+// IntakeLimits returns the limits of package live that depend on the memory. A tenant leaves one processor to other
+// tenants.
 func (c *Config) IntakeLimits() IntakeLimits {
 	decoders := runtime.GOMAXPROCS(0)
 	blameless := int64(0)
@@ -100,7 +101,7 @@ func (c *Config) IntakeLimits() IntakeLimits {
 	}
 }
 
-// Limits that apply however much memory there is.
+// Limits that apply regardless of the memory.
 const (
 	mostNames        = 1 << 21 // as trace.DefaultLimit, up to which tables are decoded
 	mostDecoderNames = 1 << 18

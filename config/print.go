@@ -11,7 +11,7 @@ import (
 )
 
 // Print writes the configuration as YAML. Comments describe each key and give the origin of each value that isn't a
-// default. Secrets are hidden. Apart from these, the output can be loaded again.
+// default. Secrets are hidden. The output can be loaded again, except for hidden secrets.
 func (e *Effective) Print(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString("# The configuration of sibyl serve in effect. " +
@@ -32,7 +32,8 @@ func (e *Effective) Print(w io.Writer) error {
 	return err
 }
 
-// openSection writes the names of a section and its parents, except for names that the last section already had.
+// openSection writes the names of a section and its parents. It omits the parents that the previous section, last, has
+// in common with section.
 func openSection(b *bytes.Buffer, last, section string) {
 	if section == "" {
 		return
@@ -66,8 +67,8 @@ func (e *Effective) printKey(b *bytes.Buffer, d definition[Config], indent, name
 	return nil
 }
 
-// originComment returns the comment after a value, with its origin and, if it differs and fits, the default. It returns
-// "" for a default.
+// originComment returns the comment after a value, with the origin of the value. It also contains the default if the
+// value differs from the default and the default fits on the line. It returns "" for a default.
 func (e *Effective) originComment(d definition[Config]) string {
 	about := d.about()
 	origin := e.origins[about.key]
@@ -83,7 +84,7 @@ func (e *Effective) originComment(d definition[Config]) string {
 	return " # " + origin + "; default: " + text
 }
 
-// restart returns a note for keys that need a restart to change, and "" for others.
+// restart returns a note that a change of the key needs a restart, or "" if it doesn't.
 func (d *description) restart() string {
 	if d.live {
 		return ""

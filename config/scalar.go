@@ -26,13 +26,13 @@ type kind[V any] interface {
 	read(r *reader, key string, n *yaml.Node) (V, bool)
 	// node returns v as YAML for people, with secrets hidden.
 	node(v V) *yaml.Node
-	// want describes valid values; it follows the word "want".
+	// want returns a description of valid values that can follow the word "want".
 	want() string
-	// typeName is one word for the type.
+	// typeName returns one word for the type.
 	typeName() string
 }
 
-// scalar is a kind for values that are a single word or number.
+// scalar is a kind of values that consist of a single word or number.
 type scalar[V any] struct {
 	name  string
 	wants string
@@ -76,7 +76,7 @@ func (s *scalar[V]) node(v V) *yaml.Node {
 	return n
 }
 
-// shapeOf names the kind of a node for people.
+// shapeOf returns the name of a node's kind for error messages.
 func shapeOf(n *yaml.Node) string {
 	if n.Kind == yaml.SequenceNode {
 		return "list"
@@ -394,7 +394,7 @@ func isURL(s string) bool {
 		u.Hostname() != ""
 }
 
-// isPublicURL reports whether s is empty, or a URL without credentials, query and fragment, so that paths can be
+// isPublicURL reports whether s is empty, or a URL without credentials, query or fragment, so that paths can be
 // appended.
 func isPublicURL(s string) bool {
 	if s == "" {
@@ -404,7 +404,7 @@ func isPublicURL(s string) bool {
 	return err == nil && isURL(s) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// isSafeURL is like isPublicURL, for URLs to which browsers send secrets: it accepts http only for this machine.
+// isSafeURL is like isPublicURL, for URLs that browsers send secrets to: it accepts http only for this machine.
 func isSafeURL(s string) bool {
 	u, err := url.Parse(s)
 	return isPublicURL(s) && err == nil && (u.Scheme != "http" || isLoopback(net.JoinHostPort(u.Hostname(), "0")))
@@ -437,7 +437,7 @@ func isPrefix(s string) bool {
 // hidden replaces a secret. It isn't a valid secret itself.
 const hidden = "(hidden)"
 
-// secret makes s hide its values in output and in errors.
+// secret makes s hide its values in output and in errors, and returns s.
 func secret(s *scalar[string]) *scalar[string] {
 	wants := s.wants
 	parse := s.parse

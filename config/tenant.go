@@ -14,7 +14,8 @@ var tenantName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 // IsTenantName reports whether a tenant other than the default one can have this name.
 func IsTenantName(name string) bool { return tenantName.MatchString(name) && name != "default" }
 
-// TenantOutputs connects a tenant with other systems, as the keys of the same names do for the default tenant.
+// TenantOutputs holds the connections of a tenant to other systems. Its fields mean the same as the fields of [Config]
+// with these names mean for the default tenant.
 type TenantOutputs struct {
 	Name     string
 	Webhooks []Webhook
@@ -25,8 +26,7 @@ type TenantOutputs struct {
 // MinMemory is the minimum memory of a service or a tenant.
 const MinMemory = 64 * mib
 
-// Part returns a copy of c with the given share, between 0 and 1, of the memory and the disk. The service keeps the
-// rest for other tenants.
+// Part returns a copy of c with the given share, between 0 and 1, of the memory and the disk space in c.
 func (c *Config) Part(share float64) *Config {
 	part := *c
 	part.Memory, part.ProcessMemory = int64(share*float64(c.Memory)), c.Memory
@@ -40,8 +40,8 @@ func (c *Config) Part(share float64) *Config {
 func TenantPath(name string) string { return "/t/" + name }
 
 // Tenant returns the configuration of the tenant called name, with the given share of the memory and the disk; see
-// [Config.Part]. The tenant has its own directory, paths, webhooks, e-mail destinations and export. All other
-// connections to other systems belong to the default tenant.
+// [Config.Part]. The tenant has its own directory, paths, webhooks, e-mail destinations and export. Connections to all
+// other systems belong to the default tenant only.
 func (c *Config) Tenant(name string, share float64) *Config {
 	t := c.Part(share)
 	t.DataDir = filepath.Join(c.DataDir, TenantsDir, name)
