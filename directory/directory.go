@@ -36,7 +36,7 @@ type Directory struct {
 // maxServiceLinks is the maximum number of links for one service.
 const maxServiceLinks = 10
 
-// Owner returns the owner of a service, or nil if it has none.
+// Owner returns the owner of a service, or nil if the service has no owner.
 func (d *Directory) Owner(service string) *Owner {
 	i := slices.IndexFunc(d.Owners, func(o Owner) bool { return matchesAny(o.Services, service) })
 	if i < 0 {
@@ -56,7 +56,8 @@ func (d *Directory) ServiceLinks(r *Request) []URL {
 	return links
 }
 
-// IsRouted reports whether an owner routes its incidents to an endpoint. Such an endpoint receives no other incidents.
+// IsRouted reports whether any owner routes incidents to the given endpoint. Such an endpoint receives no other
+// incidents.
 func (d *Directory) IsRouted(endpoint string) bool {
 	return slices.ContainsFunc(d.Owners, func(o Owner) bool { return slices.Contains(o.Route, endpoint) })
 }

@@ -25,15 +25,15 @@ type URL struct {
 type Link struct {
 	name, template string
 	kind           *linkKind
-	services       []string // patterns for the services with such a page; all if empty
+	services       []string // patterns for the services that have such a page; empty: all services
 }
 
 // Request is the target of a link: a trace, or a service during an incident. All fields may be zero, except Trace for a
 // link to a trace.
 type Request struct {
 	Trace              trace.ID
-	Service, Operation string // of the entry span of the trace; or a suspect, and its operation with most evidence
-	Instance           string // that carries most of the cost of a suspect
+	Service, Operation string // of the trace's entry span, or the suspect and its operation with the most evidence
+	Instance           string // instance that most of the cost of a suspect comes from
 	Incident           string // ID
 	Start, End         trace.Nanos
 
@@ -43,14 +43,14 @@ type Request struct {
 	Attributes      [][2]string   // keys and values of the span; an empty value matches any value
 }
 
-// AddInstance sets the instance to the value of an attribute, unless an earlier call did or the value is a version.
+// AddInstance sets the instance to the value of an attribute, unless it is already set or the value is a version.
 func (r *Request) AddInstance(key, value string) {
 	if r.Instance == "" && key != "service.version" {
 		r.Instance = value
 	}
 }
 
-// linkKind defines the placeholders of a kind of links, written in braces, with their values.
+// linkKind is a kind of link. It defines the placeholders, which templates contain in braces, and their values.
 type linkKind struct {
 	target       string // for error messages
 	required     string // placeholder that templates must contain, if any
@@ -85,7 +85,8 @@ var (
 	})}
 )
 
-// withTimes adds the placeholders of times, which all kinds have. Ends are rounded up.
+// withTimes adds the placeholders for times, which all kinds of link have, to placeholders and returns the result. Ends
+// are rounded up.
 func withTimes(placeholders map[string]func(r *Request) string) map[string]func(r *Request) string {
 	maps.Copy(placeholders, map[string]func(r *Request) string{
 		"start_s":  func(r *Request) string { return count(r.Start, time.Second) },
@@ -104,7 +105,7 @@ func withTimes(placeholders map[string]func(r *Request) string) map[string]func(
 var placeholder = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_-]*\}`)
 
 // NewLink returns a Link to traces. It returns an error unless template is an http or https URL that contains
-// {trace_id} and has only known placeholders, none of them in its host.
+// {trace_id}, contains only known placeholders, and has no placeholder in its host.
 func NewLink(name, template string) (Link, error) { return newLink(traceLinks, name, template) }
 
 // NewServiceLink returns a Link to a page about each service that matches one of the patterns, or about every service
@@ -141,14 +142,14 @@ func newLink(kind *linkKind, name, template string) (Link, error) {
 	return Link{name: trace.Clean(name), template: template, kind: kind}, nil
 }
 
-// nearest returns the placeholder that is most similar to name, a mistyped placeholder.
+// nearest returns the placeholder that is most similar to name, which is a mistyped placeholder.
 func (k *linkKind) nearest(name string) string {
 	return slices.MinFunc(slices.Sorted(maps.Keys(k.placeholders)), func(a, b string) int {
 		return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
 	})
 }
 
-// URL returns the link to the target r. Names from traces are escaped for every part of a URL.
+// URL returns the link to the target r. Names from traces are escaped so that they are valid in every part of a URL.
 func (l Link) URL(r *Request) URL {
 	value := func(p string) string { return l.kind.placeholders[p[1:len(p)-1]](r) }
 	return URL{l.name, placeholder.ReplaceAllStringFunc(l.template, value)}
@@ -170,5 +171,5 @@ func count(t trace.Nanos, unit time.Duration) string {
 // escape escapes all characters with a meaning in a path, a query or a fragment.
 func escape(s string) string { return escapeAll(trace.Clean(s)) }
 
-// escapeAll is like escape, but doesn't shorten its argument, whose values must already be clean.
+// escapeAll is like escape, but doesn't clean or shorten s, which must already be clean.
 func escapeAll(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }

@@ -20,8 +20,8 @@ func duration(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + "us"
 }
 
-// jaegerTags returns the conditions on attributes as the tags of a search in Jaeger. Jaeger can't search for an
-// attribute with any value, so these conditions are omitted. The result is "" if no condition is left.
+// jaegerTags returns the conditions on attributes as the tags of a search in Jaeger. It omits conditions that accept
+// any value, because Jaeger can't search for them. It returns "" if no condition is left.
 func (r *Request) jaegerTags() string {
 	tags := make(map[string]string)
 	for _, a := range r.Attributes {
@@ -134,7 +134,7 @@ func inJSON(s string) string {
 	return text[1 : len(text)-1]
 }
 
-// encode returns x as JSON. This can't fail for texts and numbers.
+// encode returns x as JSON. x must consist of texts and numbers, for which encoding can't fail.
 func encode(x any) string {
 	text, err := json.Marshal(x)
 	if err != nil {
