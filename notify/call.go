@@ -21,13 +21,13 @@ import (
 const (
 	callTimeout    = 15 * time.Second // of the whole call
 	connectTimeout = 5 * time.Second
-	maxAnswer      = 64 << 10 // bytes read of an answer
+	maxAnswer      = 64 << 10 // bytes read from an answer
 	shownAnswer    = 200      // bytes of an answer in errors
 	maxHeaders     = 64 << 10
 	maxRetryAfter  = 6 * time.Hour // longest wait that an endpoint can request
 )
 
-// Answer is the answer of an endpoint.
+// Answer is the response of an endpoint.
 type Answer struct {
 	Status int
 	Text   string        // start of the body, printable; for a mail server, the recipients that it refused
@@ -123,7 +123,7 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 func (c *caller) close() { c.client.CloseIdleConnections() }
 
 // call sends a message and returns the answer, which may be a rejection. It returns an error if there is no answer. The
-// error doesn't contain the URL, whose path may be a secret.
+// error doesn't contain the URL, because the path may be a secret.
 func (c *caller) call(ctx context.Context, m *store.Message) (*Answer, error) {
 	if c.mail != nil {
 		return c.mail.send(ctx, m)
@@ -177,7 +177,7 @@ func (c *caller) request(ctx context.Context, m *store.Message, now time.Time) (
 	return r, nil
 }
 
-// withoutURL returns err without the URL, which the HTTP client adds to its errors.
+// withoutURL returns err without the URL that the HTTP client adds to its errors.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -185,8 +185,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// retryAfter returns the wait that a Retry-After header requests, up to maxRetryAfter, or 0 if the header has no valid
-// time or a past one.
+// retryAfter returns the wait that a Retry-After header requests, up to maxRetryAfter, or 0 if the header contains no
+// valid time or a time in the past.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)

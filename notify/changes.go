@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Change is a decision, or a change of a problem or an incident. Each causes an event.
+// Change is a decision, or a change of a problem or an incident. Each Change causes an event.
 type Change struct {
 	Type     Type
 	Subject  search.Subject   // may be zero
@@ -49,8 +49,8 @@ func Missing(problems, others []detect.Problem) []*detect.Problem {
 	return missing
 }
 
-// typeOf returns the type of the event for a decision that changes the status of its problem or incident. It is empty
-// if the decision doesn't change it, or if there is no event for the new status.
+// typeOf returns the type of the event for a decision that changes the status of its problem or incident. It returns ""
+// if the decision doesn't change the status, or if there is no event for the new status.
 func typeOf(d *search.Decision) Type {
 	if d.From == d.To || d.Subject.IsZero() {
 		return ""
@@ -61,7 +61,7 @@ func typeOf(d *search.Decision) Type {
 	return problemEvents[d.To]
 }
 
-// Events about a problem and an incident, by the new status of the investigation.
+// Types of events about problems and incidents, by the new status of the investigation.
 var (
 	problemEvents  = map[search.Status]Type{search.Located: ProblemLocated, search.Explained: ProblemExplained}
 	incidentEvents = map[search.Status]Type{search.Located: IncidentLocated}

@@ -28,21 +28,21 @@ type Epoch struct {
 	Incidents   []engine.Incident   // as of the end of the epoch
 	Annotations []engine.Annotation // oldest first
 	Directory   directory.Directory
-	// Held holds the IDs of incidents that opened while they were muted. The event about the opening is due once they
-	// are no longer muted.
+	// Held holds the IDs of incidents that opened while they were muted. The event about such an opening is due once
+	// the incident is no longer muted.
 	Held []uint64
-	// Investigation returns the investigation of a problem or an incident, or nil if it has none.
+	// Investigation returns the investigation of a problem or an incident, or nil if there is no investigation.
 	Investigation func(search.Subject) *search.Investigation
-	// The following are called for each event about an incident.
+	// The following functions are called for each event about an incident.
 	Muted          func(incident uint64) bool
 	Acknowledged   func(incident uint64) *Note    // nil if nobody acknowledged it
 	IncidentTraces func(*engine.Incident) []Trace // slow or failed traces to link to
 	IncidentURL    func(incident uint64) string   // of the incident's page; may return ""
 }
 
-// acknowledgedWithin is the age at which an acknowledgement stops causing an event. Each epoch before that returns the
-// same event, even after a restart, so a crash doesn't lose the event. The outbox keeps only one copy, so
-// acknowledgedWithin must be shorter than the time for which an outbox remembers events.
+// acknowledgedWithin is the age at which an acknowledgement stops causing an event. Until then, Events returns the same
+// event in each epoch, even after a restart, so that a crash doesn't lose the event. The outbox drops all copies but
+// one, so acknowledgedWithin must be shorter than the time for which the outbox remembers events.
 const acknowledgedWithin = time.Hour
 
 // Events returns the events of an epoch in order. They depend only on e, so repeated calls return equal events.
@@ -92,7 +92,7 @@ var eventTypes = [...]Type{
 }
 
 // changed returns the latest transition of an incident if it happened in the epoch and should be reported. If an
-// incident reopens and closes in the same epoch, it was never reported as open, so its end isn't reported either.
+// incident reopens and closes in the same epoch, its reopening is never reported, so its end isn't reported either.
 func (e *Epoch) changed(x *engine.Incident) (t incident.Transition, changed bool) {
 	for _, t := range slices.Backward(x.History) {
 		if t.At != e.At {
@@ -106,8 +106,8 @@ func (e *Epoch) changed(x *engine.Incident) (t incident.Transition, changed bool
 	return t, t.At == e.At && t.Why != incident.Grew
 }
 
-// incidentEvents returns the events of the incidents that opened, reopened, had been steady for a day or closed in the
-// epoch. They don't depend on investigations.
+// incidentEvents returns events about the incidents that opened, reopened, closed or were acknowledged in the epoch, or
+// that had then been steady for a day. The events don't depend on investigations.
 func (e *Epoch) incidentEvents() []*Event {
 	var list []*Event
 	for i := range e.Incidents {
@@ -139,8 +139,9 @@ func (e *Epoch) released(x *engine.Incident) []*Event {
 	return []*Event{opened, e.incidentEvent(IncidentAcknowledged, x, nil)}
 }
 
-// acknowledged returns when the open incident x was acknowledged, and whether that causes an event now. If the incident
-// reopened after the note, the time is when it reopened, since receivers then paged people again.
+// acknowledged returns the time at which the open incident x was acknowledged, and whether the acknowledgement causes
+// an event now. If the incident reopened after the acknowledgement, the time of the reopening counts, because receivers
+// then paged people again.
 func (e *Epoch) acknowledged(x *engine.Incident) (trace.Nanos, bool) {
 	if !x.IsOpen() || e.Acknowledged == nil {
 		return 0, false

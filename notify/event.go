@@ -24,9 +24,9 @@ const (
 	IncidentOpened  Type = "incident.opened"
 	IncidentLocated Type = "incident.located" // its investigation found one place, or up to three together
 	IncidentClosed  Type = "incident.closed"
-	// IncidentAcknowledged means that a person is working on it.
+	// IncidentAcknowledged means that a person is working on the incident.
 	IncidentAcknowledged Type = "incident.acknowledged"
-	// IncidentSteady means that it has not changed for a day. The event proposes to accept it as normal.
+	// IncidentSteady means that the incident has not changed for a day. The event proposes to accept it as normal.
 	IncidentSteady   Type = "incident.steady"
 	ProblemOpened    Type = "problem.opened"
 	ProblemLocated   Type = "problem.located"   // the investigation found one place, or up to three together
@@ -36,7 +36,7 @@ const (
 	Test             Type = "test"     // sent on request, to check an endpoint
 )
 
-// Event is an event with its evidence. Its texts are printable and bounded, but not escaped. It is immutable.
+// Event is an event with its evidence. Its texts are printable and limited in length, but not escaped. It is immutable.
 type Event struct {
 	ID       string         `json:"id"` // equal for equal events, see NewEvent
 	Type     Type           `json:"type"`
@@ -44,8 +44,8 @@ type Event struct {
 	Source   string         `json:"source"` // the address of the UI, or a name
 	Data     Data           `json:"data"`
 	subject  search.Subject // the incident or problem; zero if about neither
-	resolved bool           // the subject is closed
-	muted    bool           // if resolved, send only to endpoints that keep state
+	resolved bool           // the incident or problem is closed
+	muted    bool           // send only ends and acknowledgements, and only to endpoints that keep state
 	// Set if e is about an incident: the configured owners, and the owner of the service that was the first suspect
 	// when the incident opened. Both may be nil.
 	directory *directory.Directory
@@ -60,7 +60,7 @@ type Data struct {
 	Decision *Decision `json:"decision"` // may be null
 }
 
-// Problem is a problem as of the last epoch. Its lists are bounded.
+// Problem is a problem as of the last epoch. Its lists are limited in length.
 type Problem struct {
 	describe.Problem
 	describe.Findings
@@ -83,7 +83,7 @@ type Trace struct {
 type Decision struct {
 	Plan     int64       `json:"plan"` // version of the resulting plan
 	Strategy string      `json:"strategy,omitempty"`
-	From     string      `json:"from,omitempty"` // state of the investigation; empty if the decision is not about one
+	From     string      `json:"from,omitempty"` // state of the investigation; empty without an investigation
 	To       string      `json:"to,omitempty"`
 	Reason   string      `json:"reason"`
 	Tree     Tree        `json:"tree"`
@@ -92,7 +92,7 @@ type Decision struct {
 	On       []Pick      `json:"on"`
 	Off      []Excluded  `json:"off"`
 	Rejected []Excluded  `json:"rejected"`
-	Missing  []string    `json:"missing"` // operations that have no tracepoint left
+	Missing  []string    `json:"missing"` // operations without a remaining tracepoint
 	Estimate Usage       `json:"estimate"`
 	Budget   Usage       `json:"budget"` // 0 is unlimited
 	Overhead *OverheadOf `json:"overhead"`
@@ -167,13 +167,13 @@ type Facts struct {
 	At     trace.Nanos
 	Source string // see Event
 
-	// The problem and its investigation. After the problem has closed only the investigation is known. If the problem
+	// The problem and its investigation. After the problem has closed, only the investigation is known. If the problem
 	// has not been investigated, only Problem is set. Both are nil if the event is about neither.
 	Problem       *detect.Problem
 	Investigation *search.Investigation
 	Decision      *search.Decision // may be nil
 	Traces        []Trace          // samples; the first are sent
-	Names         *describe.Names  // with the summary of the problem's requests, if there is one
+	Names         *describe.Names  // includes the summary of the problem's requests, if there is one
 	URL           string           // of the problem's page; may be empty
 }
 
@@ -186,12 +186,12 @@ const (
 	maxTraces       = 9
 	maxPicks        = 200
 	maxMissing      = 20
-	maxContext      = 64   // operations of a context; the last are kept
+	maxContext      = 64   // operations of a context; the last ones are kept
 	maxSentenceText = 1500 // runes of a sentence, which contains several names
 )
 
-// NewEvent returns the event about a problem or a decision that f describes. Its ID depends only on type, time, problem
-// and plan, so creating the event again gives the same ID.
+// NewEvent returns the event about a problem or a decision that f describes. The event's ID depends only on type, time,
+// problem and plan, so creating the event again gives the same ID.
 func NewEvent(f *Facts) *Event {
 	n := namer{f.Names}
 	e := &Event{Type: f.Type, At: moment(f.At), Source: trace.Clean(f.Source)}
@@ -235,8 +235,8 @@ func (f *Facts) status() string {
 	return f.Investigation.Status.String()
 }
 
-// opened returns when the problem opened. For a problem without such a time, such as a chronic one, it returns when the
-// investigation opened, or else the time of the event.
+// opened returns the time at which the problem opened. If that is unknown, as for chronic problems, it returns the time
+// at which the investigation opened, or the time of the event if there is no investigation.
 func (f *Facts) opened() trace.Nanos {
 	switch {
 	case f.Problem != nil && f.Problem.Opened != 0:
@@ -277,7 +277,7 @@ func NewTest(at trace.Nanos, source string) *Event {
 	return e
 }
 
-// namer translates identities into names that are printable and bounded.
+// namer translates identities into names that are printable and limited in length.
 type namer struct{ names *describe.Names }
 
 func (n namer) op(op trace.Op) string { return trace.Clean(n.names.Op(op)) }
@@ -333,7 +333,8 @@ func boundTarget(t *describe.Target) *describe.Target {
 	return &describe.Target{Service: trace.Clean(t.Service), Operation: trace.Clean(t.Operation), External: t.External}
 }
 
-// boundContext returns the last maxContext operations of path, after making path printable and bounded in place.
+// boundContext returns the last maxContext operations of path. It makes them printable and limits their lengths, in
+// place.
 func boundContext(path []string) []string {
 	path = path[max(0, len(path)-maxContext):]
 	for i := range path {

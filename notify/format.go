@@ -30,8 +30,8 @@ type format struct {
 
 	// target returns the path to append to an endpoint's URL, and the query, for a body. It may be nil.
 	target func(t Type, subject search.Subject, body []byte) (path, query string)
-	// authorize adds the token of an endpoint to the header or the body of a call. It is nil if the format has no
-	// token.
+	// authorize adds the token of an endpoint to the header or the body of a call, and returns the body. It is nil if
+	// the format uses no token.
 	authorize func(h http.Header, token string, body []byte) []byte
 }
 
@@ -133,8 +133,8 @@ type alert struct {
 }
 
 // alerts returns the alert of an incident, of a problem that changed, or of any problem that closed. Chronic problems
-// raise no alert. A decision about a problem keeps its alert alive, and raises it if the problem has stopped being
-// chronic. The labels identify the alert, so they stay the same for the life of the incident or problem.
+// raise no alert. An event about a decision keeps the problem's alert alive, and raises the alert if the problem is no
+// longer chronic. The labels identify the alert, so they stay the same for the lifetime of the incident or problem.
 func alerts(e *Event) any {
 	var a alert
 	switch p := e.Data.Problem; {
@@ -204,8 +204,8 @@ func filled(pairs ...string) map[string]string {
 	return m
 }
 
-// annotation returns e as an annotation of Grafana: a point in time or, when an incident or a problem closes, its
-// lifetime.
+// annotation returns e as an annotation for Grafana. The annotation marks a point in time or, if e is about the end of
+// an incident or a problem, its lifetime.
 func annotation(e *Event) any {
 	a := struct {
 		Time int64    `json:"time"` // ms
@@ -285,7 +285,7 @@ func slackMessage(e *Event) any {
 	return message
 }
 
-// slackSentence returns the text of s, escaped. Slack shows its times in the reader's zone.
+// slackSentence returns the text of s, escaped. Slack shows the times in it in the reader's time zone.
 func slackSentence(s describe.Sentence) string {
 	var b strings.Builder
 	for _, p := range s {
@@ -298,7 +298,7 @@ func slackSentence(s describe.Sentence) string {
 	return b.String()
 }
 
-// slackFigure returns the text of a figure. Slack shows the onset of an incident in the reader's zone.
+// slackFigure returns the text of a figure. Slack shows the onset of an incident in the reader's time zone.
 func (e *Event) slackFigure(f figure) string {
 	if x := e.Data.Incident; x != nil && f.key == "began" {
 		return slackTime(x.Onset, "{date_short_pretty} {time_secs}", f.text)
@@ -306,8 +306,8 @@ func (e *Event) slackFigure(f figure) string {
 	return slackEscape(f.text)
 }
 
-// slackClock returns t to the minute in a notation that Slack shows in the reader's zone, with its date if dated is
-// set.
+// slackClock returns t, to the minute, in a notation that Slack shows in the reader's time zone, with the date if dated
+// is set.
 func slackClock(t trace.Nanos, dated bool) string {
 	layout := "{time}"
 	if dated {
@@ -316,7 +316,8 @@ func slackClock(t trace.Nanos, dated bool) string {
 	return slackTime(moment(t), layout, describe.Clock(t, dated)+" UTC")
 }
 
-// slackTime returns t in a notation that Slack shows in the reader's zone. Clients that can't do this show `otherwise`.
+// slackTime returns t in a notation that Slack shows in the reader's time zone. Clients that can't do so show
+// `otherwise`.
 func slackTime(t moment, layout, otherwise string) string {
 	return fmt.Sprintf("<!date^%d^%s|%s>", t.time().Unix(), layout, otherwise)
 }
@@ -328,7 +329,7 @@ func slackEscape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }
 
-// slackLink returns a link. Characters that would end its address are percent-encoded.
+// slackLink returns u as a link in Slack's markup. It percent-encodes characters that would end the address.
 func slackLink(u directory.URL) string {
 	address := strings.NewReplacer("|", "%7C", "<", "%3C", ">", "%3E", " ", "%20").Replace(u.URL)
 	return "<" + address + "|" + slackEscape(strings.ReplaceAll(u.Name, "|", "/")) + ">"
@@ -348,7 +349,7 @@ var titles = map[Type]string{
 	Test:                 "Test",
 }
 
-// title names the event. If the event opens an incident, the severity comes first.
+// title returns the title of the event. If the event opens an incident, the title includes the severity.
 func (e *Event) title() string {
 	x := e.Data.Incident
 	switch {
@@ -363,7 +364,7 @@ func (e *Event) title() string {
 // sentence describes e in one sentence.
 func (e *Event) sentence() string { return inUTC(e.phrases()) }
 
-// phrases returns the sentence about e.
+// phrases returns the sentence about e, in phrases.
 func (e *Event) phrases() describe.Sentence {
 	p, d, x := e.Data.Problem, e.Data.Decision, e.Data.Incident
 	switch {
@@ -394,7 +395,7 @@ func (e *Event) phrases() describe.Sentence {
 // words returns text as a sentence without data.
 func words(text string) describe.Sentence { return describe.Sentence{{Text: text}} }
 
-// inUTC returns the text of s, and says after its last time that the times are in UTC.
+// inUTC returns the text of s, with "UTC" after the last time in it.
 func inUTC(s describe.Sentence) string {
 	last := len(s) - 1
 	for last >= 0 && s[last].Kind != describe.TimePhrase {
@@ -406,7 +407,7 @@ func inUTC(s describe.Sentence) string {
 	return s[:last+1].String() + " UTC" + s[last+1:].String()
 }
 
-// bounded returns s with up to `most` runes, printable.
+// bounded returns s, made printable and cut off after `most` runes.
 func bounded(s describe.Sentence, most int) (all describe.Sentence) {
 	for _, p := range s {
 		n := utf8.RuneCountInString(p.Text)
@@ -420,7 +421,7 @@ func bounded(s describe.Sentence, most int) (all describe.Sentence) {
 	return all
 }
 
-// sentence names the person who acknowledged an incident, and the reason.
+// sentence returns a sentence that names the person who acknowledged an incident, and the reason.
 func (n *Note) sentence() string {
 	if n.Text == "" {
 		return cmp.Or(n.By, "Somebody") + " acknowledged it."
@@ -502,7 +503,7 @@ func (e *Event) figures() []figure {
 	return list
 }
 
-// place returns the located place. It is empty if the event isn't about a located problem.
+// place returns the located place, or "" if the event isn't about a located problem.
 func (e *Event) place() string {
 	d := e.Data.Decision
 	if e.Type != ProblemLocated && e.Type != ProblemExplained || d == nil || len(d.Suspects) == 0 {
@@ -511,7 +512,7 @@ func (e *Event) place() string {
 	return d.Suspects[0].place()
 }
 
-// place names the place of s: its tracepoint, or its operation.
+// place returns the name of the place of s: its tracepoint or, if it has no tracepoint, its operation.
 func (s *Suspect) place() string {
 	if s.Tracepoint != "" || len(s.Context) == 0 {
 		return s.Tracepoint
@@ -587,7 +588,7 @@ func (e *Event) traceLinks() []directory.URL {
 	return list
 }
 
-// serviceLinks returns the links to pages about the first suspect of the event's incident. There are none without an
+// serviceLinks returns the links to pages about the first suspect of the event's incident, or nil if there is no
 // incident.
 func (e *Event) serviceLinks() []directory.URL {
 	if x := e.Data.Incident; x != nil && len(x.Suspects) > 0 {
@@ -596,7 +597,7 @@ func (e *Event) serviceLinks() []directory.URL {
 	return nil
 }
 
-// actions returns the links to the dialogs that change the event's incident. There are none without an incident.
+// actions returns the links to the dialogs that change the event's incident, or nil if there is no incident.
 func (e *Event) actions() []directory.URL {
 	if x := e.Data.Incident; x != nil {
 		return x.Actions

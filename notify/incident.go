@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incident is an incident at the time of its event. Its lists are bounded. Scores and parts of suspects are per
-// request: times are in units of the request's usual mean duration, and failures, unanswered calls and changed call
+// Incident is an incident at the time of its event. Its lists are limited in length. Scores and parts of suspects are
+// per request: times are in units of the request's usual mean duration, and failures, unanswered calls and changed call
 // flows are counts.
 type Incident struct {
 	ID           string           `json:"id"`
@@ -43,7 +43,7 @@ type Incident struct {
 	Objectives   []Objective      `json:"objectives"`    // objectives that it violates
 	RequestTypes []AffectedType   `json:"request_types"` // largest added latency first
 	Affected     int              `json:"affected"`      // number of request types
-	Annotations  []Annotation     `json:"annotations"`   // of suspects and of no service, latest first
+	Annotations  []Annotation     `json:"annotations"`   // of suspects or without a service, latest first
 	Traces       []Trace          `json:"traces"`        // slow or failed traces
 	Search       *Search          `json:"investigation"` // may be null
 	Next         string           `json:"next"`          // next step for people
@@ -77,7 +77,7 @@ type Note struct {
 	Text string `json:"text,omitempty"`
 }
 
-// NewNote returns a note by the given person, with its texts made printable and bounded.
+// NewNote returns a note by the given person, with its texts made printable and limited in length.
 func NewNote(by string, at time.Time, text string) *Note {
 	return &Note{trace.Clean(by), moment(at.UnixNano()), trace.Printable(text, maxSentenceText)}
 }
@@ -88,7 +88,7 @@ type Search struct {
 	Status      string    `json:"status"`
 	Reason      string    `json:"reason"`
 	Tracepoints int       `json:"tracepoints"` // that it keeps enabled
-	Suspects    []Suspect `json:"suspects"`    // best first; contexts start at an operation, not at the entry
+	Suspects    []Suspect `json:"suspects"`    // ranked; contexts start at an operation, not at the entry
 }
 
 // Culprit is a suspect of an incident.
@@ -111,7 +111,7 @@ type Objective struct {
 	BelowNS  int64           `json:"below_ns,omitempty"`   // duration that requests must not reach
 	Percent  float64         `json:"percentile,omitempty"` // percentage of the requests that must be faster
 	Budget   describe.Number `json:"budget"`               // share of the requests that may miss it
-	Share    describe.Number `json:"share"`                // that missed it in the window
+	Share    describe.Number `json:"share"`                // share of the requests that missed it in the window
 	BurnRate describe.Number `json:"burn_rate"`            // Share divided by Budget
 	WindowNS int64           `json:"window_ns"`
 }
@@ -166,15 +166,15 @@ type IncidentFacts struct {
 	Decision      *search.Decision      // may be nil
 	Annotations   []engine.Annotation   // all annotations, oldest first
 	Traces        []Trace               // slow or failed traces; the first are sent
-	Names         *describe.Names       // with the request types
+	Names         *describe.Names       // includes the request types
 	Directory     directory.Directory   // owners, and links to pages about services
 	URL           string                // of the incident's page; may be empty
 	Acknowledged  *Note                 // nil if nobody acknowledged it
 	Muted         bool                  // send only ends and acknowledgements, and only to endpoints that keep state
 }
 
-// NewIncidentEvent returns the event about an incident that f describes. Its ID depends only on type, time, incident
-// and plan, so creating the event again gives the same ID.
+// NewIncidentEvent returns the event about an incident that f describes. The event's ID depends only on type, time,
+// incident and plan, so creating the event again gives the same ID.
 func NewIncidentEvent(f *IncidentFacts) *Event {
 	x, n := f.Incident, namer{f.Names}
 	e := &Event{
@@ -367,7 +367,7 @@ func (f *IncidentFacts) linkTarget(s *Culprit) *directory.Request {
 // hex16 returns the ID of an incident as text.
 func hex16(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// lasted returns the time of x from its onset to its end. It is empty while x is open.
+// lasted returns the time from the onset of x to its end as text, or "" if x is open.
 func (x *Incident) lasted() string {
 	if x.Ended == nil {
 		return ""
@@ -375,7 +375,7 @@ func (x *Incident) lasted() string {
 	return units.Span(trace.Nanos(*x.Ended).Sub(trace.Nanos(x.Onset)))
 }
 
-// place returns the place that the investigation located, or "" if it located none.
+// place returns the place that the investigation located, or "" if no place is located.
 func (x *Incident) place() string {
 	if s := x.Search; s != nil && len(s.Suspects) > 0 &&
 		(s.Status == search.Located.String() || s.Status == search.Explained.String()) {
@@ -384,10 +384,10 @@ func (x *Incident) place() string {
 	return ""
 }
 
-// beganLayout is the layout for the onset of an incident, for people.
+// beganLayout is the layout of the onset of an incident in figures.
 const beganLayout = "2006-01-02 15:04:05 UTC"
 
-// figures returns the known figures of an incident; at most thirteen.
+// figures returns the known figures of an incident, of which there are at most thirteen.
 func (x *Incident) figures() []figure {
 	var list []figure
 	add := func(key, name, text string) {
@@ -423,7 +423,7 @@ func (x *Incident) figures() []figure {
 	return list
 }
 
-// change describes how a request type changed: its failures or its duration, whichever costs more.
+// change returns a text about the change of a request type's failures or duration, whichever costs more.
 func (t *AffectedType) change() string {
 	if (t.Failed-t.UsualFailed)*t.UsualNS > t.MeanNS-t.UsualNS {
 		return t.Name + ": " + units.Percent(float64(t.Failed)) + " fail, usually " +

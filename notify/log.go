@@ -10,7 +10,7 @@ var logged = map[Type]string{
 	IncidentSteady:  "steady for a day",
 }
 
-// Log writes e to log if it says that an incident opened, was located, has been steady for a day, or closed.
+// Log writes e to log if e is about an incident that opened, was located, has been steady for a day, or closed.
 func (e *Event) Log(log *slog.Logger) {
 	change, x := logged[e.Type], e.Data.Incident
 	if change == "" || x == nil {

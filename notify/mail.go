@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// mailBody is an event for e-mail as stored in the outbox. Addresses are added when the e-mail is sent.
+// mailBody is the form of an event for e-mail in the outbox. The addresses are added when the e-mail is sent.
 type mailBody struct {
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
@@ -27,7 +27,7 @@ type mailBody struct {
 	Thread  string `json:"thread"` // the same for all events of an incident or a problem; may be empty
 }
 
-// maxSubject is the maximum length of the subject in runes. It is short because mail programs show one line.
+// maxSubject is the maximum length of the subject in runes. It is short because mail programs show only one line.
 const maxSubject = 150
 
 // mailOf returns the [mailBody] of e.
@@ -44,7 +44,7 @@ func mailOf(e *Event) any {
 	return body
 }
 
-// text returns e as plain text: the sentence, the figures, and the links, one on each line.
+// text returns e as plain text: the sentence, the figures and the links, each on its own line.
 func (e *Event) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n\n", e.title(), e.sentence())
@@ -60,8 +60,8 @@ func (e *Event) text() string {
 	return strings.TrimSpace(b.String()) + "\n"
 }
 
-// html is like [Event.text], but returns a page of HTML, without scripts, styles and images because mail programs block
-// them.
+// html is like [Event.text], but returns an HTML page. The page uses no scripts, styles or images, because mail
+// programs block them.
 func (e *Event) html() g.Node {
 	var rows, links []g.Node
 	for _, f := range e.figures() {
@@ -90,12 +90,12 @@ type Mail struct {
 	Security string // starttls, tls or none; passwords are sent over encrypted connections only
 	From     mail.Address
 	To       []mail.Address
-	Username string // no authentication if empty
+	Username string // empty: no authentication
 	Password string
 }
 
-// compose returns a message as text with headers. All attempts have the same text and Message-ID, so that receivers can
-// detect duplicates.
+// compose returns an e-mail with headers for the message m. All attempts to send m have the same text and Message-ID,
+// so that receivers can detect duplicates.
 func (d *Mail) compose(m *store.Message) ([]byte, error) {
 	var body mailBody
 	if err := json.Unmarshal(m.Body, &body); err != nil {
@@ -141,8 +141,8 @@ func addresses(list []mail.Address) string {
 	return strings.Join(all, ", ")
 }
 
-// addPart adds an alternative. The best alternative must be added last, because mail programs show the last one that
-// they understand.
+// addPart adds an alternative form of the text to the e-mail. The best alternative must be added last, because mail
+// programs show the last one that they understand.
 func addPart(to *multipart.Writer, contentType, text string) error {
 	w, err := to.CreatePart(textproto.MIMEHeader{
 		"Content-Type": {contentType + "; charset=utf-8"}, "Content-Transfer-Encoding": {"quoted-printable"},

@@ -2,10 +2,10 @@
 //
 //	Events ─▶ Notifier.Enqueue ─(store.Outbox)─▶ one worker per endpoint ─▶ calls with retries
 //
-// Enqueue accepts events. Each is delivered at least once to every endpoint that subscribes to its type, with the same
-// ID each time, or becomes a dead letter, which can be resent. An endpoint receives the events of one incident or
-// problem in order. Endpoints do not wait for each other. Concurrency and duration of calls, the size of answers, and
-// messages and bytes in the outbox are bounded.
+// Enqueue accepts events. Each event is delivered at least once to every endpoint that subscribes to its type, always
+// with the same ID. If delivery fails for too long, the event becomes a dead letter, which can be resent. An endpoint
+// receives the events of one incident or problem in order. Endpoints do not wait for each other. There are limits on
+// the concurrency and duration of calls, on the size of answers, and on the number and size of messages in the outbox.
 //
 // Each call checks the address of its endpoint: connections to addresses that are not public are denied unless
 // allowed, and redirects are not followed.
@@ -38,7 +38,7 @@ type Endpoint struct {
 	Key    []byte // signs calls; may be empty
 	// authorizes calls: a PagerDuty routing key or an Opsgenie integration key; empty for other formats
 	Token        string
-	Events       []Type // subscribed types; all if empty
+	Events       []Type // subscribed types; empty: all
 	AllowPrivate bool   // permits addresses that are not public
 }
 
@@ -61,10 +61,10 @@ func (e *Endpoint) origin() string {
 // Options configure a [Notifier].
 type Options struct {
 	Outbox *store.Outbox
-	Clock  func() time.Time // time.Now if nil
+	Clock  func() time.Time // nil: time.Now
 	Log    *slog.Logger
 
-	transport func(endpoint string) http.RoundTripper // in place of the network, in tests
+	transport func(endpoint string) http.RoundTripper // replaces the network in tests
 }
 
 const (
@@ -72,10 +72,11 @@ const (
 	giveUpAfter = 24 * time.Hour
 	// callsAtOnce is the maximum number of concurrent calls to one endpoint.
 	callsAtOnce = 4
-	// firstDelay is the longest wait after the first failure. It doubles with each further failure, up to maxDelay.
+	// firstDelay is the maximum wait after the first failure. The maximum doubles with each further failure, up to
+	// maxDelay.
 	firstDelay = 5 * time.Second
 	maxDelay   = time.Hour
-	// sweepEvery is the interval between searches for messages to give up.
+	// sweepEvery is the interval between searches for undeliverable messages.
 	sweepEvery = time.Minute
 	// maxUnstored is the maximum number of events kept in memory while the outbox cannot be read or written.
 	maxUnstored = 1000
@@ -103,24 +104,24 @@ type Count struct {
 	Delivered uint64
 	Failed    uint64      // attempts
 	Dead      uint64      // messages given up
-	Disabled  bool        // it answered 410 Gone, so it is not called until a restart or reload
-	LastError string      // of the last attempt, or the recipients that it missed; empty if it succeeded
+	Disabled  bool        // the endpoint answered 410 Gone; it is not called until a restart or reload
+	LastError string      // of the last attempt, or the recipients that refused it; empty if it succeeded
 	Last      trace.Nanos // time of the last delivery; 0 before the first
 }
 
 // Webhook is the state of an endpoint without its secrets.
 type Webhook struct {
 	Name, Format string
-	// Origin is its scheme and host, like https://hooks.example. Paths and queries may be secret.
+	// Origin is the scheme and host of the address, like https://hooks.example. Paths and queries may be secret.
 	Origin  string
-	Events  []Type // subscribed types; all if empty
+	Events  []Type // subscribed types; empty: all
 	Signed  bool
 	Count   Count
 	Waiting int // messages
 	Dead    int // dead letters
 }
 
-// New returns a Notifier for endpoints, see [Notifier.Prepare] for errors.
+// New returns a Notifier for endpoints. See [Notifier.Prepare] for errors.
 func New(o Options, endpoints []Endpoint) (*Notifier, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -138,7 +139,7 @@ func New(o Options, endpoints []Endpoint) (*Notifier, error) {
 }
 
 // Prepare returns a function that replaces the endpoints and enables disabled ones. Messages to removed endpoints then
-// become dead letters. If two endpoints have the same name or one is invalid, Prepare returns an error.
+// become dead letters. Prepare returns an error if two endpoints have the same name or an endpoint is invalid.
 func (n *Notifier) Prepare(endpoints []Endpoint) (configure func(), err error) {
 	var callers []*caller
 	counts := make(map[string]*Count)
@@ -176,9 +177,9 @@ func (n *Notifier) Prepare(endpoints []Endpoint) (configure func(), err error) {
 func (n *Notifier) now() trace.Nanos { return trace.Nanos(n.options.Clock().UnixNano()) }
 
 // Enqueue accepts events for all endpoints that subscribe to their types. When it returns nil, these and all earlier
-// events are durable. If it returns an error, the next call tries to store the rest. It ignores an event whose ID it
-// accepted before, so the caller may enqueue events again after a restart. The caller must not save state that no
-// longer produces an event until Enqueue has returned nil.
+// events are durable. If it returns an error, the next call tries to store the rest. Enqueue ignores events with IDs
+// that it has accepted before, so the caller may enqueue events again after a restart. The caller must not save a state
+// that no longer produces an event before Enqueue has returned nil.
 func (n *Notifier) Enqueue(events ...*Event) (err error) {
 	n.enqueuing.Lock()
 	defer n.enqueuing.Unlock()
@@ -241,7 +242,7 @@ func (n *Notifier) Resend(number uint64) error {
 	return err
 }
 
-// wake makes the worker of an endpoint look for messages.
+// wake makes the worker of an endpoint look for due messages.
 func (n *Notifier) wake(endpoint string) {
 	n.mu.Lock()
 	w := n.workers[endpoint]
@@ -297,7 +298,7 @@ func origin(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// count calls change with the counts of an endpoint, if the endpoint still exists.
+// count calls change with the counts of the endpoint with the given name, if it still exists.
 func (n *Notifier) count(endpoint string, change func(*Count)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -306,7 +307,7 @@ func (n *Notifier) count(endpoint string, change func(*Count)) {
 	}
 }
 
-// disabled reports whether an endpoint answered 410 Gone.
+// disabled reports whether the endpoint with the given name is disabled because it answered 410 Gone.
 func (n *Notifier) disabled(endpoint string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -315,7 +316,7 @@ func (n *Notifier) disabled(endpoint string) bool {
 }
 
 // Run delivers events until ctx is done. It then cancels calls in progress; the next Run repeats them. When the
-// endpoints change, it waits for calls in progress first.
+// endpoints change, Run first waits for calls in progress.
 func (n *Notifier) Run(ctx context.Context) {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -345,7 +346,7 @@ func (n *Notifier) drain() {
 	}
 }
 
-// start starts a worker for each endpoint. stop ends them and waits for them.
+// start starts a worker for each endpoint. stop stops the workers and waits until they have returned.
 func (n *Notifier) start(ctx context.Context) (stop func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -371,7 +372,7 @@ func (n *Notifier) start(ctx context.Context) (stop func()) {
 	}
 }
 
-// sweep gives up messages that are too old or whose endpoint was removed.
+// sweep turns messages that are too old, or that are for removed endpoints, into dead letters.
 func (n *Notifier) sweep() {
 	n.mu.Lock()
 	known := make(map[string]bool)
@@ -390,8 +391,8 @@ func (n *Notifier) sweep() {
 	}
 }
 
-// delay returns a random wait after the given number of failures. Its upper bound doubles with each failure, from
-// firstDelay to maxDelay.
+// delay returns a random wait for use after the given number of consecutive failures. The upper bound doubles with each
+// failure, from firstDelay to maxDelay.
 func delay(failures int) time.Duration {
 	b := backoff.ExponentialBackOff{
 		InitialInterval:     firstDelay / 2,

@@ -24,7 +24,7 @@ const (
 )
 
 // step returns the change that e makes. Events about a closed incident or problem must not reopen its alert, so only
-// its end changes the alert. Chronic problems have no alert.
+// the event about its end changes the alert. Chronic problems have no alert.
 func (e *Event) step() step {
 	p := e.Data.Problem
 	changed := p != nil && p.Onset == "changed"
@@ -47,7 +47,8 @@ func (e *Event) step() step {
 	return stepNone
 }
 
-// alertKey identifies the alert of an incident or a problem. It is the same for all events about it.
+// alertKey identifies the alert of an incident or a problem. All events about the incident or problem have the same
+// key.
 func alertKey(t Type, subject search.Subject) string {
 	switch {
 	case t == Test:
@@ -61,7 +62,7 @@ func alertKey(t Type, subject search.Subject) string {
 // Limits that PagerDuty and Opsgenie set, in characters.
 const (
 	maxSummary  = 1024 // of PagerDuty
-	maxMessage  = 130  // this and the following are Opsgenie's
+	maxMessage  = 130  // this and the following are limits of Opsgenie
 	maxNoteText = 15_000
 	maxUser     = 100
 	maxEntity   = 512
@@ -110,9 +111,9 @@ var (
 	}
 )
 
-// pagerDuty returns e for PagerDuty. A further trigger with the same key adds to the alert without notifying anybody.
-// But if a person has resolved the alert, it pages again. This is likely after a day, so steady incidents aren't sent
-// to PagerDuty.
+// pagerDuty returns e in the form of PagerDuty, or nil if e isn't sent. A further trigger with the same key adds to the
+// alert without notifying anybody. But if a person has resolved the alert, the trigger pages again. That is likely to
+// have happened after a day, so events about steady incidents aren't sent to PagerDuty.
 func pagerDuty(e *Event) any {
 	action := pagerDutyActions[e.step()]
 	if action == "" {
@@ -180,7 +181,7 @@ type opsgenieChange struct {
 	Note   string `json:"note"`
 }
 
-// opsgenie returns e for Opsgenie's Alert API. See opsgenieTarget for its path.
+// opsgenie returns e in the form of Opsgenie's Alert API, or nil if e isn't sent. See opsgenieTarget for the path.
 func opsgenie(e *Event) any {
 	switch e.step() {
 	case stepNone:
@@ -232,8 +233,8 @@ func (e *Event) acceptURL() string {
 	return ""
 }
 
-// opsgenieTarget returns the path below Opsgenie's alerts and the query for a body. Both are empty if the body creates
-// an alert; otherwise they select the alert of subject, and the change.
+// opsgenieTarget returns the path, relative to that of Opsgenie's alerts, and the query of a call with the given body.
+// Both are empty if the body creates an alert; otherwise, they select the alert of subject, and the change.
 func opsgenieTarget(t Type, subject search.Subject, body []byte) (path, query string) {
 	var created struct{ Alias string }
 	if json.Unmarshal(body, &created) == nil && created.Alias != "" {

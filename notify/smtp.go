@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// mailTimeout is the time limit of one delivery. It is generous because servers may delay each of several answers on
+// mailTimeout is the time limit for one delivery. It is generous, because servers may delay each of several replies on
 // purpose.
 const mailTimeout = time.Minute
 
@@ -42,8 +42,8 @@ func newMailer(e *Endpoint, dialer *net.Dialer) (*mailer, error) {
 }
 
 // send delivers a message to all recipients that the server accepts. It returns an error if the server accepts no
-// recipient. The answer lists the recipients that it refuses. They don't cause an error, because another attempt would
-// send duplicates to the others.
+// recipient. If the server refuses only some recipients, the answer lists them. They don't cause an error, because
+// another attempt would send duplicates to the others.
 func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	start := time.Now()
 	text, err := s.to.compose(m)
@@ -81,7 +81,7 @@ func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	return &Answer{Status: 250, Text: refused, Partly: refused != "", Took: time.Since(start)}, nil
 }
 
-// begin starts the conversation with the server, and encrypts it unless the configured security is none.
+// begin starts the SMTP session on conn, and encrypts it unless the configured security is none.
 func (s *mailer) begin(conn net.Conn) (*smtp.Client, error) {
 	if err := conn.SetDeadline(time.Now().Add(mailTimeout)); err != nil {
 		return nil, err
@@ -92,8 +92,9 @@ func (s *mailer) begin(conn net.Conn) (*smtp.Client, error) {
 	return s.greet(conn)
 }
 
-// greet introduces Sibyl to the server and, with starttls, starts the encryption. If the server doesn't offer
-// encryption, greet returns an error, because anyone on the network path could read an unencrypted message.
+// greet sends EHLO to the server and, if the configured security is starttls, starts the encryption. If the server
+// doesn't offer encryption, greet returns an error, because anyone on the network path could read an unencrypted
+// message.
 func (s *mailer) greet(conn net.Conn) (*smtp.Client, error) {
 	c, err := smtp.NewClient(conn, s.tls.ServerName)
 	if err != nil {
@@ -118,7 +119,8 @@ func (s *mailer) greet(conn net.Conn) (*smtp.Client, error) {
 	return c, nil
 }
 
-// authenticate logs in with the first mechanism that both sides know, if a user name is configured.
+// authenticate logs in if a user name is configured. It uses the first of the mechanisms PLAIN, LOGIN and CRAM-MD5 that
+// the server offers.
 func (s *mailer) authenticate(c *smtp.Client) error {
 	if s.to.Username == "" {
 		return nil
@@ -142,8 +144,8 @@ func (s *mailer) authenticate(c *smtp.Client) error {
 	return nil
 }
 
-// envelope names the sender and the recipients. It returns the recipients that the server refused, with its reasons, or
-// an error if it refused all.
+// envelope sends the sender and the recipients to the server. It returns the recipients that the server refused, with
+// the server's reasons, or an error if the server refused all of them.
 func (s *mailer) envelope(c *smtp.Client) (refused string, err error) {
 	if err := c.Mail(s.to.From.Address); err != nil {
 		return "", fmt.Errorf("MAIL FROM: %w", err)

@@ -17,8 +17,8 @@ var ErrForbiddenAddress = errors.New("the address is not public: to permit it, s
 // others.
 var special = ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())
 
-// isPublic reports whether a is on the public Internet. An IPv6 address that represents an IPv4 address is checked as
-// the latter.
+// isPublic reports whether a is on the public Internet. It checks an IPv6 address that represents an IPv4 address as
+// the IPv4 address.
 func isPublic(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	if ssrf.IPv6NAT64Prefix.Contains(a) {
@@ -29,7 +29,7 @@ func isPublic(a netip.Addr) bool {
 }
 
 // IsPrivateHost reports whether host can't have a public address, because it is localhost or an address that isn't
-// public. It returns false for all other names, whose addresses are only known when connecting.
+// public. It returns false for all other names, because their addresses are only known when connecting.
 func IsPrivateHost(host string) bool {
 	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return !isPublic(a)

@@ -8,8 +8,8 @@ const (
 	maxCardLink   = 1000 // bytes
 )
 
-// cardElement is an element of an Adaptive Card. Texts are in text runs, which, unlike text blocks, do not interpret
-// markup.
+// cardElement is an element of an Adaptive Card. It contains text runs, because text blocks would interpret markup in
+// names.
 type cardElement struct {
 	Type    string    `json:"type"`
 	Inlines []cardRun `json:"inlines"`
@@ -86,7 +86,7 @@ func richText(spacing string, runs ...cardRun) cardElement {
 	return cardElement{Type: "RichTextBlock", Inlines: runs, Spacing: spacing}
 }
 
-// cardColor returns the colour of the title.
+// cardColor returns the colour of the card's title.
 func (e *Event) cardColor() string {
 	switch {
 	case e.resolved:

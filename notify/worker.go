@@ -50,8 +50,8 @@ func (w *worker) wait() {
 	}
 }
 
-// begin starts calls for due messages. It returns the delay until it must be called again, or 0 if there is nothing to
-// do before the next signal.
+// begin starts calls for due messages. It returns the delay after which it must be called again, or 0 if there is
+// nothing to do before the next signal.
 func (w *worker) begin(ctx context.Context) time.Duration {
 	name := w.caller.endpoint.Name
 	if w.notifier.disabled(name) || w.busy >= callsAtOnce {
@@ -77,7 +77,8 @@ func (w *worker) begin(ctx context.Context) time.Duration {
 	return max(again.Sub(now), time.Millisecond)
 }
 
-// deliver makes one attempt to deliver m and records the result. If ctx ends meanwhile, the attempt doesn't count.
+// deliver makes one attempt to deliver m and records the result. If ctx ends during the attempt, the attempt doesn't
+// count.
 func (w *worker) deliver(ctx context.Context, m *store.Message) {
 	if m.Format != w.caller.endpoint.Format {
 		w.giveUp(m, "the format of the webhook has changed")
@@ -105,8 +106,8 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 	w.failed(ctx, m, answer, err)
 }
 
-// failed records that an attempt failed with err. It schedules the next attempt, or gives m up if there can be none
-// within giveUpAfter. answer may be nil.
+// failed records that an attempt failed with err. It schedules the next attempt, or gives up m if the next attempt
+// would be later than giveUpAfter. answer may be nil.
 func (w *worker) failed(ctx context.Context, m *store.Message, answer *Answer, err error) {
 	gone := answer != nil && answer.Status == http.StatusGone
 	level := slog.LevelDebug
@@ -143,7 +144,8 @@ func (w *worker) giveUp(m *store.Message, why string) {
 	w.logError(w.notifier.options.Outbox.MoveToDeadLetters(m, why))
 }
 
-// logError logs that the outbox couldn't be written. The message is sent again after the next start.
+// logError logs err, unless it is nil, as an error from writing the outbox. The message is then sent again after the
+// next start.
 func (w *worker) logError(err error) {
 	if err != nil {
 		w.notifier.options.Log.Error("webhooks: the outbox cannot be written", slog.Any("error", err))
