@@ -23,21 +23,21 @@ import (
 // Options configure an [Exporter].
 type Options struct {
 	URL       string            // OTLP/HTTP endpoint; /v1/traces is added if it is missing
-	Transport http.RoundTripper // sends requests and adds credentials; http.DefaultTransport if nil
+	Transport http.RoundTripper // sends requests and adds credentials; nil: http.DefaultTransport
 	Log       *slog.Logger
 }
 
-// Limits on the exporter. It gives up early because nothing depends on its spans: they only help people who look at a
-// trace.
+// Limits on the exporter. It gives up early, because nothing depends on the additional spans: they only help people who
+// look at a trace.
 const (
 	maxWaiting = 256  // traces
 	maxBatch   = 32   // traces in one request
-	maxKnown   = 4096 // traces that are not sent again
+	maxKnown   = 4096 // latest traces, which are not sent again
 	attempts   = 5
-	firstDelay = time.Second // doubles with each attempt; jitter adds up to the same again
+	firstDelay = time.Second // doubles with each attempt; jitter adds up to 100 %
 	maxDelay   = 30 * time.Second
 	timeout    = 10 * time.Second // of a request
-	maxAnswer  = 64 << 10         // bytes of an answer that are read
+	maxAnswer  = 64 << 10         // bytes of a response that are read
 )
 
 // Exporter sends critical paths to a tracing backend while Run runs. It is safe for concurrent use.
@@ -57,7 +57,7 @@ type Exporter struct {
 type Counts struct {
 	Sent    uint64
 	Dropped uint64 // the queue was full
-	Failed  uint64 // given up
+	Failed  uint64 // all attempts failed
 }
 
 // New returns an Exporter, which sends nothing until Run is called. It returns an error unless o.URL is an http or
@@ -136,7 +136,7 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 }
 
-// batch returns c and queued paths, up to maxBatch in all.
+// batch returns c, followed by queued paths. The result contains at most maxBatch paths.
 func (e *Exporter) batch(c Path) []Path {
 	list := []Path{c}
 	for len(list) < maxBatch {
@@ -168,7 +168,7 @@ func (e *Exporter) send(ctx context.Context, list []Path) {
 	e.counts.Sent += uint64(len(list))
 }
 
-// retry posts a body until it is accepted, a retry can't help, or the attempts are used up.
+// retry posts a body until the backend accepts it, another attempt can't help, or all attempts are used up.
 func (e *Exporter) retry(ctx context.Context, body []byte) error {
 	delays := backoff.ExponentialBackOff{
 		InitialInterval:     firstDelay * 3 / 2,
@@ -189,8 +189,8 @@ func (e *Exporter) retry(ctx context.Context, body []byte) error {
 	}
 }
 
-// post sends a body once. If that fails, it returns the error, whether a retry may help (again), and the minimum wait
-// before it (after).
+// post sends a body once. If that fails, it returns an error. again reports whether another attempt may succeed, and
+// after is the minimum wait before it.
 func (e *Exporter) post(ctx context.Context, body []byte) (after time.Duration, again bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package export sends critical paths to tracing backends, as additional spans: backends do not modify spans that they
-// have received.
+// Package export sends critical paths to tracing backends, as additional spans, because backends do not modify spans
+// that they have received.
 //
 // Each additional span is a child of a span on the critical path, in the same trace. Its attributes contain the share
 // of the trace's duration that the parent accounts for. Its duration is zero, so that durations, critical paths and
@@ -35,11 +35,11 @@ type Span struct {
 	Sections  int           // of the critical path
 }
 
-// maxSpans is the maximum number of spans of a path. The others account for a negligible share.
+// maxSpans is the maximum number of spans of a path. The remaining ones account for a negligible share.
 const maxSpans = 100
 
-// Of returns the critical path of the root with index root in p, with up to maxSpans spans. It has no spans if the
-// root's duration is 0. problem becomes the path's Problem.
+// Of returns the critical path of the root with index root in p, with up to maxSpans spans. The path has no spans if
+// the root's duration is 0. problem becomes the path's Problem.
 func Of(p *critpath.Path, root int, problem string) Path {
 	r := &p.Roots[root]
 	c := Path{Trace: p.Trace.ID, Problem: problem, Duration: p.Duration(r)}
