@@ -34,8 +34,8 @@ type Endpoint struct {
 }
 
 // ParseEndpoint parses text as the address of an endpoint: host:port or grpc://host:port for gRPC without TLS,
-// grpcs://host:port for gRPC with TLS, or a URL for OTLP/HTTP, whose default path is /v1/traces. token is sent with
-// each request unless it is empty.
+// grpcs://host:port for gRPC with TLS, or a URL for OTLP/HTTP, whose default path is /v1/traces. If token isn't empty,
+// it is sent with each request.
 func ParseEndpoint(text, token string) (*Endpoint, error) {
 	full := text
 	if !strings.Contains(text, "://") {
@@ -127,7 +127,7 @@ func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	return answer{}, fmt.Errorf("send to %s: %w", g.connection.Target(), err)
 }
 
-// retryable are the status codes after which the OTLP specification permits a retry.
+// retryable lists the status codes after which the OTLP specification permits a retry.
 var retryable = []codes.Code{
 	codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable,
 	codes.DataLoss,
@@ -156,7 +156,7 @@ func (h *overHTTP) close() error {
 	return nil
 }
 
-// maxAnswer limits how much of a response is read, in bytes.
+// maxAnswer limits the part of a response that is read, in bytes.
 const maxAnswer = 64 << 10
 
 // send implements sender.

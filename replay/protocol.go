@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// address returns the host and port of e. If e has no port, the scheme takes its place.
+// address returns the host and port of e. If e has no port, it returns the scheme instead of the port.
 func (e *Endpoint) address() string {
 	port := e.url.Port()
 	if port == "" {
@@ -22,9 +22,10 @@ func (e *Endpoint) address() string {
 	return net.JoinHostPort(e.url.Hostname(), port)
 }
 
-// wrong returns an error with the remedy if no request to e can succeed: nothing listens at the address, it serves
-// another protocol, or its certificate isn't valid. It returns nil if that isn't certain. It connects to the address
-// itself, because the errors of clients don't distinguish these cases: gRPC reports a text, HTTP a malformed response.
+// wrong returns an error with a remedy if no request to e can succeed, because nothing listens at the address, the
+// address serves another protocol, or its certificate isn't valid. It returns nil if that isn't certain. It connects to
+// the address itself, because the errors of clients don't distinguish these cases: gRPC reports a text, and HTTP a
+// malformed response.
 func (e *Endpoint) wrong(ctx context.Context) error {
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: e.url}); err != nil || proxy != nil {
 		return nil // the connections below would bypass it
@@ -75,17 +76,18 @@ func (e *Endpoint) errOther(s served, wanted string) error {
 // protocols holds the names of protocols by the schemes of endpoints without TLS.
 var protocols = map[string]string{"grpc": "gRPC", "http": "HTTP"}
 
-// served is the protocol at an address.
+// served is the protocol that an address serves.
 type served struct {
 	scheme  string // grpc or http; empty if unknown
 	tls     bool
-	invalid error // why its certificate is invalid; nil if it is valid or there is none
+	invalid error // error in the certificate; nil if it is valid or there is no certificate
 }
 
-// probeTimeout is the timeout of a connection that probes an address. It leaves a busy machine time for a handshake.
+// probeTimeout is the timeout of a connection that probes an address. It leaves a busy machine enough time for a
+// handshake.
 const probeTimeout = 5 * time.Second
 
-// encrypted returns the protocol that address serves with TLS. It returns an error if it can't connect or address
+// encrypted returns the protocol that address serves with TLS. It returns an error if it can't connect or if address
 // doesn't serve TLS.
 func encrypted(ctx context.Context, address string) (served, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -117,8 +119,8 @@ func nobodyListens(err error) bool {
 const http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 // clearText returns the scheme of the protocol that address serves without TLS. It sends the start of an HTTP/2
-// connection: the answer is in HTTP/1 for http, or a settings frame for grpc. It returns an error if it can't connect
-// or there is no answer.
+// connection. If the response is in HTTP/1, the scheme is http; if it is a settings frame, the scheme is grpc.
+// clearText returns an error if it can't connect or gets no response.
 func clearText(ctx context.Context, address string) (scheme string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recording stores recorded spans in a temporary file, so that they can exceed the memory and be in any order. It uses
-// about 150 bytes of memory per trace.
+// recording stores recorded spans in a temporary file, so that they can exceed the memory and arrive in any order. It
+// uses about 150 bytes of memory per trace.
 type recording struct {
 	file   *os.File
 	out    *bufio.Writer
@@ -35,7 +35,7 @@ type recorded struct {
 	pieces     []piece
 }
 
-// piece is the section of the file with one OTLP request, which has spans of one trace.
+// piece is the section of the file with one OTLP request, which contains spans of one trace.
 type piece struct {
 	at   int64
 	size int32
@@ -89,8 +89,8 @@ func (t *recording) add(traces ptrace.Traces) error {
 	return nil
 }
 
-// finish returns the traces in the order of their ends, and the earliest start. Traces without valid times get that as
-// their start and end, so they come first.
+// finish returns the traces in the order of their ends, and the earliest start. It sets the start and the end of traces
+// without valid times to the earliest start, so they come first.
 func (t *recording) finish() (order []*recorded, first uint64, err error) {
 	if err := t.out.Flush(); err != nil {
 		return nil, 0, fmt.Errorf("write a temporary file: %w", err)

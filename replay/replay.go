@@ -2,8 +2,8 @@
 //
 // It reads the whole recording first, because files need not be in time order. Then it shifts each trace as a whole, so
 // that durations and gaps between its spans stay the same. The first trace starts now, and the times between the starts
-// of traces are divided by the speed. A trace is sent when it has ended, at that speed, in one piece unless it is
-// large.
+// of traces are divided by the speed. Each trace is sent at the time at which it ends at that speed, in one piece
+// unless it is large.
 package replay
 
 import (
@@ -27,9 +27,9 @@ type Options struct {
 	Files  []string
 	Input  file.Options  // Keys and Workers are ignored
 	Speed  float64       // above 0; 1 is the recorded speed
-	Past   time.Duration // this much of the recording lies in the past: it is sent at once, with times before now
+	Past   time.Duration // length of the part of the recording that is sent at once, with times before now
 	Loop   bool          // repeat with new IDs until the context is done
-	NewIDs bool          // new IDs even in the first round, so that a recording can be replayed again soon
+	NewIDs bool          // use new IDs in the first round, too, so that a recording can be replayed again soon
 
 	// Started is called at the start of each round with the number of traces and the length of the round. Sent is
 	// called with the number of traces sent in this round. One goroutine makes the calls. Both may be nil.
@@ -43,7 +43,7 @@ type Summary struct {
 	Spans    int64 `json:"spans"`    // accepted by the endpoint
 	Rejected int64 `json:"rejected"` // spans rejected by the endpoint
 	// Duplicates counts the accepted spans that Sibyl ignored because they had arrived before. It is nil if unknown.
-	// Replay does not set it, because OTLP does not report duplicates.
+	// Replay does not set Duplicates, because OTLP does not report duplicates.
 	Duplicates *int64       `json:"duplicates,omitempty"`
 	Why        string       `json:"why,omitempty"`
 	Requests   int64        `json:"requests"`
@@ -64,8 +64,8 @@ type answer struct {
 }
 
 // Replay sends the recording in options to the endpoint `to`. It returns an error if the input cannot be read, if the
-// endpoint refuses a request or cannot be reached for a minute, or if ctx is done. The summary then counts the data
-// sent until then.
+// endpoint refuses a request or cannot be reached for a minute, or if ctx is done. In these cases, the summary counts
+// the data sent until then.
 func Replay(ctx context.Context, to *Endpoint, options Options) (s Summary, err error) {
 	t, err := newRecording(options.Input.TempDir)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *player) round(ctx context.Context, order []*recorded, first uint64, m m
 // maxRequest is the size in bytes at which a request is sent. Receivers usually accept 4 MiB.
 const maxRequest = 1 << 20
 
-// after returns how long ns nanoseconds of the recording take at the replay's speed.
+// after returns the time that ns nanoseconds of the recording take at the replay's speed.
 func (p *player) after(ns uint64) time.Duration {
 	return time.Duration(min(float64(ns)/p.options.Speed, math.MaxInt64/2))
 }
@@ -191,8 +191,8 @@ const (
 	giveUp     = time.Minute // without success
 )
 
-// sendWithRetry sends the pending request, and retries while send returns a *retryError, for up to giveUp. The first
-// request isn't retried if nothing listens at the address, or not with this protocol.
+// sendWithRetry sends the pending request. It retries for up to giveUp while send returns a *retryError. It doesn't
+// retry the first request if nothing listens at the address, or not with this protocol.
 func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -224,7 +224,7 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// sleep waits for d. If ctx is done first, it returns the cause.
+// sleep waits for d. If ctx is done first, sleep returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -236,7 +236,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// mask is XORed with trace IDs to change them. The zero mask keeps them.
+// mask is XORed with trace IDs to change them. The zero mask doesn't change them.
 type mask pcommon.TraceID
 
 // newMask returns a mask that is unique to seed and round.
@@ -272,7 +272,7 @@ func move(traces ptrace.Traces, shift int64, m mask) {
 	}
 }
 
-// shifted returns t plus by nanoseconds. It doesn't change unknown and impossible times.
+// shifted returns t plus by nanoseconds. It returns unknown and impossible times unchanged.
 func shifted(t pcommon.Timestamp, by int64) pcommon.Timestamp {
 	if t == 0 || t > math.MaxInt64 {
 		return t
