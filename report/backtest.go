@@ -43,7 +43,7 @@ func backtestNames(r *backtest.Result, clean func(string) string) *names {
 	return &names{Names: n}
 }
 
-// wholeSecond returns t rounded down to a second.
+// wholeSecond returns t rounded down to a whole second.
 func wholeSecond(t trace.Nanos) trace.Nanos { return t - t%1e9 }
 
 func (t *table) backtestHeading(r *backtest.Result) {
@@ -63,7 +63,7 @@ func (t *table) backtestHeading(r *backtest.Result) {
 	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Incidents), "incident")))
 }
 
-// unlearned returns why the engine never looked for incidents.
+// unlearned returns the reason why the engine never looked for incidents.
 func unlearned(r *backtest.Result) string {
 	total := r.Coverage.Total()
 	if total.Received().Spans > 0 && total.Judged().Spans == 0 {
@@ -91,8 +91,8 @@ func (t *table) incidentList(r *backtest.Result) {
 	}
 }
 
-// incident writes the line of x, its sentence, and why it ended. Note that an incident opens a few minutes after its
-// onset.
+// incident writes the line of x, its sentence, and the reason for its end. Note that an incident opens a few minutes
+// after its onset.
 func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
 	if !x.IsOpen() {
@@ -128,7 +128,8 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	}
 }
 
-// verdict names the faults that the incident id detected, or calls the incident false if there are no such faults.
+// verdict returns a text that lists the faults that the incident id detected, or calls the incident false if it
+// detected no fault.
 func verdict(s *backtest.Score, id uint64) string {
 	var raised []string
 	for i := range s.Cases {
@@ -142,12 +143,12 @@ func verdict(s *backtest.Score, id uint64) string {
 	return "raised " + strings.Join(raised, ", ")
 }
 
-// incident presents x. Its sentence includes dates only if x started and ended on different days.
+// incident returns the texts about x. The sentence includes dates only if x started and ended on different days.
 func (n *names) incident(x *engine.Incident) *describe.Incident {
 	return describe.NewIncident(n.Names, x, x.Onset)
 }
 
-// score writes the score.
+// score writes s as a table with a row for each fault.
 func (t *table) score(s *backtest.Score) {
 	column := func(text string) string { return terminal.PadLeft(text, 10) }
 	const faultWidth = 24

@@ -23,8 +23,8 @@ type Labels struct {
 	Sets             bool // the sides are sets of files, whose times have no order
 }
 
-// ComparisonTable writes c for a terminal: one sentence, the suspects with their operations, and the request types
-// that are slower. It shows the first top suspects and request types, or all if top is 0.
+// ComparisonTable writes c for a terminal: one sentence, the suspects with their operations, and the request types that
+// are slower. It shows at most `top` suspects and request types, or all if `top` is 0.
 func ComparisonTable(w io.Writer, c *offline.Comparison, labels Labels, style terminal.Style, top int) error {
 	n := comparisonNames(c, terminal.Printable)
 	t := table{names: n, style: style, top: top}
@@ -48,7 +48,7 @@ func comparisonNames(c *offline.Comparison, clean func(string) string) *names {
 	return &names{Names: n}
 }
 
-// slowerTypes returns the request types of c that are slower. They come first in c.RequestTypes.
+// slowerTypes returns the request types of c that are slower, which come first in c.RequestTypes.
 func slowerTypes(c *offline.Comparison) []offline.TypeChange {
 	n := 0
 	for n < len(c.RequestTypes) && c.RequestTypes[n].Slower() {
@@ -57,7 +57,7 @@ func slowerTypes(c *offline.Comparison) []offline.TypeChange {
 	return c.RequestTypes[:n]
 }
 
-// numbersOf returns the numbers for the sentence about c.
+// numbersOf returns the values for the sentence about c.
 func numbersOf(c *offline.Comparison, labels Labels) *describe.Comparison {
 	d := &describe.Comparison{
 		When:     "than before",
@@ -85,7 +85,7 @@ func around(c *offline.Comparison) string {
 	return ""
 }
 
-// side writes the time range and the number of traces of s, with label before and note after them.
+// side writes label, the time range and the number of traces of s, and note.
 func (t *table) side(label string, s *offline.Side, note string) {
 	const second = trace.Nanos(1e9)
 	from, to := describe.Clock(s.Interval.From-s.Interval.From%second, true), (s.Interval.To+second-1)/second*second
@@ -94,7 +94,7 @@ func (t *table) side(label string, s *offline.Side, note string) {
 	t.labelled(label, 0, describe.Sentence{{Text: text}})
 }
 
-// usual writes the scores that suspects get without a change.
+// usual writes the median and the maximum of the scores that suspects get without a change.
 func (t *table) usual(c *offline.Comparison) {
 	if len(c.Usual) == 0 {
 		return
@@ -124,7 +124,7 @@ var partColumns = []struct {
 // leastScore is the smallest score in the table. Lower scores would round to 0.00.
 const leastScore = 0.005
 
-// scoreText formats a score or a part of one.
+// scoreText formats a score or a part of a score.
 func scoreText(x describe.Number) string {
 	switch {
 	case x == 0:

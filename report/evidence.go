@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// exemplars names a slow and a typical trace of r, if there are any. It returns an empty sentence if r has no
-// exemplars.
+// exemplars returns a sentence that names a slow and a typical trace of r, if there are any. It is empty if r has
+// neither.
 func (n *names) exemplars(r *offline.Problem) describe.Sentence {
 	var s describe.Sentence
 	for _, stratum := range []struct {
@@ -33,7 +33,7 @@ func (n *names) exemplars(r *offline.Problem) describe.Sentence {
 	return s
 }
 
-// show returns the command that shows the first trace in [names.exemplars], or "" if there is none.
+// show returns the command that shows the first trace in [names.exemplars], or "" if there is no such trace.
 func (n *names) show(r *offline.Problem) string {
 	all := slices.Concat(r.Exemplars.Slow, r.Exemplars.Typical)
 	if len(all) == 0 {

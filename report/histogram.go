@@ -36,7 +36,7 @@ type tick struct {
 	Anchor string // start, middle or end
 }
 
-// newHistogram draws s.Latency. The result is empty if s.Latency is.
+// newHistogram returns a histogram of s.Latency. The result is empty if s.Latency is empty.
 func newHistogram(s *group.Summary) histogram {
 	if len(s.Latency) == 0 {
 		return histogram{}

@@ -27,14 +27,14 @@ const (
 	minFrame     = 0.00025 // smallest width of a frame, as a fraction
 )
 
-// HTML writes r as one self-contained page that needs no other files and no network. The commands that it shows name
-// in.Files.
+// HTML writes r as one self-contained page that needs no other files and no network. The commands shown on the page
+// name in.Files.
 func HTML(w io.Writer, r *offline.Report, in Input) error {
 	p := newPage(r, in)
 	return p.render(w)
 }
 
-// page is the content of the HTML page. Its numbers are already formatted as text.
+// page holds the contents of the HTML page. Numbers are already formatted as text.
 type page struct {
 	Traces, Spans, Judged, Rejected string
 	Cut, Coverage                   []string
@@ -60,7 +60,7 @@ type pageProblem struct {
 	CoV                 string
 	Diagnosis           describe.Sentence
 	Path                []string
-	ShareName           string // title of the first numbers of Edges
+	ShareName           string // title of the column of the shares of Edges
 	TailName            string // title of the last column of Edges
 	Edges               []pageEdge
 	MoreEdges           string            // number and share of the edges that are not shown
@@ -153,7 +153,7 @@ func newPage(r *offline.Report, in Input) page {
 	return p
 }
 
-// pageIncidents presents the incidents in r, which may be nil.
+// pageIncidents returns the incidents in r, which may be nil, in the form of the page.
 func pageIncidents(r *backtest.Result) []pageIncident {
 	if r == nil {
 		return nil
@@ -316,8 +316,8 @@ func (n *names) pageGroup(s *group.Summary) pageGroup {
 	return g
 }
 
-// pageFrames lays out the frames of p: children below their parent from the left, and the parent's own time to their
-// right. It returns the boxes that are at least minFrame wide, and the number of rows.
+// pageFrames lays out the frames of p: children below their parent, starting at its left edge, and the parent's own
+// time to the right of its children. It returns the boxes that are at least minFrame wide, and the number of rows.
 func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
 	left := make([]float64, len(p.Frames)) // position of a frame's next child, 0–1
 	for i := range p.Frames {

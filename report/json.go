@@ -12,9 +12,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// JSON writes r as one JSON object, piece by piece, because it may be large. Fractions are from 0 to 1, durations in
-// nanoseconds, identities in hexadecimal, and contexts are lists of "service operation" from the root down. Unknown
-// values are null.
+// JSON writes r as one JSON object. It writes the object piece by piece, because the object may be large. Fractions are
+// from 0 to 1, durations in nanoseconds, identities in hexadecimal, and contexts are lists of "service operation" from
+// the root down. Unknown values are null.
 func JSON(w io.Writer, r *offline.Report, in Input) error {
 	n := newNames(r, describe.Verbatim)
 	rejected := r.Rejected
@@ -47,7 +47,7 @@ func JSON(w io.Writer, r *offline.Report, in Input) error {
 	return o.end()
 }
 
-// objectWriter writes a JSON object field by field, indented by two spaces. After an error it writes nothing more, and
+// objectWriter writes a JSON object field by field, indented by two spaces. After an error, it writes nothing more, and
 // end returns the error.
 type objectWriter struct {
 	out    io.Writer
@@ -61,7 +61,7 @@ func (o *objectWriter) text(s string) {
 	}
 }
 
-// value writes v. All lines except the first start with indentation.
+// value writes v as JSON. All lines except the first start with indentation.
 func (o *objectWriter) value(v any, indentation string) {
 	if o.err != nil {
 		return
@@ -123,14 +123,14 @@ type jsonGroup struct {
 	Edges         []describe.Edge `json:"edges"`
 }
 
-// jsonBin is an attribute value that all requests of a group share.
+// jsonBin is an attribute value that all requests of a group have in common.
 type jsonBin struct {
 	Variable string   `json:"variable"`
 	Value    string   `json:"value"`
 	Where    []string `json:"where"`
 }
 
-// jsonProblem is a problem as in the API, with evidence that only reports contain.
+// jsonProblem is a problem as in the API, with additional evidence that only reports contain.
 type jsonProblem struct {
 	Rank int `json:"rank"`
 	describe.Problem

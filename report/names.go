@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// names turns the parts of a report into sentences.
+// names converts the parts of a report to sentences.
 type names struct {
 	*describe.Names
 
@@ -22,7 +22,7 @@ func newNames(r *offline.Report, clean func(string) string) *names {
 	return &names{Names: n}
 }
 
-// profiles returns the profiles of the request types in r, in its order. clean is applied to all names.
+// profiles returns the profiles of the request types in r, in the order of r. It applies clean to all names.
 func profiles(r *offline.Report, clean func(string) string) []describe.Profile {
 	n := newNames(r, clean)
 	var all []describe.Profile

@@ -243,7 +243,8 @@ func (t *pageType) icicle() g.Node {
 	)
 }
 
-// button returns the box of f. Only the first box is in the tab order, because a script moves the focus from there.
+// button returns the box of f as a button. Only the first box is in the tab order, because a script moves the focus
+// from it to the others.
 func (f *pageFrame) button(first bool) g.Node {
 	tabIndex := "-1"
 	if first {
@@ -287,8 +288,8 @@ func (p *pageGroup) row() g.Node {
 		h.Td(g.Text(p.Where)))
 }
 
-// edgeTable returns a table of edges, or nil if edges is empty. shareName is the title of the column of their shares,
-// and tailName the title of the last column.
+// edgeTable returns a table of edges, or nil if edges is empty. shareName is the title of the column of shares, and
+// tailName the title of the last column.
 func edgeTable(edges []pageEdge, shareName, tailName string) g.Node {
 	if len(edges) == 0 {
 		return nil
@@ -371,7 +372,7 @@ func each[T any](items []T, node func(*T) g.Node) g.Node {
 	return lines(nodes...)
 }
 
-// section returns nodes below the heading title.
+// section returns title as a heading, followed by nodes.
 func section(title string, nodes ...g.Node) g.Node {
 	return g.Group{h.H4(g.Text(title)), g.Group(nodes)}
 }
@@ -379,7 +380,7 @@ func section(title string, nodes ...g.Node) g.Node {
 // scrollable makes table scroll if it is wider than the page.
 func scrollable(table g.Node) g.Node { return h.Div(h.Class("scroll"), h.TabIndex("0"), table) }
 
-// more returns a note that n items, named noun, aren't shown, or nil if n is 0.
+// more returns a note that n items aren't shown, or nil if n is 0. noun is the name of the items.
 func more(n int, noun string) g.Node {
 	if n == 0 {
 		return nil
@@ -434,7 +435,7 @@ func sentences(all ...describe.Sentence) g.Node {
 // column returns the header of a text column.
 func column(title string) g.Node { return h.Th(h.Scope("col"), g.Text(title)) }
 
-// numbers returns the headers of number columns.
+// numbers returns the headers of columns of numbers.
 func numbers(titles ...string) g.Node {
 	return g.Map(titles, func(title string) g.Node { return h.Th(h.Scope("col"), h.Class("n"), g.Text(title)) })
 }

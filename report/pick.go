@@ -49,7 +49,7 @@ func (n *names) next(r *offline.Problem) []describe.Sentence {
 	return all
 }
 
-// unexplained proposes what to check or instrument at e, which has no known tracepoint below it.
+// unexplained returns a sentence that proposes a check or instrumentation at e, which has no known tracepoint below it.
 func (n *names) unexplained(e *group.EdgeShare) describe.Sentence {
 	var s describe.Sentence
 	if target := n.Table.Target(n.Last(e.Context)); target != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// jsonSizeModel is a model of how durations depend on the size of requests.
+// jsonSizeModel is a model of durations as a function of the size of requests.
 type jsonSizeModel struct {
 	InterceptNS describe.Number `json:"intercept_ns"`
 	NSPerByte   describe.Number `json:"ns_per_byte"`
@@ -41,7 +41,7 @@ func jsonSizeModelOf(m *group.SizeModel) *jsonSizeModel {
 	}
 }
 
-// sizeSentence describes m and the requests that take longer than it predicts. It is empty if m is nil.
+// sizeSentence returns a sentence about m and the requests that take longer than m predicts. It is empty if m is nil.
 func sizeSentence(m *group.SizeModel) (s describe.Sentence) {
 	if m == nil {
 		return nil

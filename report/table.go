@@ -38,8 +38,8 @@ type Input struct {
 	Cut   []string // errors about files that end early
 }
 
-// Table writes r for a terminal: incidents, problems, then the request types and their groups. It shows the first top
-// problems and request types, or all if top is 0.
+// Table writes r for a terminal: incidents, problems, then the request types and their groups. It shows at most `top`
+// problems and request types, or all if `top` is 0.
 func Table(w io.Writer, r *offline.Report, in Input, style terminal.Style, top int) error {
 	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
 	t.names.files = in.Files
@@ -61,7 +61,7 @@ type table struct {
 
 func (t *table) printf(format string, args ...any) { fmt.Fprintf(&t.out, format, args...) }
 
-// shown returns how many of n entries to show: t.top, or all if that is 0.
+// shown returns the number of entries to show out of n: at most t.top, or n if t.top is 0.
 func (t *table) shown(n int) int {
 	if t.top > 0 {
 		return min(n, t.top)
@@ -69,7 +69,7 @@ func (t *table) shown(n int) int {
 	return n
 }
 
-// more writes a note that left entries, named noun, aren't shown. It writes nothing if left is 0.
+// more writes a note that `left` entries aren't shown, or nothing if `left` is 0. noun is the name of an entry.
 func (t *table) more(left int, noun, indent string) {
 	if left > 0 {
 		t.printf("%s%s\n", indent,
@@ -117,7 +117,7 @@ func (t *table) families(all []trace.Family) {
 	}
 }
 
-// judged returns the number of traces in the statistics, as text.
+// judged returns a text with the number of traces in the statistics.
 func judged(r *offline.Report) string {
 	missing := int(r.Coverage.Incomplete)
 	if missing == 0 {
@@ -127,7 +127,7 @@ func judged(r *offline.Report) string {
 		units.Count(missing) + " with missing spans: their parts are judged"
 }
 
-// rejections lists the reasons in rejected with their counts, most frequent first.
+// rejections returns the reasons in rejected with their counts, most frequent first, as text.
 func rejections(rejected map[trace.Reason]int) string {
 	reasons := sorting.Sorted(maps.Keys(rejected), func(a, b trace.Reason) int {
 		return cmp.Or(cmp.Compare(rejected[b], rejected[a]), cmp.Compare(a, b))
@@ -171,7 +171,8 @@ func (t *table) problems(r *offline.Report) {
 // requestTypes is a set of request types that incidents affect.
 type requestTypes map[analysis.Hash]bool
 
-// onset names the onset of p, or says that an incident affects its requests.
+// onset returns the name of p's onset, or a text saying that p is part of an incident if an incident affects its
+// requests.
 func (affected requestTypes) onset(p *detect.Problem) string {
 	if affected[p.RequestType] {
 		return "part of an incident"
@@ -240,7 +241,7 @@ func onsetColour(o detect.Onset) string {
 	return terminal.Yellow
 }
 
-// who names the requests that p is about: all of a type, or a group.
+// who returns a text that names the requests that p is about: all of the type, or a group.
 func who(p *detect.Problem) string {
 	if p.Level == group.LevelRequestType {
 		return " · all of the type"
@@ -280,10 +281,10 @@ func (t *table) barWidth() int {
 	return 0
 }
 
-// wholes names the quantities that the shares of edges refer to.
+// wholes holds the names of the quantities that the shares of edges refer to.
 var wholes = [...]string{detect.WholeSlowdown: "slowdown", detect.WholeVariance: "variance", detect.WholeMean: "mean"}
 
-// shareOf names the quantity that the shares of p's edges refer to.
+// shareOf returns the name of the quantity that the shares of p's edges refer to.
 func shareOf(p *detect.Problem) string { return wholes[p.Whole] }
 
 // hasIntervals reports whether the intervals of p's edges apply to their shares. Intervals are known only for shares of
@@ -321,7 +322,8 @@ func (t *table) common(all []explain.CommonEdges) {
 // margin is the width of the label column.
 const margin = 13
 
-// labelled writes text, number i of the texts with the given label. Only the first one has the label in the margin.
+// labelled writes text, which is the text with index i among those with the given label. Only the first text has the
+// label in the margin.
 func (t *table) labelled(label string, i int, text describe.Sentence) {
 	if i > 0 {
 		label = ""
@@ -330,8 +332,8 @@ func (t *table) labelled(label string, i int, text describe.Sentence) {
 	t.printf("    %s%s", t.style.Paint(terminal.Dim, terminal.PadRight(label, margin-4)), body)
 }
 
-// because returns sentences about the explanations of p. It keeps the first explanation for each variable and place,
-// because a variable that explains the duration may also explain edges.
+// because returns sentences about the explanations of p. It uses only the first explanation for each variable and
+// place, because a variable that explains the duration may also explain edges.
 func (n *names) because(p *detect.Problem) []describe.Sentence {
 	type variable struct {
 		name  string
@@ -349,7 +351,7 @@ func (n *names) because(p *detect.Problem) []describe.Sentence {
 	return all
 }
 
-// explanation describes x: the variable and the share of the variance that it explains.
+// explanation returns a sentence about x, with the variable and the share of the variance that the variable explains.
 func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.Sentence {
 	var s describe.Sentence
 	variable, where := n.Variable(x)
@@ -365,7 +367,7 @@ func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.S
 	return s
 }
 
-// target names the edge that x explains, or returns "" if x explains the duration.
+// target returns a phrase with the edge that x explains, or "" if x explains the duration.
 func (n *names) target(p *detect.Problem, x *detect.Explanation) string {
 	for i := range p.Edges {
 		if e := &p.Edges[i]; x.Target != 0 && e.Edge == x.Target {
@@ -375,7 +377,7 @@ func (n *names) target(p *detect.Problem, x *detect.Explanation) string {
 	return ""
 }
 
-// recoveries returns sentences about the recoveries in c that matter.
+// recoveries returns sentences about the recoveries in c that are large enough to matter.
 func recoveries(c *describe.Causes) []describe.Sentence {
 	var all []describe.Sentence
 	for i := range c.WhatIf {
@@ -460,8 +462,8 @@ func betweenGroups(s *group.Summary) string {
 	return ", " + units.Percent(s.Between) + " of the variance between groups"
 }
 
-// summaryName returns the name of s, shortened to room columns: a request type with its variance between groups, or the
-// ID of a group with the place where it varies most.
+// summaryName returns the name of s, in at most `room` columns: a request type with the share of its variance between
+// groups, or the ID of a group with the place where it varies most.
 func (t *table) summaryName(s *group.Summary, room int) string {
 	if s.Level == group.LevelRequestType {
 		return fitting(room, t.names.RequestType(s.ID, s.Entry), betweenGroups(s))
@@ -482,7 +484,7 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	return fitting(room, name, where)
 }
 
-// fitting returns name followed by details if both fit into room columns. Otherwise it returns name, shortened if
+// fitting returns name followed by details if both fit into `room` columns. Otherwise it returns name, shortened if
 // necessary.
 func fitting(room int, name, details string) string {
 	if terminal.Width(name+details) <= room {

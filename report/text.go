@@ -37,7 +37,8 @@ func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	return b.String()
 }
 
-// unbroken returns the width of words[0] with the following words that must stay on its line. words must not be empty.
+// unbroken returns the width of words[0] and the following words that must stay on the same line. words must not be
+// empty.
 func unbroken(words []word) int {
 	width := terminal.Width(words[0].Text)
 	for _, w := range words[1:] {

@@ -26,7 +26,7 @@ const (
 )
 
 // WaitsTable writes r for a terminal: the classes of each process, its threads, and the longest intervals above the
-// thresholds t. It shows the first top processes, threads and intervals, or all if top is 0.
+// thresholds t. It shows at most `top` processes, threads and intervals, or all if `top` is 0.
 func WaitsTable(w io.Writer, r *waits.Report, t waits.Thresholds, style terminal.Style, top int) error {
 	out := waitsTable{table{style: style, top: top}, r, t}
 	out.heading()
@@ -66,7 +66,7 @@ func (t *waitsTable) heading() {
 	}
 }
 
-// endedText says that the processes pids ended before the end of the report. It returns "" if pids is empty.
+// endedText returns a text saying that the processes pids ended before the end of the report, or "" if pids is empty.
 func endedText(pids []uint32) string {
 	if len(pids) == 0 {
 		return ""
@@ -86,7 +86,7 @@ func processCount(n int) string {
 	return units.Count(n) + " processes"
 }
 
-// costText describes the cost of the probes.
+// costText returns a text about the cost of the probes.
 func costText(c waits.Cost) string {
 	if c.NsPerHit == 0 {
 		return "cost of the probes: unknown"
@@ -95,7 +95,8 @@ func costText(c waits.Cost) string {
 		units.Share(c.CPUShare) + " of a CPU"
 }
 
-// joinText describes the waits above a threshold: the number joined to spans, and the numbers of the others by reason.
+// joinText returns a text about the waits above a threshold, with the number that were joined to spans, and the numbers
+// of the others by reason.
 func joinText(j *waits.Joins) string {
 	text := "sent below their spans: " + units.Plural(int(j.Exact), "wait") + " above a threshold"
 	var parts []string
@@ -121,7 +122,7 @@ var joinReasons = [waits.NumReasons]string{
 	waits.MissingEnded:       "of processes that ended too early",
 }
 
-// lossText lists the losses in l with their causes and remedies, or returns "" if there are none.
+// lossText returns a text that lists the losses in l with causes and remedies, or "" if nothing was lost.
 func lossText(l *waits.Losses) string {
 	var parts []string
 	for _, x := range []struct {
@@ -148,7 +149,7 @@ func lossText(l *waits.Losses) string {
 	return "missing: " + strings.Join(parts, "; ")
 }
 
-// process writes the classes of p, those that exceeded their thresholds, and its threads.
+// process writes the classes of p, the classes that exceeded their thresholds, and the threads of p.
 func (t *waitsTable) process(p *waits.ProcessReport) {
 	t.printf("\n%s  %s, %s of thread time\n",
 		t.style.Paint(terminal.Bold, fmt.Sprintf("%s (%d)", terminal.Printable(p.Comm), p.PID)),
@@ -194,7 +195,8 @@ func (t *waitsTable) total(indent, name string, x *waits.Total, all uint64) {
 		strings.TrimRight(line+right(runq, timeWidth)+t.style.Paint(terminal.Red, right(over, timeWidth)), " "))
 }
 
-// class writes the class c of p and its system calls. If there is only one system call, it is in the line of the class.
+// class writes the class c of p and the system calls in the class. If there is only one system call, class writes it on
+// the line of the class.
 func (t *waitsTable) class(p *waits.ProcessReport, c waits.Class) {
 	var calls []*waits.Call
 	for i := range p.Calls {
@@ -227,7 +229,7 @@ func (t *waitsTable) groups(totals *waits.Totals) {
 	t.printf("%s", t.style.Wrap("in all: "+strings.Join(parts, ", "), 2))
 }
 
-// reasons writes which classes of p exceeded their thresholds, and how often.
+// reasons writes the classes of p that exceeded their thresholds, and how often they did.
 func (t *waitsTable) reasons(p *waits.ProcessReport) {
 	var parts []string
 	for c := range p.Totals {
@@ -275,8 +277,8 @@ func (t *waitsTable) threads(p *waits.ProcessReport) {
 	}
 }
 
-// throughout returns the class in which the thread with the totals x waited all the time. ok is false if it ran, was in
-// several classes, or in one class more than once.
+// throughout returns the class that the thread with the totals x waited in all the time. ok is false if the thread ran,
+// waited in several classes, or waited in one class more than once.
 func throughout(x *waits.Totals) (c waits.Class, ok bool) {
 	classes := byTime(x)
 	if len(classes) != 1 || x[classes[0]].Count != 1 || classes[0] <= waits.RunQueue {
@@ -326,7 +328,7 @@ func (t *waitsTable) longest() {
 	t.more(len(t.Longest)-t.shown(len(t.Longest)), "wait", "  ")
 }
 
-// right returns text aligned right in a column of the given width.
+// right returns text, right-aligned in a column of the given width.
 func right(text string, width int) string { return terminal.PadLeft(text, width) }
 
 // The JSON form of a report of waits.

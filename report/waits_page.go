@@ -142,7 +142,7 @@ func threadRow(t *waits.ThreadReport) g.Node {
 	)
 }
 
-// longest returns the table of the longest intervals above the thresholds, or nil if there are none.
+// longest returns the table of the longest intervals above the thresholds, or nil if there are no such intervals.
 func (p *waitsPage) longest() g.Node {
 	if len(p.Longest) == 0 {
 		return nil

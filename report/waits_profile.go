@@ -13,11 +13,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// noStack stands in for the stack of time without a sampled stack.
+// noStack is the frame for time without a sampled stack.
 const noStack = "[no stack]"
 
 // WaitsPprof writes the time of each stack in r as a gzipped pprof profile, with the labels class, syscall and pid. The
-// innermost frame is the reason, the outermost frame the process.
+// innermost frame is the reason, and the outermost frame is the process.
 func WaitsPprof(w io.Writer, r *waits.Report) error {
 	b := describe.NewProfileBuilder("time of threads by reason and sampled stack", "waits", "time")
 	for _, s := range stackTimes(r) {
@@ -40,8 +40,8 @@ func WaitsFolded(w io.Writer, r *waits.Report) error {
 	return out.Flush()
 }
 
-// stackTimes returns the sampled stacks in r, with the reason as the innermost and the process as the outermost frame,
-// and the remaining time of each reason under noStack.
+// stackTimes returns the sampled stacks in r, with the reason as the innermost and the process as the outermost frame.
+// It assigns the remaining time of each reason to noStack.
 func stackTimes(r *waits.Report) []waits.Stack {
 	type reason struct {
 		pid     uint32
