@@ -8,17 +8,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// chart is a drawing of a request type's mean and p99 over time, in the coordinates of an SVG of chartWidth by
+// chart is a line chart of a request type's mean and p99 over time, in the coordinates of an SVG image of chartWidth by
 // chartHeight.
 type chart struct {
 	label     string
-	mean, p99 []string // points of each line; a line ends where there were no requests
+	mean, p99 []string // points of each line; lines are interrupted where there were no requests
 	ticks     []mark   // on the time axis
 	levels    []mark   // on the duration axis
 	marks     []mark   // events of the incident
 }
 
-// mark is a text at the coordinate at on an axis.
+// mark is a text at the coordinate `at` on an axis.
 type mark struct {
 	at   float64
 	text string
@@ -30,7 +30,7 @@ const (
 	chartLevels             = 4
 )
 
-// newChart draws r.Latency. It returns nil if there is nothing to draw.
+// newChart returns a chart of r.Latency, or nil if there is nothing to draw.
 func newChart(r *Report) *chart {
 	if len(r.Latency) == 0 {
 		return nil

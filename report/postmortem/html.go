@@ -17,7 +17,7 @@ var style string
 // contentPolicy is the Content-Security-Policy of the page. It prevents the page from loading or running anything.
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'"
 
-// signs distinguish severities for readers who don't see colours.
+// signs distinguishes severities for readers who can't see colours.
 var signs = map[contract.Severity]string{
 	contract.SeverityCritical: "▲", contract.SeverityMajor: "◆", contract.SeverityMinor: "●",
 }
@@ -97,7 +97,7 @@ func (q quote) node() g.Node {
 	return h.Figure(h.BlockQuote(g.Text(q.text)), h.FigCaption(g.Text(q.by)))
 }
 
-// viewBox is larger than the chart, to have margins for its labels.
+// viewBox is the view box of the chart's SVG image. It is larger than the chart, to leave margins for the labels.
 const viewBox = "-80 -24 1000 256"
 
 func (c *chart) node() g.Node {

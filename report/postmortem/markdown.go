@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Markdown writes r as GitHub-flavoured Markdown, which has tables.
+// Markdown writes r as GitHub-flavoured Markdown, because that supports tables.
 func Markdown(w io.Writer, r *Report) error {
 	d := newDocument(r)
 	var b strings.Builder
@@ -22,7 +22,7 @@ func Markdown(w io.Writer, r *Report) error {
 	return err
 }
 
-// markdown writes s. It omits charts.
+// markdown writes s as Markdown. It omits charts.
 func (s *section) markdown(b *strings.Builder) {
 	if s.chart != nil {
 		return

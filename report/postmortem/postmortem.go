@@ -1,6 +1,6 @@
 // Package postmortem writes an incident with its evidence as a document for people: as Markdown for a ticket, or as a
-// self-contained HTML page without scripts for a post-mortem. Times are UTC. Equal incidents give equal bytes. Text
-// from traces and from people is escaped.
+// self-contained HTML page without scripts for a post-mortem. Times are UTC. Equal reports give equal bytes. Text from
+// traces and from people is escaped.
 package postmortem
 
 import (
@@ -24,7 +24,7 @@ type Report struct {
 	Latency []contract.PastWindow
 }
 
-// document is the content of a document, independent of its format.
+// document holds the contents of a document, independent of the format.
 type document struct {
 	severity contract.Severity
 	title    string
@@ -38,7 +38,7 @@ type fact struct {
 	value cell
 }
 
-// section is a table, paragraphs or quotes below a heading.
+// section is a heading, followed by paragraphs, a table, a chart or quotes.
 type section struct {
 	title, note string
 	head        []column
@@ -77,7 +77,7 @@ func name(s string) cell { return cell{text: s, name: true} }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
-// newDocument arranges the evidence in r, the most important first. It omits empty sections.
+// newDocument arranges the evidence in r, most important first. It omits empty sections.
 func newDocument(r *Report) *document {
 	x := &r.Detail.Incident
 	d := &document{severity: x.Severity, title: x.Sentence, facts: r.facts()}
@@ -228,11 +228,11 @@ func operation(o *contract.SuspectOperation) string {
 type Place struct {
 	Operation string
 	Share     contract.Interval
-	Requests  int64 // number of requests from which the share was measured; 0 if from all
+	Requests  int64 // number of requests that the share was measured in; 0: all requests
 }
 
 // Places returns the places that the search v found, most time first. Once the search has ended, it returns the places
-// in located instead, because current requests lack the tracepoints that showed them. located may be nil.
+// in located instead, because current requests lack the tracepoints that revealed the places. located may be nil.
 func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
 	var all []Place
 	if located != nil && v.State != contract.StateOpened && v.State != contract.StateInvestigating {
@@ -249,7 +249,7 @@ func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
 	return all
 }
 
-// places returns the section about where the search found the added latency.
+// places returns the section with the places where the search found the added latency.
 func (r *Report) places() section {
 	s := section{title: "Places", head: []column{{"Place", false}, {"Share of the added latency", true}}}
 	if r.Detail.Investigation == nil {
