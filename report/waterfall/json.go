@@ -36,7 +36,7 @@ type jsonRoot struct {
 	// empty.
 	CallerID string `json:"caller_id,omitempty"`
 	WaitNS   *int64 `json:"wait_ns,omitempty"` // from the end of the caller to the start of a detached root
-	// Refined holds the path including the spans of enabled tracepoints. It is empty if there are no such spans.
+	// Refined holds the path including the spans of enabled tracepoints. It is empty if the root has no such spans.
 	Refined []jsonSection `json:"refined,omitempty"`
 }
 
@@ -46,9 +46,9 @@ type jsonSection struct {
 	EndNS   int64  `json:"end_ns"`
 }
 
-// JSON writes p as a JSON object on one line. For each root, the primary root first, it contains the sections of the
-// critical path in time order, and the exclusive times of spans that are above 0. Times are in nanoseconds since the
-// root's start, and identifiers in hexadecimal.
+// JSON writes p as a JSON object on one line. For each root, the primary root first, the object contains the sections
+// of the critical path in time order, and the exclusive times that are above 0, by span. Times are in nanoseconds since
+// the root's start, and identifiers in hexadecimal.
 func JSON(w io.Writer, p *critpath.Path) error {
 	t := jsonTrace{TraceID: p.Trace.ID.String(), Flags: p.Flags.Names(), Roots: []jsonRoot{}}
 	if t.Flags == nil {

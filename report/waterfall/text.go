@@ -18,11 +18,11 @@ import (
 // Options configures a waterfall.
 type Options struct {
 	Style terminal.Style
-	// Most is the maximum number of spans shown per root; 0 shows all. If a root has more, only the first Most spans on
-	// its critical path are shown.
+	// Most is the maximum number of spans shown per root; 0 shows all. If a root has more spans, only the first Most
+	// spans on its critical path are shown.
 	Most int
 	// Suspects maps nodes of the path to the ranks of suspected spans, starting at 1. A rank up to 9 replaces the mark
-	// of its span.
+	// of the span.
 	Suspects map[int32]int
 }
 
@@ -32,8 +32,8 @@ const Legend = "● on the critical path   █ its own time there   ─ waiting 
 // SuspectsLegend explains the marks of [Options.Suspects].
 const SuspectsLegend = "1–9 suspects, by rank"
 
-// Text writes p as a waterfall. Each span has a line below its parent's, with a bar for its time. The span's own time
-// on the critical path is solid.
+// Text writes p as a waterfall. Each span has a line below the line of its parent, with a bar for its time. The span's
+// own time on the critical path is solid.
 func Text(w io.Writer, p *critpath.Path, table *trace.Table, options Options) error {
 	d := drawing{path: p, table: table, options: options}
 	d.title()
@@ -106,8 +106,8 @@ func (d *drawing) root(index int) {
 	}
 }
 
-// origin writes why the root with the given index is separate from the others. It writes nothing about an ordinary
-// root.
+// origin writes the reason why the root with the given index is separate from the others. It writes nothing about an
+// ordinary root.
 func (d *drawing) origin(index int) {
 	text := ""
 	if w, ok := d.path.Wait(index); ok {
@@ -130,7 +130,8 @@ func (d *drawing) origin(index int) {
 	}
 }
 
-// left writes how many spans of r aren't shown, if any, and why. shown is the number of rows that are.
+// left writes the number of spans of r that aren't shown, if any, and the reason. rows is the number of rows, and shown
+// the number of rows that are shown.
 func (d *drawing) left(r *critpath.Root, shown, rows int) {
 	all := int(r.Last - r.First)
 	if shown == all {
@@ -178,7 +179,7 @@ func (d *drawing) crowded(r *critpath.Root) bool {
 
 // Widths of the columns of a waterfall.
 const (
-	minBar    = 12 // minimum width of bars, on a narrow line
+	minBar    = 12 // minimum width of bars on narrow lines
 	leastBar  = 24 // names longer than 40 % of the line must leave bars this wide
 	minName   = 24
 	maxName   = 64
@@ -217,7 +218,7 @@ func (d *drawing) newCanvas(r *critpath.Root, sections []critpath.Section) *canv
 	return c
 }
 
-// divide sets the widths of the columns of c, dividing the line between the names of rows and the bars.
+// divide sets the widths of the columns of c, so that the names of rows and the bars share the line.
 func (d *drawing) divide(c *canvas, rows []row) {
 	line := d.options.Style.Line()
 	rest := line - 2 - 2*timeWidth - 2
@@ -266,8 +267,8 @@ func (d *drawing) row(c *canvas, r row) {
 		terminal.PadLeft(own, timeWidth), bar)
 }
 
-// indentation returns the space before the name of a span at the given depth. If that would exceed most columns, it
-// shows the depth as a number.
+// indentation returns the text before the name of a span at the given depth. It consists of spaces or, if these would
+// exceed `most` columns, of the depth as a number.
 func indentation(depth, most int) string {
 	if 2*depth > most {
 		return strings.Repeat(" ", most-8) + fmt.Sprintf("[%d] ", depth)
@@ -275,8 +276,8 @@ func indentation(depth, most int) string {
 	return strings.Repeat("  ", depth)
 }
 
-// name returns the operation of r's span with its kind, failure and tracepoint. It includes the service unless the
-// parent is in the same service.
+// name returns the operation of r's span with its kind, failure and tracepoint. The name includes the service unless
+// the parent is in the same service.
 func (d *drawing) name(r row) string {
 	n := &d.path.Nodes[r.node]
 	s := &d.path.Trace.Spans[n.Span]
@@ -314,7 +315,7 @@ var signs = [trace.FailureRules]struct {
 	trace.ByException: {"exception", nil},
 }
 
-// sign names the evidence that the span failed under rule, with the value of the attribute if the span has it. It
+// sign returns the evidence that the span failed under rule, with the value of the attribute if the span has it. It
 // returns "" if the span failed by its status.
 func (d *drawing) sign(span int32, rule trace.FailureRule) string {
 	if rule == trace.ByStatus {
@@ -362,7 +363,7 @@ func (d *drawing) bar(c *canvas, node int32) string {
 	return d.paint(strings.TrimRight(string(cells), " "))
 }
 
-// fill writes mark into the cells from start to end, but at least into one.
+// fill writes mark into the cells from start to end, at least into one cell.
 func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
 	from, to := c.column(start), c.column(end)
 	if from >= len(cells) {
@@ -373,13 +374,14 @@ func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
 	}
 }
 
-// column returns the column of the time t. It may be just outside the canvas, because spans may exceed their parent.
+// column returns the column of the time t. The column may be just outside the canvas, because spans may exceed their
+// parent.
 func (c *canvas) column(t trace.Nanos) int {
 	x := float64(t-c.start) / float64(c.length) * float64(c.bar)
 	return int(min(max(x, -1), float64(c.bar)+1) + 0.5)
 }
 
-// paint colours the solid parts of bar, and dims the others.
+// paint colours the solid parts of bar, and dims the other parts.
 func (d *drawing) paint(bar string) string {
 	if !d.options.Style.Colour {
 		return bar
