@@ -12,21 +12,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// advice is an incident with the evidence that decides the next step.
+// advice is an incident together with the evidence that decides the next step.
 type advice struct {
 	*engine.Incident
 
 	names  *Names
-	v      *search.Investigation // of the incident; may be nil
-	change *engine.Annotation    // the change that may have caused it; may be nil
-	// lead is the place with the largest share so far while nothing is located, or 0. leadShare is its share of the
-	// added latency.
+	v      *search.Investigation // investigation of the incident; may be nil
+	change *engine.Annotation    // change that may have caused the incident; may be nil
+	// lead is the place with the largest share so far. It is 0 if no place is known yet, or if a place has already been
+	// located. leadShare is its share of the added latency.
 	lead      trace.Op
 	leadShare float64
 }
 
-// leastPart is the minimum part of the cost carried by an instance, or of the added latency carried by a place, at
-// which the advice points to it.
+// leastPart is the minimum fraction of the cost that an instance must carry, or of the added latency that a place must
+// carry, for the advice to point to it.
 const leastPart = 0.5
 
 // Advice returns the recommended next step for engineers working on incident x. v is the investigation of x, or nil.
@@ -107,7 +107,7 @@ func (x *advice) open(first *compare.Suspect) Sentence {
 	return stepFor(n, first).And(x.searching(of))
 }
 
-// reason returns why requests are slower at the located place. It returns the zero Reason if the incident names a
+// reason returns why requests are slower at the located place. It returns the zero value if the incident names a
 // different place.
 func (x *advice) reason() engine.Reason { return reasonAt(x.Incident, x.v) }
 
@@ -153,8 +153,8 @@ func (x *advice) after() Sentence {
 	return nothing.And(Say("."))
 }
 
-// untilKnown returns text and, if a deploy or an instance may be the cause, the advice to compare it, because the
-// incident may still go on.
+// untilKnown returns text. If a deploy or an instance may be the cause, it adds the advice to compare it, because the
+// incident may still be going on.
 func (x *advice) untilKnown(text string) Sentence {
 	s := Say(text)
 	if len(x.Suspects) > 0 {
@@ -166,8 +166,8 @@ func (x *advice) untilKnown(text string) Sentence {
 	return s
 }
 
-// leads reports whether the search is still running and knows a place with at least leastPart of the added latency that
-// isn't already among the first suspect's operations.
+// leads reports whether the search is still running and knows a place that carries at least leastPart of the added
+// latency and isn't already among the first suspect's operations.
 func (x *advice) leads() bool {
 	return x.isSearched() && x.lead != 0 && x.leadShare >= leastPart &&
 		!slices.ContainsFunc(x.Suspects[0].Operations, func(o compare.SuspectOperation) bool { return o.Op == x.lead })
@@ -176,8 +176,8 @@ func (x *advice) leads() bool {
 // isSearched reports whether the search is still running and has located nothing.
 func (x *advice) isSearched() bool { return x.v != nil && x.v.Answer() == 0 && x.v.Status.Active() }
 
-// undoable returns the next step if a deploy or an instance of the suspect s may be the cause, because a rollback or a
-// restart is quicker than a diagnosis. Otherwise it returns nil.
+// undoable returns the next step if a deploy or an instance of the suspect s may be the cause, and nil otherwise. This
+// step takes precedence, because a rollback or a restart is quicker than a diagnosis.
 func (x *advice) undoable(s *compare.Suspect) Sentence {
 	n := x.names
 	of := n.service(s.Service)
@@ -219,7 +219,7 @@ func (x *advice) undo(service Phrase) Sentence {
 }
 
 // searching describes the search inside the service, in sentences to append to another one. It returns nil if there is
-// no search or the search has located the place.
+// no search, or if the search has located the place.
 func (x *advice) searching(service Phrase) Sentence {
 	switch {
 	case x.v == nil || x.v.Answer() != 0:

@@ -23,7 +23,7 @@ func Annotation(n *Names, x *engine.Annotation) Sentence {
 }
 
 // AnnotationTitle returns the title of an annotation, without its kind: "cart 1.8.2, before 1.8.1", "cart: new-checkout
-// on". It uses names as text returns them, without cleaning them.
+// on". It doesn't clean the names that the function text returns.
 func AnnotationTitle(text func(trace.Symbol) string, x *engine.Annotation) string {
 	title := text(x.Service)
 	if x.Version != 0 {

@@ -13,7 +13,7 @@ import (
 
 // Causes presents the findings about the cause of a problem, apart from its explanations.
 type Causes struct {
-	Joint     Number      `json:"joint_correlation"` // of the numeric variables with the durations, together
+	Joint     Number      `json:"joint_correlation"` // correlation of all numeric variables together with the durations
 	Unrelated []Unrelated `json:"unrelated"`         // attributes that do not explain the problem
 	Contrasts []Contrast  `json:"contrasts"`         // hosts and versions that are slower, or have slower edges
 	WhatIf    []Recovery  `json:"what_if"`           // for the leading edges, the leading one first
@@ -27,11 +27,11 @@ type Unrelated struct {
 
 // Contrast presents a host or version whose requests are slower than the others, as a whole or at some edges.
 type Contrast struct {
-	Text     string       `json:"text"` // for people
+	Text     string       `json:"text"` // text for people
 	Key      string       `json:"key"`
 	Value    string       `json:"value"`
-	Requests int          `json:"requests"` // sampled, with the value
-	Rest     int          `json:"rest"`     // sampled, with other values
+	Requests int          `json:"requests"` // number of sampled requests with the value
+	Rest     int          `json:"rest"`     // number of sampled requests with other values
 	Duration Difference   `json:"duration"`
 	Edges    []Difference `json:"edges"` // slower edges, largest excess first
 	Sentence Sentence     `json:"-"`     // Text as a Sentence
@@ -39,7 +39,7 @@ type Contrast struct {
 
 // Difference presents how much longer some requests take than others.
 type Difference struct {
-	Edge     *Place `json:"edge"` // nil for the whole duration
+	Edge     *Place `json:"edge"` // nil for the entire duration
 	MeanNS   Number `json:"mean_ns"`
 	RestNS   Number `json:"rest_ns"`
 	ExcessNS Number `json:"excess_ns"` // with its 95 % interval
@@ -50,10 +50,10 @@ type Difference struct {
 
 // Recovery presents the time that the sampled requests would save if one edge were at its reference level.
 type Recovery struct {
-	Text         string   `json:"text"` // for people
+	Text         string   `json:"text"` // text for people
 	Edge         *Place   `json:"edge"`
 	LevelNS      int64    `json:"level_ns"`
-	Requests     int      `json:"requests"` // simulated
+	Requests     int      `json:"requests"` // number of simulated requests
 	MeanNS       Number   `json:"mean_ns"`  // with its 95 % interval
 	MeanLowNS    Number   `json:"mean_low_ns"`
 	MeanHighNS   Number   `json:"mean_high_ns"`
@@ -65,7 +65,7 @@ type Recovery struct {
 
 // Common presents places in different request types whose times are correlated.
 type Common struct {
-	Text        string      `json:"text"` // for people
+	Text        string      `json:"text"` // text for people
 	Edges       []TypedEdge `json:"edges"`
 	Correlation Number      `json:"correlation"`
 	PValue      Number      `json:"p_value"`
@@ -158,8 +158,8 @@ func newDifference(n *Names, p *detect.Problem, d *explain.Difference) Differenc
 	}
 }
 
-// placeIn presents an edge of p. It also presents an edge that p has lost since it was explained, without its share. It
-// returns nil for edge 0.
+// placeIn presents an edge of p. If p has lost the edge since it was explained, placeIn presents the edge without its
+// share. It returns nil for edge 0.
 func placeIn(n *Names, p *detect.Problem, edge trace.Edge) *Place {
 	if edge == 0 {
 		return nil
@@ -172,7 +172,7 @@ func edgeIn(n *Names, p *detect.Problem, edge trace.Edge) Sentence {
 	return n.edge(shareIn(n, p, edge)).quiet()
 }
 
-// shareIn returns an edge of p, or the edge without its share if p has no such edge.
+// shareIn returns the given edge of p. If p has no such edge, it returns the edge without a share.
 func shareIn(n *Names, p *detect.Problem, edge trace.Edge) *group.EdgeShare {
 	for i := range p.Edges {
 		if p.Edges[i].Edge == edge {

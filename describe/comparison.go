@@ -11,9 +11,9 @@ import (
 // Comparison holds the numbers that describe a comparison of a window with a baseline.
 type Comparison struct {
 	When     string            // a [Period], or text in its place
-	Types    int               // request types in the window
-	Slower   int               // slower request types
-	Unjudged int               // request types with too few requests to compare
+	Types    int               // number of request types in the window
+	Slower   int               // number of slower request types
+	Unjudged int               // number of request types with too few requests to compare
 	Suspects []compare.Suspect // ranked
 	Usual    []float64         // the highest scores in parts of the baseline as long as the window; empty if unknown
 }

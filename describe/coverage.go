@@ -54,7 +54,7 @@ func Coverage(n *Names, c *trace.Coverage) []string {
 	return append(texts, hops(n, c)...)
 }
 
-// left describes n spans or records that are left out for the given reason.
+// left describes n spans or records that were left out for the given reason.
 func left(n int64, reason trace.Reason) string {
 	return units.Count(int(n)) + " " + strings.ReplaceAll(string(reason), "_", " ")
 }
@@ -83,9 +83,9 @@ const leastSpans = 20
 // shownUncovered is the maximum number of services listed in a text about spans that aren't judged.
 const shownUncovered = 3
 
-// Uncovered returns sentences about the spans that are not judged, in total and by service, and about the remedy for
-// the most frequent reason. Both are empty if at least 95 % of the input's records could be read, and at least 95 % of
-// the spans and of their time are judged, in total and for each service with at least leastSpans spans.
+// Uncovered returns sentences about the spans that are not judged, in total and by service (saw), and about the remedy
+// for the most frequent reason (do). Both are empty if at least 95 % of the input's records could be read, and at least
+// 95 % of the spans and of their time are judged, in total and for each service with at least leastSpans spans.
 func Uncovered(n *Names, c *trace.Coverage) (saw, do string) {
 	total := c.Total()
 	reason, spans, time, lacks := total.Lacks()
@@ -128,8 +128,8 @@ func Uncovered(n *Names, c *trace.Coverage) (saw, do string) {
 	return strings.TrimSpace(saw + " " + strings.Join(services, " ")), remedies[reason].do
 }
 
-// mostUnread returns the most frequent reason why records couldn't be read, or the first by name if several are equally
-// frequent.
+// mostUnread returns the most frequent reason why records couldn't be read. If several reasons are equally frequent, it
+// returns the first by name.
 func mostUnread(c *trace.Coverage) (most trace.Reason) {
 	for _, reason := range slices.Sorted(maps.Keys(c.Unread)) {
 		if most == "" || c.Unread[reason] > c.Unread[most] {
@@ -139,9 +139,9 @@ func mostUnread(c *trace.Coverage) (most trace.Reason) {
 	return most
 }
 
-// remedy explains why spans are left out, and how to avoid it.
+// remedy describes why spans are left out and how to avoid it.
 type remedy struct {
-	left string // completes "12 % of the spans"
+	left string // completes "12 % of the spans …"
 	do   string // how to avoid it
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // Diagnosis describes p in one sentence: the duration of the requests, the place of the delay, and its cause if known.
-// located is the operation that the investigation located, and share its share of p. Unless located is 0, it is the
-// only place in the sentence.
+// located is the operation that the investigation located, or 0, and share is its share of p. A located operation is
+// the only place in the sentence.
 func Diagnosis(n *Names, p *detect.Problem, located trace.Op, share float64) Sentence {
 	d := diagnosis{names: n, p: p}
 	switch p.Kind {
@@ -77,7 +77,7 @@ func (d *diagnosis) shift() {
 // these two.
 const leastTail = 1.2
 
-// spread describes how widely the durations of the problem's requests vary.
+// spread describes the variation of the durations of the problem's requests.
 func (d *diagnosis) spread() {
 	of, p := d.judged(), d.p
 	cov, p99 := figure(units.Ratio(p.CoV)).with(ofLatency), number(units.Duration(p.P99)).with(ofLatency)
@@ -111,9 +111,9 @@ func (d *diagnosis) versus() {
 	d.Say(", %s the expected %s", ratio, number(units.Duration(p.Expected)).with(baseline))
 }
 
-// leading names the leading edge with its share of the problem and its interval. It adds nothing if no edge has a share
-// above 0. It also adds nothing for shifted requests that are hardly slower than before, because their shares would be
-// mostly noise.
+// leading names the leading edge, with its share of the problem and the interval of the share. It adds nothing if no
+// edge has a share above 0, or if the requests have changed their call flow but are hardly slower than before, because
+// shares would then be mostly noise.
 func (d *diagnosis) leading() {
 	p, e := d.p, Leading(d.p)
 	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {
@@ -136,7 +136,7 @@ func (d *diagnosis) leading() {
 	d.Add(d.names.edge(e).strong(edge))
 }
 
-// whole names the quantity that is divided into shares of p.
+// whole names the quantity that the shares of p are fractions of.
 func whole(p *detect.Problem) string {
 	switch {
 	case p.Kind == detect.KindShifted:
@@ -147,7 +147,7 @@ func whole(p *detect.Problem) string {
 	return "slowdown"
 }
 
-// plusMinus returns half the width of the interval of e's share of the variance, like " ± 4", or "" if it is unknown.
+// plusMinus formats half the width of the interval of e's share of the variance, like " ± 4", or "" if it is unknown.
 func plusMinus(e *group.EdgeShare) string {
 	half := (e.ShareHigh - e.ShareLow) / 2
 	if half != half {

@@ -16,9 +16,9 @@ type evidence struct {
 
 	names    *Names
 	suspects []compare.Suspect
-	baseline string        // the name of the time that the suspects are compared with
-	longer   bool          // mention added latency
-	over     bool          // use the past tense
+	baseline string        // name of the time that the suspects are compared with
+	longer   bool          // whether to mention added latency
+	over     bool          // whether to use the past tense
 	place    *engine.Place // named instead of its service if it has an operation; may be nil
 }
 
@@ -55,7 +55,7 @@ func (e *evidence) write() {
 	}
 }
 
-// unanswered appends that the suspect doesn't answer, or that calls fail on the way to it.
+// unanswered appends a clause saying that the suspect doesn't answer, or that calls fail on the way to it.
 func (e *evidence) unanswered() {
 	x, over := &e.suspects[0], e.over
 	calls, of := perHundred(x.Unanswered, "more calls"), e.names.service(x.Service)
@@ -84,7 +84,7 @@ func (e *evidence) lostTime() {
 	}
 }
 
-// leastShare is the smallest part of a score, and of its time, that a sentence mentions.
+// leastShare is the smallest fraction of a score, or of its time, that a sentence mentions.
 const leastShare = 0.05
 
 // leastFailures is the minimum number of failures per request at which a sentence mentions failures, however slow the
@@ -120,8 +120,8 @@ func times(x float64) string {
 	return units.Ratio(x) + " times"
 }
 
-// addedTime appends the share of the suspect in the total added latency: "86 % of the added latency is time to and from
-// cart (to it 61 %, from it 25 %)".
+// addedTime appends the suspect's share of the total added latency: "86 % of the added latency is time to and from cart
+// (to it 61 %, from it 25 %)".
 func (e *evidence) addedTime() {
 	x, total := &e.suspects[0], compare.AddedTime(e.suspects)
 	var where []string

@@ -13,34 +13,34 @@ type TraceExplanation struct {
 	TraceID    string        `json:"trace_id"`
 	ExcessNS   *int64        `json:"excess_ns"` // null if no normal trace has a request of this type
 	DurationNS int64         `json:"duration_ns"`
-	UsualNS    *int64        `json:"usual_ns"` // median of such requests; null if excess_ns is null
+	UsualNS    *int64        `json:"usual_ns"` // median duration of such requests; null if excess_ns is null
 	Suspects   []CallSuspect `json:"suspects"` // ranked
 
-	usualRange bool // such requests sometimes take this long
+	usualRange bool // whether such requests sometimes take this long
 }
 
-// CallSuspect presents a step that differs from normal traces, see [onetrace.CallSuspect].
+// CallSuspect presents a step that differs from normal traces; see [onetrace.CallSuspect].
 type CallSuspect struct {
 	CallStep
 
 	ExcessNS   int64           `json:"excess_ns"`
 	Reason     onetrace.Reason `json:"reason"`
-	Part       onetrace.Part   `json:"part,omitempty"` // of a slow step
+	Part       onetrace.Part   `json:"part,omitempty"` // part of a slow step that takes longer
 	Calls      int             `json:"calls"`
 	SpanID     string          `json:"span_id"`              // call with most evidence; the caller if calls are missing
 	Caller     *CallStep       `json:"caller,omitempty"`     // set if calls are missing
 	Missing    []CallStep      `json:"missing,omitempty"`    // the calls that the caller usually makes
-	Unanswered bool            `json:"unanswered,omitempty"` // the callee was called and has no span
+	Unanswered bool            `json:"unanswered,omitempty"` // the callee was called but has no span
 
-	Node int32 `json:"-"` // of the path
+	Node int32 `json:"-"` // node of the path
 }
 
 // CallStep presents a step of a trace.
 type CallStep struct {
-	Service   string  `json:"service"` // the callee's, if it emits no spans and is a suspect itself
+	Service   string  `json:"service"` // callee's service if that emits no spans and is itself a suspect
 	Operation string  `json:"operation"`
 	Kind      string  `json:"kind"`
-	Target    *Target `json:"target,omitempty"` // the operation calls this one
+	Target    *Target `json:"target,omitempty"` // operation that this one calls
 
 	name   string
 	opaque bool // the called service emits no spans, so the call's time includes the service's time
@@ -101,7 +101,7 @@ func newCallStep(n *Names, op trace.Op) CallStep {
 	}
 }
 
-// Phrase returns the name of the step and, if known, the part of it that takes longer: "on the wire to cart GET
+// Phrase returns the name of the step and, if known, the part of the step that takes longer: "on the wire to cart GET
 // /cart".
 func (s *CallSuspect) Phrase() string {
 	before, after := s.around()
@@ -144,7 +144,7 @@ const (
 	namedMissing  = 3
 )
 
-// noticeable is the smallest relative difference of durations that a sentence calls longer or shorter.
+// noticeable is the smallest relative difference between durations that a sentence calls longer or shorter.
 const noticeable = 0.01
 
 // Sentence describes x: the excess and its places, then the other reasons.

@@ -11,8 +11,8 @@ import (
 // shownFamilies is the maximum number of families of names listed in a text.
 const shownFamilies = 5
 
-// Families returns sentences about operations whose names seem to contain identifiers, and about the remedy. Both are
-// empty if there are no such operations.
+// Families returns sentences about operations whose names seem to contain identifiers (saw), and about the remedy (do).
+// Both are empty if there are no such operations.
 func Families(n *Names, all []trace.Family) (saw, do string) {
 	if len(all) == 0 {
 		return "", ""

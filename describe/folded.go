@@ -8,7 +8,7 @@ import (
 )
 
 // Folded writes profiles as folded stacks, the input format of flame-graph tools: one calling context per line, with
-// its exclusive nanoseconds summed over all requests. The first frame is the request type. Names must not contain line
+// its own time in ns, summed over all requests. The first frame is the request type. Names must not contain line
 // breaks.
 func Folded(w io.Writer, profiles []Profile) error {
 	out := bufio.NewWriter(w)
@@ -23,7 +23,7 @@ func Folded(w io.Writer, profiles []Profile) error {
 	return out.Flush()
 }
 
-// FoldedStack joins frames with semicolons. It replaces the semicolons within frames with colons, in place.
+// FoldedStack joins frames with semicolons. It first replaces the semicolons in frames with colons, in place.
 func FoldedStack(frames []string) string {
 	for i, f := range frames {
 		frames[i] = strings.ReplaceAll(f, ";", ":")

@@ -12,19 +12,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Incident presents an incident. The API, webhooks and reports derive their views of it from this one. It is valid as
-// long as the incident that it presents.
+// Incident presents an incident. The API, webhooks and reports derive their views of it from this one. It is valid only
+// as long as the incident that it presents.
 type Incident struct {
 	*engine.Incident
 
 	Kind     IncidentKind
 	Sentence Sentence  // describes the change, its time and the evidence against the first suspect
-	Reason   Sentence  // for its severity
+	Reason   Sentence  // reason for the severity
 	Ending   Sentence  // why it closed, as a clause; nil while it is open
-	Size     Size      // zero if requests have stopped, because other requests say nothing about them
+	Size     Size      // zero if requests have stopped, because other requests then say nothing about the incident
 	Stopped  float64   // rate of the requests that have stopped, per second; 0 if unknown or for other kinds
 	Named    []Suspect // the suspects that are worth showing
-	Affected []string  // names of the request types
+	Affected []string  // names of the affected request types
 	when     Sentence
 }
 
@@ -58,8 +58,8 @@ func affectedType(n *Names, t *engine.AffectedType) string {
 }
 
 // period describes when an incident took place, to the minute because the onset is an estimate. ended is 0 while the
-// incident is open. The period includes dates unless the onset is on the same day (UTC) as the end or, while the
-// incident is open, as now.
+// incident is open. The period includes dates unless the onset is on the same day (UTC) as the end of the incident or,
+// while the incident is open, on the same day as now.
 func period(onset, ended, now trace.Nanos) Sentence {
 	end := cmp.Or(ended, now)
 	const minute = trace.Nanos(time.Minute)
@@ -121,11 +121,11 @@ func tense(over bool, present, past string) string {
 
 func (x *Incident) tense(present, past string) string { return tense(!x.IsOpen(), present, past) }
 
-// mostFew is the share of affected requests at which an incident's sentence no longer mentions the share.
+// mostFew is the share of affected requests from which an incident's sentence no longer mentions the share.
 const mostFew = 0.1
 
 // incidentSentence describes x: the violated objectives, how much longer requests take, the evidence against the first
-// suspect, and the share of the requests that it affects.
+// suspect, and the share of requests that the incident affects.
 func incidentSentence(n *Names, x *Incident) Sentence {
 	c := change{names: n, x: x}
 	c.write()
@@ -136,8 +136,8 @@ func incidentSentence(n *Names, x *Incident) Sentence {
 }
 
 // leastLonger is the smallest relative increase of the mean duration at which a sentence about failures mentions added
-// time. Below it, the added time may only be the time of unanswered calls, which counts as wire time even if their
-// callers wait no longer than usual.
+// time. A smaller increase may only be the time of unanswered calls, which counts as wire time even if their callers
+// wait no longer than usual.
 const leastLonger = 0.05
 
 // change builds the sentence that describes an incident.
@@ -207,18 +207,19 @@ func (c *change) write() {
 	c.Plain(".")
 }
 
-// Rules for describing the size of an incident by its worst request type alone. A mean over several types is
-// misleading if the worst type has grown far more than the others.
+// Rules for describing the size of an incident by its worst request type alone. A mean over several types is misleading
+// if the worst type has slowed down far more than the others.
 const (
-	leastUnlike = 2   // times the growth of the others
+	leastUnlike = 2   // minimum ratio to the growth of the other types
 	mostAlone   = 0.5 // minimum share of the added latency to omit the other types
 )
 
 // Size holds the mean durations, in ns, of the slower requests of an incident. Before is the mean in normal times
-// before the onset, Now the mean from the onset to the end or now. Size is zero if no request type is slower.
+// before the onset. Now is the mean from the onset to the end or, while the incident is open, until now. Size is zero
+// if no request type is slower.
 type Size struct {
 	Before, Now float64
-	Types       int // slower request types
+	Types       int // number of slower request types
 
 	worst string // name of the type with the largest added latency
 	alone bool   // the size describes the worst type only
@@ -311,8 +312,8 @@ func (x *Incident) slower() (types []int) {
 	return types
 }
 
-// requestsFail reports whether a request type is known to fail more often. Otherwise calls fail, but the requests that
-// make them may succeed.
+// requestsFail reports whether a request type is known to fail more often. If not, calls fail, but the requests that
+// make these calls may succeed.
 func (x *Incident) requestsFail() bool {
 	return slices.ContainsFunc(x.Types, func(t engine.AffectedType) bool {
 		return t.Failed-t.UsualFailed >= leastFailures
@@ -328,8 +329,8 @@ func slowdown(added float64) string {
 	return units.Percent(added) + " longer"
 }
 
-// smallScore is the minimum score at which a sentence describes all requests. Below it, the requests hardly change, so
-// the sentence describes an operation instead.
+// smallScore is the minimum score at which a sentence describes all requests. At a lower score, requests hardly change,
+// so the sentence describes an operation instead.
 const smallScore = 0.02
 
 // outstanding returns the operation of s whose own change says more than the change of all requests, or nil if there is
@@ -415,8 +416,8 @@ func (c *change) lag(queue *compare.SuspectOperation) {
 // queueName returns the name of a queue: its destination or, if only that is known, its broker.
 func queueName(n *Names, op trace.Op) string { return cmp.Or(n.OpName(op), n.Service(op)) }
 
-// shared appends the node or zone that slows several services down, if there is one. It comes first because it is the
-// cause.
+// shared appends the node or zone that slows several services down, if there is one. The place comes first because it
+// is the cause.
 func (c *change) shared() {
 	x := c.x
 	place := &x.Shared

@@ -38,7 +38,7 @@ var EndReasons = map[incident.Why]string{
 	incident.ByPerson:  "accepted",
 }
 
-// Ending describes why an incident closed, as a clause. All texts about its end use it.
+// Ending describes why an incident closed, as a clause. All texts about the end of an incident use this clause.
 func Ending(n *Names, t *incident.Transition) Sentence {
 	switch t.Why {
 	case incident.Stopped:

@@ -19,11 +19,11 @@ import (
 // OtherPlaces names the remainder: all edges beyond the limit, counted together.
 const OtherPlaces = "other"
 
-// Names translates identities into names. It reads the table at each call, and keeps the names and summaries added to
-// it.
+// Names translates identities into names. It looks them up in the table at each call, and keeps the names and summaries
+// that were added to it.
 type Names struct {
 	Table     *trace.Table
-	Clean     func(string) string      // applied to all text that came from traces
+	Clean     func(string) string      // applied to all text that comes from traces
 	Types     map[analysis.Hash]string // names of request types; see Add and SetName
 	taken     map[string]bool          // the names in Types
 	summaries map[summaryKey]*group.Summary
@@ -63,7 +63,7 @@ func (n *Names) Add(s *group.Summary) {
 	n.SetName(s.ID, name)
 }
 
-// AddSummary adds the statistics that sentences about the requests of s quote.
+// AddSummary adds s, whose statistics sentences about the requests of s quote.
 func (n *Names) AddSummary(s *group.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
 
 // SetName names a request type.
@@ -95,7 +95,7 @@ func (n *Names) typeName(s *group.Summary) string {
 	return name + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// RequestType returns the name of a request type, or the name of its entry operation if the type was not added.
+// RequestType returns the name of a request type, or the name of its entry operation if the type has not been added.
 func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 	if name, ok := n.Types[id]; ok {
 		return name
@@ -103,12 +103,13 @@ func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 	return n.Op(entry)
 }
 
-// Summary returns the summary of the requests of p, or nil if it was not added.
+// Summary returns the summary of the requests of p, or nil if the summary has not been added.
 func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
 
-// unnamed stands for an operation whose service and name are blank, unnamedService for a service.
+// unnamed stands for an operation whose service and name are blank, and unnamedService for a service whose name is
+// blank.
 const (
 	unnamed        = "(unnamed)"
 	unnamedService = "(unnamed service)"
@@ -226,7 +227,7 @@ func Leading(p *detect.Problem) *group.EdgeShare {
 	return &p.Edges[0]
 }
 
-// Variables that analysis derives, by name. All others are attributes.
+// Variables that analysis derives, by name. All other variables are attributes.
 const (
 	variableCount    = "count"
 	variablePresent  = "present"
@@ -234,8 +235,8 @@ const (
 	variableSkeleton = "skeleton"
 )
 
-// Bins returns the attribute values that all requests of a group share, as text, or "" if only its path distinguishes
-// the group from others.
+// Bins returns the attribute values that all requests of a group share, as text, or "" if only the path of its requests
+// distinguishes the group from others.
 func (n *Names) Bins(s *group.Summary) string {
 	var parts []string
 	for i := range s.Bins {

@@ -32,11 +32,11 @@ func MissedObjective(n *Names, x *incident.Missed, over bool) Sentence {
 		objective, number(units.Percent(x.Requests.Share())), number(budget(x.Budget())))
 }
 
-// budget returns share as a percentage with up to six digits, so that it reads as it was configured.
+// budget formats share as a percentage with up to six digits, so that it reads as configured.
 func budget(share float64) string { return strconv.FormatFloat(share*100, 'g', 6, 64) + " %" }
 
-// missed returns a sentence about the first objective that x violates, with the number of the others, or nil if it
-// violates none.
+// missed returns a sentence about the first objective that x violates and the number of other such objectives, or nil
+// if x violates no objective.
 func missed(n *Names, x *Incident) Sentence {
 	if len(x.Objectives) == 0 {
 		return nil

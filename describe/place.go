@@ -8,14 +8,14 @@ import (
 // Place presents an edge of a critical path without its statistics.
 type Place struct {
 	Edge      trace.Edge `json:"-"`
-	Name      string     `json:"name"`    // a short text
+	Name      string     `json:"name"`    // short text
 	Context   []string   `json:"context"` // root first, the edge's own operation last; empty for the remainder
 	Service   string     `json:"service"`
 	Operation string     `json:"operation"` // [OtherPlaces] for the remainder
 	Kind      string     `json:"kind"`
-	Before    string     `json:"before,omitempty"` // the critical child before it; for groups
+	Before    string     `json:"before,omitempty"` // the critical child before the edge; for groups
 	After     string     `json:"after,omitempty"`
-	Target    *Target    `json:"target,omitempty"` // the operation that the place calls, if known
+	Target    *Target    `json:"target,omitempty"` // operation that the place calls, if known
 }
 
 // Target presents the operation that another one calls. The time of the call is spent on the wire to the target, in its
@@ -23,7 +23,7 @@ type Place struct {
 type Target struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation"`
-	External  bool   `json:"external"` // it emits no spans: the attributes of its caller name it
+	External  bool   `json:"external"` // emits no spans, so that the attributes of its caller name it
 }
 
 // Edge presents an edge of the critical path of a group or request type. Means are per request; requests without the
@@ -63,8 +63,8 @@ func shareless(n *Names, edge trace.Edge) *group.EdgeShare {
 	return &group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After}
 }
 
-// placeAmong presents the edge in edges with the given identity. It returns nil if there is none, or if edge is 0, the
-// remainder.
+// placeAmong presents the edge in edges with the given identity. It returns nil if there is no such edge, or if edge is
+// 0, the remainder.
 func placeAmong(n *Names, edges []group.EdgeShare, edge trace.Edge) *Place {
 	for i := range edges {
 		if e := &edges[i]; edge != 0 && e.Edge == edge {

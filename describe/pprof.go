@@ -7,8 +7,8 @@ import (
 )
 
 // Pprof writes the critical paths of request types as a gzipped pprof profile. Each calling context with own time has
-// one sample, labelled with its request_type. The value exclusive is the context's own time in ns over all requests.
-// The value requests is the number of requests for the entry, and 0 for other contexts.
+// one sample, labelled with its request_type. Its value "exclusive" is the context's own time in ns, summed over all
+// requests. Its value "requests" is the number of requests if the context is the entry, and 0 otherwise.
 func Pprof(w io.Writer, profiles []Profile) error {
 	const comment = "critical path by calling context; values are exclusive times over all requests"
 	b := NewProfileBuilder(comment, "requests", "exclusive")
@@ -69,7 +69,7 @@ func (b *ProfileBuilder) addFrame(p *Profile, i int) {
 	b.Add(count, own, map[string][]string{"request_type": {p.Name}}, stack)
 }
 
-// location returns the location of the function called name, and creates it on first use.
+// location returns the location of the function called name, creating it on first use.
 func (b *ProfileBuilder) location(name string) *profile.Location {
 	if l, ok := b.functions[name]; ok {
 		return l

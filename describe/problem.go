@@ -17,12 +17,12 @@ type Problem struct {
 	Onset         string   `json:"onset,omitempty"`
 	Level         string   `json:"level,omitempty"`
 	Group         string   `json:"group"`
-	RequestType   string   `json:"request_type"` // its name
+	RequestType   string   `json:"request_type"` // name of the request type
 	RequestTypeID string   `json:"request_type_id"`
-	Service       string   `json:"service"`   // of the entry operation
-	Operation     string   `json:"operation"` // the name of the entry operation
+	Service       string   `json:"service"`   // service of the entry operation
+	Operation     string   `json:"operation"` // name of the entry operation
 	Diagnosis     string   `json:"diagnosis"` // one sentence
-	Requests      uint64   `json:"requests"`  // judged
+	Requests      uint64   `json:"requests"`  // number of judged requests
 	Rate          Number   `json:"rate"`      // requests per second
 	MeanNS        *int64   `json:"mean_ns"`
 	ExpectedNS    *int64   `json:"expected_ns"`
@@ -31,13 +31,13 @@ type Problem struct {
 	CoV           Number   `json:"cov"`
 	CoVLow        Number   `json:"cov_low"`
 	CoVHigh       Number   `json:"cov_high"`
-	Impact        Number   `json:"impact"` // added latency, ns per second
+	Impact        Number   `json:"impact"` // added latency in ns per second
 	Sentence      Sentence `json:"-"`      // Diagnosis with its evidence
 }
 
 // Findings present the edges and explanations of a problem.
 type Findings struct {
-	Edge         *ProblemEdge  `json:"edge"`  // the leading edge; may be nil
+	Edge         *ProblemEdge  `json:"edge"`  // leading edge; may be nil
 	Edges        []ProblemEdge `json:"edges"` // the leading edge first
 	Explanations []Explanation `json:"explanations"`
 }
@@ -49,24 +49,24 @@ type ProblemEdge struct {
 	ExcessNS     Number `json:"excess_ns"`
 	ExcessLowNS  Number `json:"excess_low_ns"` // 95 % interval
 	ExcessHighNS Number `json:"excess_high_ns"`
-	Affected     Number `json:"affected"` // part of the requests that bears the excess
-	Score        Number `json:"score"`    // part of the problem
+	Affected     Number `json:"affected"` // fraction of the requests that bears the excess
+	Score        Number `json:"score"`    // fraction of the problem
 }
 
 // Explanation presents a variable that accounts for part of a problem.
 type Explanation struct {
-	Name       string     `json:"name"` // the variable with value and place, as text
+	Name       string     `json:"name"` // the variable with its value and place, as text
 	Sentence   Sentence   `json:"-"`    // Name as a Sentence
 	Variable   string     `json:"variable"`
 	Value      string     `json:"value"`  // empty if the variable is a number
-	Where      []string   `json:"where"`  // context; empty for the whole request
-	Target     *Place     `json:"target"` // the edge that it explains; nil if it explains the duration
+	Where      []string   `json:"where"`  // context of the variable; empty for the whole request
+	Target     *Place     `json:"target"` // edge that it explains; nil if it explains the duration
 	TargetEdge trace.Edge `json:"-"`      // 0 if it explains the duration
-	Effect     Number     `json:"effect"` // part of the variance, with its 95 % interval
+	Effect     Number     `json:"effect"` // fraction of the variance, with its 95 % interval
 	Low        Number     `json:"low"`
 	High       Number     `json:"high"`
 	PValue     Number     `json:"p_value"`
-	Remains    Number     `json:"remains"` // part of the CoV that remains within equal values
+	Remains    Number     `json:"remains"` // fraction of the CoV that remains among requests with equal values
 }
 
 // IdentifyProblem presents only the identity of a problem. The numbers of the result are unknown.

@@ -13,8 +13,8 @@ import (
 // Profile is the critical path of a request type, aggregated by calling context: a tree in pre-order; the subtree of
 // frame i is Frames[i:Frames[i].End]. Frame 0 is the entry.
 type Profile struct {
-	Name   string // of the request type
-	Count  uint64 // requests
+	Name   string // name of the request type
+	Count  uint64 // number of requests
 	Frames []Frame
 }
 
@@ -26,7 +26,7 @@ type Frame struct {
 	End      int     // index after the last frame below this one
 	Own      float64 // ns per request in the context itself
 	Total    float64 // ns per request, including the frames below
-	Variance float64 // share of the variance that is due to its own time; NaN if unknown or without own time
+	Variance float64 // share of the variance that is due to its own time; NaN if unknown or if it has no own time
 	key      trace.Context
 	children []int
 }
@@ -80,8 +80,8 @@ func (b *builder) edge(e *group.EdgeShare) {
 	f.Own, f.Variance = e.Mean, e.ShareVariance
 }
 
-// context returns the frame of c, and creates it with its ancestors on first use. A context missing from the dictionary
-// becomes a child of the entry.
+// context returns the frame of c, creating the frame and its ancestors on first use. A context missing from the
+// dictionary becomes a child of the entry.
 func (b *builder) context(c trace.Context) int {
 	var missing []trace.Context
 	at, known := b.index[c]

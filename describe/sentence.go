@@ -17,10 +17,10 @@ type Phrase struct {
 	Kind     PhraseKind
 	Strong   bool        // emphasized: a name or a number
 	Evidence Evidence    // may be zero
-	At       trace.Nanos // of kind [TimePhrase]: the time that Text gives in UTC
+	At       trace.Nanos // time that Text gives in UTC; only of kind [TimePhrase]
 }
 
-// PhraseKind distinguishes the data in a sentence from its words, as in the API.
+// PhraseKind distinguishes the data in a sentence from its words. Its values are used in the API.
 type PhraseKind string
 
 // The kinds of phrases.
@@ -37,7 +37,7 @@ type Evidence struct {
 	Kind      EvidenceKind
 	Edge      trace.Edge // of kind [EdgeEvidence]: one of the problem's edges; 0 is the remainder
 	Operation trace.Op   // of kind [LocationEvidence]
-	// of kind [VariableEvidence], and [CallFlowEvidence] if Explained: index into the problem's explanations
+	// index into the problem's explanations; of kind [VariableEvidence], or [CallFlowEvidence] if Explained
 	Explanation int
 	Explained   bool // Explanation is set
 }
@@ -108,14 +108,14 @@ func (s *Sentence) Say(format string, phrases ...Phrase) {
 	s.Plain(format)
 }
 
-// And returns s followed by t.
+// And returns s followed by t. It doesn't modify s.
 func (s Sentence) And(t Sentence) Sentence { return append(slices.Clip(s), t...) }
 
 // Add appends t.
 func (s *Sentence) Add(t Sentence) { *s = append(*s, t...) }
 
-// list appends the first `most` of several names: "cart, search and 3 other services". noun is the singular for the
-// others.
+// list appends the first `most` of several names: "cart, search and 3 other services". noun is the singular noun for
+// the others.
 func (s *Sentence) list(names []Phrase, most int, noun string) {
 	rest := len(names) - most
 	for i, name := range names[:min(most, len(names))] {
@@ -142,7 +142,7 @@ func (s *Sentence) Plain(text string) {
 // Strong appends emphasized text.
 func (s *Sentence) Strong(text string) { *s = append(*s, Phrase{Text: text, Strong: true}) }
 
-// with returns p with its evidence.
+// with returns p with e as its evidence.
 func (p Phrase) with(e Evidence) Phrase {
 	p.Evidence = e
 	return p

@@ -8,7 +8,7 @@ import (
 )
 
 // Suspect presents a service with its additional cost over a baseline. Scores and parts are per request: times are in
-// units of the request's mean duration in the baseline, and failures, unanswered calls and changed call flows are
+// units of the mean duration of requests in the baseline, and failures, unanswered calls and changed call flows are
 // counts.
 type Suspect struct {
 	Service    string             `json:"service"`
@@ -24,12 +24,12 @@ type Suspect struct {
 type AddedCall struct {
 	Name   string `json:"name"`
 	Caller string `json:"caller"`
-	Before Number `json:"before"` // in each call of the caller
+	Before Number `json:"before"` // number of calls per call of the caller
 	Now    Number `json:"now"`
-	Added  Number `json:"added_ns"` // in each call of the caller
+	Added  Number `json:"added_ns"` // added time per call of the caller
 }
 
-// SuspectParts are the parts of a [Suspect]'s score, see [compare.Suspect].
+// SuspectParts are the parts of a [Suspect]'s score; see [compare.Suspect].
 type SuspectParts struct {
 	Own        Number `json:"own"`
 	Added      Number `json:"added"`
@@ -45,10 +45,10 @@ type SuspectParts struct {
 // SuspectOperation presents the contribution of an operation to the score of a [Suspect].
 type SuspectOperation struct {
 	Op        trace.Op `json:"-"`       // a step
-	Service   string   `json:"service"` // a caller's, if the suspect emits no spans
+	Service   string   `json:"service"` // service of a caller, if the suspect emits no spans
 	Operation string   `json:"operation"`
 	Kind      string   `json:"kind"`
-	Target    *Target  `json:"target,omitempty"` // the operation calls this one
+	Target    *Target  `json:"target,omitempty"` // operation that this one calls
 	Score     Number   `json:"score"`
 }
 
@@ -106,8 +106,8 @@ func (x *Suspect) Machines() []SuspectInstance {
 type SuspectInstance struct {
 	Key   string
 	Value string
-	Calls uint64 // in the window
-	Part  Number // 0–1
+	Calls uint64 // number of calls in the window
+	Part  Number // fraction of the cost, 0–1
 }
 
 // keyVersion is the attribute for versions. All other attributes name instances, hosts and zones.

@@ -5,7 +5,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Unequal returns a sentence about the instance u, which differs from its siblings in its failures or durations.
+// Unequal returns a sentence about the instance u, which differs from its siblings in failures or durations.
 func Unequal(n *Names, u *compare.UnequalInstance) Sentence {
 	instance, key, service := n.text(u.Value), Phrase{Text: n.Text(u.Key)}, n.service(u.Service)
 	siblings := Phrase{Text: "its " + units.Plural(u.Siblings, "sibling")}

@@ -17,11 +17,11 @@ import (
 
 // Checkpoint is the state after the journal record Seq, from which a restart continues.
 type Checkpoint struct {
-	Seq    uint64      // last record covered by State
+	Seq    uint64      // sequence number of the last record covered by State
 	At     trace.Nanos // time of that record
-	Oldest uint64      // oldest record that a restart needs, because it may contain spans of traces that State lacks
+	Oldest uint64      // oldest record that a restart needs, because it may contain spans of traces missing from State
 	State  []byte
-	Closed []Closed // closed traces with spans that may be in records from Oldest on; oldest first
+	Closed []Closed // closed traces that may have spans in records from Oldest on; oldest first
 }
 
 // Closed holds hashes of the IDs of traces that closed between two checkpoints.
@@ -33,7 +33,7 @@ type Closed struct {
 // pieceSize is the size of a piece of the state in bytes. Each piece is one value in the database.
 const pieceSize = 1 << 20
 
-// ErrCheckpoint is returned if the last checkpoint is damaged.
+// ErrCheckpoint is wrapped by the error that Load returns if the last checkpoint is damaged.
 var ErrCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
 // head is a checkpoint without its state and its closed traces. It is stored as one value in the database.
@@ -84,12 +84,12 @@ func decodeClosed(key, value []byte) (Closed, error) {
 	return x, nil
 }
 
-// Checkpoints keeps the last checkpoint and the closed traces.
+// Checkpoints keeps the last checkpoint and the recently closed traces.
 type Checkpoints struct{ db database }
 
 // Save replaces the last checkpoint with next. next.Closed must contain only the traces closed since the last
-// checkpoint; Save adds them to the stored ones, and deletes stored traces that closed before forget. It must not be
-// called concurrently.
+// checkpoint. Save adds them to the stored closed traces, and deletes stored traces that closed before forget. It must
+// not be called concurrently.
 //
 // The pieces of the state become durable one by one, next to the pieces of the last checkpoint, before the head refers
 // to them. One large commit would fill the disk's queue, and the journal would have to wait for all of it.

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ClosedProblem is a problem as it was when it closed. The encoding of Row and Evidence is defined by package api and
+// ClosedProblem is a problem as it was when it closed. Package api defines the encoding of Row and Evidence, which is
 // opaque to the store.
 type ClosedProblem struct {
 	At       trace.Nanos // end of the epoch when it closed
@@ -35,7 +35,7 @@ func closedProblemKey(first byte, at trace.Nanos, id analysis.Hash) []byte {
 
 const closedProblemKeySize = 1 + 8 + hashSize
 
-// Put stores all, replacing problems with the same time and ID. They become durable with the next checkpoint.
+// Put stores all, replacing problems with the same time and ID. The problems become durable with the next checkpoint.
 func (c ClosedProblems) Put(all []ClosedProblem) error {
 	err := c.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
 		for i := range all {

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// database is the database of a store. It is shared by the owners of all kinds of values, and each uses only its own
+// database is the database of a store. The types that keep the kinds of values share it, and each uses only its own
 // keys.
 type database struct{ *pebbledb.DB }
 
@@ -83,7 +83,8 @@ func (d database) first(from, to []byte) (key []byte, err error) {
 	return key, err
 }
 
-// commit commits the changes that f makes to a batch. If f returns an error, commit returns it and commits nothing.
+// commit commits the changes that f makes to a batch. If f returns an error, commit commits nothing and returns the
+// error.
 func (d database) commit(sync *pebble.WriteOptions, f func(b *pebble.Batch) error) error {
 	b := d.NewBatch()
 	defer func() { _ = b.Close() }() // after the commit, this does nothing
@@ -106,7 +107,7 @@ func commitLarge(b *pebble.Batch) error {
 	return err
 }
 
-// during wraps err with the operation that failed, or returns nil if err is nil.
+// during wraps err with the operation that failed. It returns nil if err is nil.
 func during(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -129,8 +130,8 @@ func hashAt(b []byte) analysis.Hash {
 	return analysis.Hash{Hi: binary.BigEndian.Uint64(b), Lo: binary.BigEndian.Uint64(b[8:])}
 }
 
-// subjectKey returns the key, with first as its first byte, of the problem or incident `of`. The kind comes last
-// because it is never 255, so that the key can be a prefix for [database.each].
+// subjectKey returns the key, with first as its first byte, of the problem or incident `of`. The kind comes last: it is
+// never 255, so the key can be a prefix for [database.each].
 func subjectKey(first byte, of search.Subject) []byte {
 	return append(appendHash([]byte{first}, of.ID), byte(of.Kind))
 }

@@ -20,7 +20,7 @@ func epochKey(at trace.Nanos) []byte { return numbered(keyDecisions, uint64(max(
 
 func epochOf(key []byte) trace.Nanos { return trace.Nanos(binary.BigEndian.Uint64(key[1:])) }
 
-// Put stores the decisions of the epoch that ended at time at, and replaces the decisions stored for the same time.
+// Put stores the decisions of the epoch that ended at time at, replacing any decisions stored for the same time.
 func (d Decisions) Put(at trace.Nanos, decisions []search.Decision) error {
 	err := d.db.Set(epochKey(at), s2.Encode(nil, appendValue(decisions)), pebble.Sync)
 	return during("store decisions", err)

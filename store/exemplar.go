@@ -20,7 +20,7 @@ type Exemplars struct {
 	Fast    []Exemplar // fastest first
 	Failed  []Exemplar // recent requests whose entry span is an error, oldest first; may also be in another list
 	// Located holds requests that ran the located place of the problem or incident that they are kept for, by
-	// decreasing time there. They may also be in another list.
+	// decreasing time spent there. A request may also be in another list.
 	Located []Exemplar
 }
 
@@ -29,12 +29,12 @@ func (e *Exemplars) Lists() []*[]Exemplar {
 	return []*[]Exemplar{&e.Slow, &e.Typical, &e.Fast, &e.Failed, &e.Located}
 }
 
-// Exemplar is a request in a stored trace. Records lists the journal records that contained its spans.
+// Exemplar is a request in a stored trace. Records lists the journal records that contained the spans of the trace.
 type Exemplar struct {
 	Trace    trace.ID
 	Root     trace.SpanID
 	Start    trace.Nanos
-	Duration int64 // ns
+	Duration int64 // in ns
 	Records  []uint64
 }
 
@@ -51,7 +51,7 @@ func (e *Exemplars) All() iter.Seq[*Exemplar] {
 	}
 }
 
-// GroupExemplars keeps the exemplars of groups, without their traces.
+// GroupExemplars keeps the exemplars of groups. [Traces] keeps their traces.
 type GroupExemplars struct{ db database }
 
 func groupKey(group analysis.Hash) []byte { return appendHash([]byte{keyExemplars}, group) }
@@ -88,14 +88,15 @@ func decodeExemplars(value []byte) (*Exemplars, error) {
 	return &e, nil
 }
 
-// Each calls f for the exemplars of each group, and stops at and returns the first error from f.
+// Each calls f for the exemplars of each group, and stops at the first error from f, which it returns.
 func (x GroupExemplars) Each(f func(group analysis.Hash, e *Exemplars) error) error {
 	return x.db.eachExemplars([]byte{keyExemplars}, 1+hashSize, func(key []byte, e *Exemplars) error {
 		return f(hashAt(key[1:]), e)
 	})
 }
 
-// eachExemplars calls f for all exemplars with the given key prefix. Keys of any other size are an error.
+// eachExemplars calls f for all exemplars with the given key prefix. It returns an error if such a key doesn't have the
+// given size.
 func (d database) eachExemplars(prefix []byte, size int, f func(key []byte, e *Exemplars) error) error {
 	return d.each(prefix, func(key, value []byte) error {
 		if len(key) != size {
@@ -109,8 +110,8 @@ func (d database) eachExemplars(prefix []byte, size int, f func(key []byte, e *E
 	})
 }
 
-// KeptExemplars keeps exemplars for problems and incidents, by group, even after the groups have newer ones. It doesn't
-// keep their traces.
+// KeptExemplars keeps exemplars for problems and incidents, by group, even after the groups have newer ones. [Traces]
+// keeps their traces.
 type KeptExemplars struct{ db database }
 
 // keptKey returns the key of the exemplars of group that are kept for the problem or incident `of`.
@@ -133,13 +134,13 @@ func (x KeptExemplars) Of(of search.Subject, group analysis.Hash) (*Exemplars, e
 	return x.db.exemplars(keptKey(of, group))
 }
 
-// Each calls f for all kept exemplars, by subject and group, and stops at and returns the first error from f.
+// Each calls f for all kept exemplars, by subject and group, and stops at the first error from f, which it returns.
 func (x KeptExemplars) Each(f func(of search.Subject, group analysis.Hash, e *Exemplars) error) error {
 	return x.each([]byte{keyKept}, f)
 }
 
-// EachFor calls f for the exemplars kept for the problem or incident `of`, by group, and stops at and returns the first
-// error from f.
+// EachFor calls f for the exemplars kept for the problem or incident `of`, by group, and stops at the first error from
+// f, which it returns.
 func (x KeptExemplars) EachFor(of search.Subject, f func(group analysis.Hash, e *Exemplars) error) error {
 	return x.each(subjectKey(keyKept, of), func(_ search.Subject, group analysis.Hash, e *Exemplars) error {
 		return f(group, e)

@@ -14,15 +14,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Located is the evidence for the located place of a problem or an incident. The encoding of Evidence is defined by
-// package api and opaque to the store.
+// Located is the evidence for the located place of a problem or an incident. Package api defines the encoding of
+// Evidence, which is opaque to the store.
 type Located struct {
 	Of       search.Subject
 	At       trace.Nanos // end of the epoch when it was located
 	Evidence []byte
 }
 
-// MaxLocated is the maximum number of places whose evidence is kept, not counting open problems and incidents.
+// MaxLocated is the maximum number of places whose evidence is kept, not counting the problems and incidents passed to
+// [Places.Trim].
 const MaxLocated = 2000
 
 // Places keeps the evidence of located places, by problem or incident.
@@ -30,7 +31,7 @@ type Places struct{ db database }
 
 func locatedKey(of search.Subject) []byte { return subjectKey(keyLocated, of) }
 
-// Put stores x, replacing earlier evidence for the same problem or incident. It becomes durable with the next
+// Put stores x, replacing earlier evidence for the same problem or incident. The evidence becomes durable with the next
 // checkpoint.
 func (p Places) Put(x *Located) error {
 	value := binary.BigEndian.AppendUint64(nil, uint64(max(0, x.At)))

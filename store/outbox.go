@@ -25,7 +25,7 @@ const keyOutbox = 'o'
 const (
 	outboxWaiting = 'w' // messages waiting to be delivered, by number
 	outboxDead    = 'd' // dead letters, by number
-	outboxKnown   = 'k' // times when events were put, by event ID
+	outboxKnown   = 'k' // times when events were first put, by event ID
 )
 
 const (
@@ -33,13 +33,13 @@ const (
 	forgetEvery    = time.Hour      // interval between deletions of old event IDs
 )
 
-// OutboxLimits limits the contents of an [Outbox]. Dead letters count, too.
+// OutboxLimits limits the contents of an [Outbox], including dead letters.
 type OutboxLimits struct {
 	Messages int
-	Bytes    int64 // of bodies
+	Bytes    int64 // total size of the bodies
 }
 
-// DefaultOutboxLimits returns limits that suffice for many days with incidents.
+// DefaultOutboxLimits returns limits that suffice for many days of incidents.
 func DefaultOutboxLimits() OutboxLimits { return OutboxLimits{Messages: 10_000, Bytes: 64 << 20} }
 
 // Message is one event for one endpoint.
@@ -48,23 +48,23 @@ type Message struct {
 	ID       string         `json:"id"`       // ID of the event: the same for all endpoints and attempts
 	Endpoint string         `json:"endpoint"` // name of the endpoint
 	Event    string         `json:"event"`    // type of the event
-	Format   string         `json:"format"`   // of Body
-	Subject  search.Subject `json:"subject"`  // messages about a subject are delivered in order; may be zero
+	Format   string         `json:"format"`   // format of Body
+	Subject  search.Subject `json:"subject"`  // messages about the same subject are delivered in order; may be zero
 	At       trace.Nanos    `json:"at"`       // time of the event
 	Put      trace.Nanos    `json:"put"`      // when it was last put into the outbox
 	Next     trace.Nanos    `json:"next"`     // earliest time of the next attempt
-	Attempts int            `json:"attempts"` // failed attempts
+	Attempts int            `json:"attempts"` // number of failed attempts
 	Error    string         `json:"error"`    // error of the last attempt
-	Size     int64          `json:"size"`     // bytes of Body
+	Size     int64          `json:"size"`     // size of Body in bytes
 	Body     []byte         `json:"-"`        // nil in lists
 }
 
 // ErrNoMessage is returned for an unknown message number.
 var ErrNoMessage = errors.New("there is no such message")
 
-// Outbox holds messages until they are delivered or given up. A message that has been given up is a dead letter until
-// it is resent or dropped. Changes are durable when a method returns. If the outbox is full, it drops the oldest dead
-// letters first, then the oldest messages. It is safe for concurrent use.
+// Outbox holds messages until they have been delivered. A message that could not be delivered becomes a dead letter,
+// which stays until it is resent or dropped. Changes are durable when a method returns. If the outbox is full, it drops
+// the oldest dead letters first, then the oldest messages. It is safe for concurrent use.
 type Outbox struct {
 	db     database
 	limits OutboxLimits
@@ -89,8 +89,8 @@ type outboxEntry struct {
 // OutboxStats describes the contents of an outbox.
 type OutboxStats struct {
 	Waiting, Dead int
-	Bytes         int64  // of bodies
-	Dropped       uint64 // messages dropped to make room, since the start
+	Bytes         int64  // total size of the bodies
+	Dropped       uint64 // number of messages dropped to make room, since the start
 }
 
 // OpenOutbox returns the outbox of the store. It must be called only once.
@@ -140,7 +140,7 @@ func encodeMessage(m *Message) []byte {
 	return append(b, m.Body...)
 }
 
-// decodeMessage decodes value, the result of encodeMessage. The body of m shares memory with value. The error wraps
+// decodeMessage decodes value, the result of encodeMessage. The body of m shares memory with value. Errors wrap
 // [codec.ErrCorrupt].
 func decodeMessage(value []byte) (m Message, err error) {
 	r := codec.NewReader(value)
@@ -152,8 +152,8 @@ func decodeMessage(value []byte) (m Message, err error) {
 	return m, nil
 }
 
-// Put assigns numbers to messages and adds them. All messages must have the ID of the same event. It returns false if
-// it added nothing because the event had been put before or messages is empty.
+// Put assigns numbers to messages and adds them. All messages must have the same event ID. Put returns false if it
+// added nothing, because the event had been put before or because messages is empty.
 func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 	if len(messages) == 0 {
 		return false, nil
@@ -232,8 +232,8 @@ func (o *Outbox) remove(l *outboxEntry) {
 }
 
 // Take returns up to n due messages for endpoint, oldest first. Only the oldest message about each subject can be due.
-// again is the time to call Take again, or 0 if the caller should wait until a message is put. The caller owns each
-// message until it calls [Outbox.Done], [Outbox.Retry], [Outbox.Release] or [Outbox.MoveToDeadLetters].
+// again is the time at which to call Take again, or 0 if the caller should wait until a message is put. The caller owns
+// each message until it calls [Outbox.Done], [Outbox.Retry], [Outbox.Release] or [Outbox.MoveToDeadLetters].
 func (o *Outbox) Take(endpoint string, now trace.Nanos, n int) (due []Message, again trace.Nanos, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -285,7 +285,7 @@ func (o *Outbox) find(m *Message) *outboxEntry {
 func byNumber(l *outboxEntry, number uint64) int { return cmp.Compare(l.Number, number) }
 
 // Done removes m after its delivery. If the removal can't be written, Done returns an error, and m stays taken until
-// the next start, when it becomes due again.
+// the next start. It then becomes due again.
 func (o *Outbox) Done(m *Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -309,7 +309,7 @@ func (o *Outbox) Release(m *Message) {
 	}
 }
 
-// Retry records that an attempt to deliver m failed, with the reason why, and postpones the next attempt until at.
+// Retry records that an attempt to deliver m failed for the reason why, and postpones the next attempt until at.
 func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -324,7 +324,7 @@ func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	return o.db.Set(messageKey(outboxWaiting, m.Number), encodeMessage(&changed), pebble.Sync)
 }
 
-// MoveToDeadLetters records that the last attempt to deliver m failed, with the reason why, and makes m a dead letter.
+// MoveToDeadLetters records that the last attempt to deliver m failed for the reason why, and makes m a dead letter.
 func (o *Outbox) MoveToDeadLetters(m *Message, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -416,8 +416,8 @@ func (o *Outbox) Drop(number uint64) error {
 	return nil
 }
 
-// Expire makes dead letters of waiting messages that were put before the given time or whose endpoint isn't known,
-// except messages that are taken. It returns the number of messages moved. It also deletes old event IDs.
+// Expire turns waiting messages into dead letters if they were put before the given time or if their endpoint isn't
+// known. It leaves messages that are taken, and returns the number of messages moved. It also deletes old event IDs.
 func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) bool) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

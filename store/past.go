@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Windows of the past are ordered by day, then by group. A day can thus be deleted with one range deletion, and the
-// windows of a group on a day can be read with one scan:
+// Windows of the past are ordered by day, then by group, so that one range deletion deletes a day, and one scan reads
+// the windows of a group on a day:
 //
 // 	keyPeriods day group number  the requests in a period of group.Period, with a histogram
 // 	keyDays    day group         statistics of the periods of group.LongPeriod
@@ -77,8 +77,8 @@ func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Per
 	return p
 }
 
-// Put stores period, replacing the stored requests of its groups in the same period. It becomes durable with the next
-// checkpoint.
+// Put stores period, replacing the stored requests of its groups in the same period. The period becomes durable with
+// the next checkpoint.
 func (p Past) Put(period *Period) error {
 	err := p.db.commit(pebble.NoSync, func(b *pebble.Batch) error {
 		begin := 0
@@ -133,7 +133,7 @@ func (p Past) eachPeriod(id analysis.Hash, day trace.Nanos, f func(key, value []
 }
 
 // Periods returns the requests of the group id in the periods of [group.Period] that overlap [from, to), oldest first.
-// Packed periods are omitted.
+// It omits packed periods.
 func (p Past) Periods(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
 	for day := from - from%trace.Nanos(group.Day); day < to; day = day.Add(group.Day) {
@@ -162,9 +162,9 @@ func decodePeriod(key, value []byte) (from trace.Nanos, past group.Past, err err
 
 // packer converts the stored periods of a group on one day into windows.
 type packer struct {
-	long bool // join periods into long windows
+	long bool // whether to join periods into long windows
 	from trace.Nanos
-	past group.Past // requests of the window that starts at from
+	past group.Past // requests of the window that starts at `from`
 	all  []group.Numbers
 }
 
@@ -244,7 +244,7 @@ func (p Past) packDay(day trace.Nanos) error {
 // PastDay is a day with stored windows.
 type PastDay struct {
 	Day  trace.Nanos
-	Size int64 // approximate bytes on disk
+	Size int64 // approximate size on disk in bytes
 }
 
 // Days returns the days with stored windows, oldest first.

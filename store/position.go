@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Positions keeps the time up to which each source has been read.
+// Positions keeps, for each source, the time up to which it has been read.
 type Positions struct{ db database }
 
 func positionKey(source string) []byte { return append([]byte{keyPositions}, source...) }

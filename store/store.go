@@ -1,8 +1,8 @@
 // Package store keeps the data that survives a restart: checkpoints, decisions, exemplars and undelivered messages.
 // Each kind of data has an owner, a field of [Store]. The package reads no clock and starts no goroutine.
 //
-// All data is in one database. The first byte of a key names the kind of value. The format has a version, and Open
-// refuses any other version.
+// All data is in one database. The first byte of a key identifies the kind of value. The format has a version, and Open
+// refuses data of any other version.
 package store
 
 import (
@@ -141,8 +141,8 @@ func checkVersion(db database) error {
 	}
 }
 
-// Backup writes a consistent copy of the store to the new directory dir, with hard links where possible. Writes
-// continue during the backup.
+// Backup writes a consistent copy of the store to dir, a new directory, with hard links where possible. It doesn't
+// block writes.
 func (s *Store) Backup(dir string) error {
 	return during("back up the store", s.db.Checkpoint(dir, pebble.WithFlushedWAL()))
 }
@@ -153,8 +153,9 @@ var (
 	lastKey  = []byte{255}
 )
 
-// EstimateSize returns the approximate size of the store on disk in bytes. It includes replaced and deleted values
-// that are not yet compacted. It excludes the newest values, up to memTable, which are only in the write-ahead log.
+// EstimateSize returns the approximate size of the store on disk in bytes. The size includes replaced and deleted
+// values that have not been compacted yet. It excludes the newest values, up to memTable bytes, which are only in the
+// write-ahead log.
 func (s *Store) EstimateSize() (int64, error) {
 	n, err := s.db.EstimateDiskUsage(firstKey, lastKey)
 	return int64(n), during("estimate the size of the store", err)

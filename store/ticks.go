@@ -19,8 +19,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recent requests of groups are counted by tick of ten seconds, ordered by minute, then by group. Older requests are
-// counted by minute, ordered by hour, then by group:
+// Recent requests of groups are counted by tick, which is ten seconds, and stored by minute, then by group. Older
+// requests are counted by minute, and stored by hour, then by group:
 //
 // 	keyTicks   minute group  the ticks of a minute
 // 	keyMinutes hour group    the minutes of an hour
@@ -31,7 +31,7 @@ import (
 // Ticks counts the recent requests of groups.
 type Ticks struct{ db database }
 
-// Tick identifies the requests of a group that started in one tick.
+// Tick identifies the requests of a group that started in a given tick.
 type Tick struct {
 	Group analysis.Hash
 	From  trace.Nanos // a multiple of [group.Tick]
@@ -48,7 +48,7 @@ func tickKey(x Tick) []byte {
 	return appendHash(minuteKey(x.From), x.Group)
 }
 
-// Add adds the requests in all to the stored requests. They become durable with the next checkpoint.
+// Add adds the requests in all to the stored requests. The requests become durable with the next checkpoint.
 func (t Ticks) Add(all map[Tick]*group.Past) error {
 	order := sorting.Sorted(maps.Keys(all), func(a, b Tick) int {
 		return cmp.Or(bytes.Compare(tickKey(a), tickKey(b)), cmp.Compare(a.From, b.From))
@@ -206,7 +206,7 @@ func (t Ticks) Pack(ended trace.Nanos) error {
 	}
 }
 
-// packHour packs the ticks of hour in one batch, because ticks packed twice would count twice.
+// packHour packs the ticks of hour in one batch, because a tick that was packed twice would count twice.
 func (t Ticks) packHour(hour trace.Nanos) error {
 	groups := make(map[analysis.Hash][]group.PastWindow)
 	first, end := minuteKey(hour), minuteKey(hour.Add(time.Hour))

@@ -15,7 +15,7 @@ const valueVersion = 1
 // appendValue returns the encoding of v, which must be of a type that package plain can encode.
 func appendValue(v any) []byte { return plain.Append([]byte{valueVersion}, v) }
 
-// decodeValue decodes b, the result of appendValue for a T. The error wraps [codec.ErrCorrupt].
+// decodeValue decodes b, the result of appendValue for a T. Errors wrap [codec.ErrCorrupt].
 func decodeValue[T any](b []byte) (T, error) {
 	var v, zero T
 	r := codec.NewReader(b)
@@ -29,7 +29,7 @@ func decodeValue[T any](b []byte) (T, error) {
 	return v, nil
 }
 
-// decompress decompresses packed, the result of s2.Encode. The error wraps [codec.ErrCorrupt].
+// decompress decompresses packed, the result of s2.Encode. Errors wrap [codec.ErrCorrupt].
 func decompress(packed []byte) ([]byte, error) {
 	b, err := s2.Decode(nil, packed)
 	if err != nil {
