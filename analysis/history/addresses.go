@@ -12,10 +12,10 @@ import (
 
 // Limits and thresholds of [addresses].
 const (
-	maxAddresses     = 1 << 14 // limit on known addresses, and on pairs and sites with an address in a tally
-	maxOpenAddresses = 1 << 16 // pairs of an address and a service per epoch
+	maxAddresses     = 1 << 14 // maximum number of known addresses, and of pairs and sites with an address in a tally
+	maxOpenAddresses = 1 << 16 // maximum number of pairs of an address and a service per epoch
 	spareAddresses   = maxAddresses / 8
-	minResidence     = 3  // calls that a service must have answered at an address to own it
+	minResidence     = 3  // minimum number of calls that a service must have answered at an address to own it
 	residencePercent = 90 // minimum share of the calls to an address in an epoch that its service answers
 )
 
@@ -25,8 +25,8 @@ const (
 //
 // An address where several services answer is a proxy and belongs to no service. If another service takes over an
 // address, such as the address of a terminated pod, it owns the address after minResidence calls. A service behind a
-// hop without spans takes over the address of the hop. But if a service has answered at that address directly, this
-// takes two hours without a direct answer. Answers are learned only when their epoch ends, so that the order of the
+// hop without spans takes over the address of the hop. If a service has answered at that address directly, the takeover
+// requires two hours without a direct answer. Answers are learned only when their epoch ends, so that the order of the
 // calls within an epoch doesn't matter.
 type addresses struct {
 	known map[trace.Address]resident
@@ -36,16 +36,16 @@ type addresses struct {
 // resident is the service at an address.
 type resident struct {
 	service trace.Symbol
-	calls   uint64 // calls that it answered, up to minResidence
-	seen    Slice  // end of the last epoch with calls that it answered
-	behind  bool   // it has only answered behind a hop without spans
+	calls   uint64 // calls that the service answered, up to minResidence
+	seen    Slice  // end of the last epoch with calls that the service answered
+	behind  bool   // whether it has answered only behind a hop without spans
 }
 
 // answer is an address and a service that answered there.
 type answer struct {
 	address trace.Address
 	service trace.Symbol
-	behind  bool // it answered behind a hop without spans
+	behind  bool // whether it answered behind a hop without spans
 }
 
 func (a answer) compare(b answer) int {
@@ -172,7 +172,7 @@ func (a *addresses) settle(answers []answer, now Slice) {
 	a.known[most.address] = r
 }
 
-// forget deletes the addresses that have not been seen for longest, until spareAddresses are free.
+// forget deletes the least recently seen addresses until spareAddresses are free.
 func (a *addresses) forget() {
 	all := sorting.Sorted(maps.Keys(a.known), func(x, y trace.Address) int {
 		return cmp.Or(cmp.Compare(a.known[x].seen, a.known[y].seen), cmp.Compare(x, y))

@@ -6,7 +6,7 @@ import "slices"
 type aging struct {
 	keep      Range              // cells outside of it are deleted
 	fold      Range              // whole minutes, whose cells are joined
-	skips     bool               // some slices are skipped, so the exact slice of a call matters
+	skips     bool               // whether some slices are skipped, so that the exact slice of a call matters
 	forgotten func(s Slice) bool // reports whether the cells of a slice in keep are deleted, too; nil keeps them all
 	unpacked  Cells              // scratch
 	encoded   []byte             // scratch
@@ -21,7 +21,7 @@ func (a *aging) apply(all Cells) Cells {
 	return slices.DeleteFunc(all, func(x Cell) bool { return a.forgotten(x.Slice) })
 }
 
-// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It decodes only the
+// age applies a. It reports whether cells were deleted or joined or, if a.skips is set, moved. It decodes only the
 // changed cells and their neighbours, unless a.forgotten is set.
 func (c *Counts) age(a *aging) (changed bool) {
 	switch {
@@ -58,8 +58,8 @@ func (c *Counts) trim(a *aging) (changed bool) {
 	return true
 }
 
-// fold joins the cells of each minute of a.fold. It reports whether a minute had several cells, or whether moving one
-// matters.
+// fold joins the cells of each minute of a.fold. It reports whether it joined any cells or, if a.skips is set, moved
+// any.
 func (c *Counts) fold(a *aging) (changed bool) {
 	a.unpacked = a.unpacked[:0]
 	first, at := c.fine, c.fine // start and end of the cells to fold

@@ -40,9 +40,9 @@ type Cell struct {
 	Slice Slice
 	Calls uint32
 	Nanos int64 // total time of the calls on the critical path; 0 if only calls are counted
-	// Beside is the total own time of the calls off the critical path, which ran while others took longer. They move to
-	// the path once the others become faster or are no longer called. That's why a service is judged by the own times
-	// of all of its calls, although only the part on the path counts as added latency.
+	// Beside is the total own time of the calls off the critical path, which ran while other calls took longer. Such
+	// calls move to the path once the other calls become faster or are no longer made. That's why a service is judged
+	// by the own times of all of its calls, although only the part on the path counts as added latency.
 	Beside int64
 	logs   int64 // total of the logarithms of the own times, see [logOf]; 0 if not needed
 }
@@ -50,8 +50,8 @@ type Cell struct {
 // Own returns the total own time of the calls.
 func (x *Cell) Own() int64 { return x.Nanos + x.Beside }
 
-// logsOfMean returns the value that logs would have if all calls of x took the same time. The cells of a damaged file
-// may have no calls.
+// logsOfMean returns the value that logs would have if all calls of x took the same time. x may have no calls if it
+// comes from a damaged file.
 func (x *Cell) logsOfMean() int64 { return int64(x.Calls) * logOf(x.Own()/max(1, int64(x.Calls))) }
 
 // Cells holds calls by slice, in ascending order and without empty cells.
@@ -151,7 +151,7 @@ type Counts struct {
 	bytes  []byte
 	Calls  uint64 // of all cells
 	newest Slice  // of the last cell
-	recent mark   // before the last few cells, which can take calls without decoding the others
+	recent mark   // before the last few cells, to which calls can be added without decoding the others
 	fine   mark   // cells before it cover minutes
 	tail   mark   // before the last cell, if there are fewer than recentCells recent ones
 	after  uint8  // number of recent cells; recentCells means unknown
@@ -176,14 +176,14 @@ const recentCells = 8
 // empty reports whether there are no calls.
 func (c *Counts) empty() bool { return len(c.bytes) == 0 }
 
-// clone returns a copy.
+// clone returns a copy of c that shares no memory with it.
 func (c *Counts) clone() Counts {
 	copied := *c
 	copied.bytes = slices.Clone(c.bytes)
 	return copied
 }
 
-// Unpack returns all cells. It reuses the memory of into.
+// Unpack returns all cells, reusing the memory of into.
 func (c *Counts) Unpack(into Cells) Cells { return decodeCells(into[:0], c.bytes, 0) }
 
 // Last returns the last slice with calls, or -1 if there are no calls.
@@ -209,7 +209,7 @@ func (c *Counts) Within(r Range) Cells { return c.Unpack(nil).Within(r) }
 // Encoded is a sequence of encoded cells, decoded one at a time.
 type Encoded struct {
 	rest   []byte
-	before Slice // of the cell before them
+	before Slice // slice of the cell before rest
 }
 
 // More reports whether any cells are left.
@@ -241,7 +241,7 @@ func (c *Counts) Split(at Slice) (past, rest Encoded, before uint64) {
 	return Encoded{rest: c.bytes[:c.window.offset]}, Encoded{c.bytes[c.window.offset:], c.window.before}, c.earlier
 }
 
-// InWindow returns the cells in r. It reuses the memory of into. It is fast if r.From is a little later than in the
+// InWindow returns the cells in r, reusing the memory of into. It is fast if r.From is a little later than in the
 // previous call.
 func (c *Counts) InWindow(r Range, into Cells) Cells {
 	_, rest, _ := c.Split(r.From)
@@ -357,8 +357,8 @@ const (
 	cellFlags = 3 // number of bits
 )
 
-// appendCells appends the encoded cells to b. They follow a cell in slice `before`. Each cell consists of the distance
-// of its slice with flags, its calls, its times, and its logarithms.
+// appendCells encodes the cells in `of`, which follow a cell in slice `before`, and appends them to b. Each cell
+// consists of the distance of its slice with flags, its calls, its times, and its logarithms.
 func appendCells(b []byte, of Cells, before Slice) []byte {
 	const longest = 4*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes per cell
 	for _, x := range of {

@@ -123,9 +123,9 @@ type firstTimes struct {
 	parts [EarlyParts]struct{ mean, deviation, typical Level }
 }
 
-// learn records the times of the first half hour if it ends by slice `before` and isn't known yet. The half hour starts
-// no earlier than covered, the first slice that the history covers, because traces with wrong clocks seem to be
-// earlier.
+// learn records the times of the first half hour if they aren't known yet and the half hour ends by slice `before`. The
+// half hour starts no earlier than covered, the first slice that the history covers, because traces with wrong clocks
+// may seem to be earlier.
 func (f *firstTimes) learn(all Cells, covered, before Slice, skipped Ranges) {
 	if f.from != 0 || len(all) == 0 {
 		return

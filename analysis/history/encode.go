@@ -76,7 +76,7 @@ func (h *Sites) readSite(r *codec.Reader) {
 	h.shapes += len(h.series[number].Shapes)
 }
 
-// appendTo appends the cells of c, with the contents that flags selects.
+// appendTo appends the cells of c, with the contents selected by flags.
 func (c *Counts) appendTo(b []byte, flags int) []byte {
 	all := c.Unpack(nil)
 	b = codec.AppendUvarints(b, uint64(len(all)))

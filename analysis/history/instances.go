@@ -20,23 +20,23 @@ func (k InstanceKey) compare(l InstanceKey) int {
 // rest returns the key that stands for the values beyond the limits.
 func (k InstanceKey) rest() InstanceKey { return InstanceKey{Service: k.Service, Key: k.Key} }
 
-// InstanceSeries is the history of the calls with one value.
+// InstanceSeries is the history of the calls with one value of an attribute.
 type InstanceSeries struct {
 	Counts // with the times of placeCell
 	Errors Counts
 }
 
 const (
-	// maxInstances bounds the values of all services and attributes. They take about 12 MB.
+	// maxInstances is the maximum number of values over all services and attributes. They take about 12 MB.
 	maxInstances = 4096
-	// maxValues bounds the values of an attribute per service.
+	// maxValues is the maximum number of values of an attribute per service.
 	maxValues = 64
 )
 
 // Instances is the history of the values of InstanceKeys, by service.
 type Instances struct {
 	series map[InstanceKey]*InstanceSeries
-	values map[InstanceKey]int // number of values by service and key; value 0
+	values map[InstanceKey]int // number of values, by keys with value 0
 }
 
 func newInstances() Instances {
@@ -69,7 +69,7 @@ func (h *Instances) put(k InstanceKey, s *InstanceSeries) {
 }
 
 // merge adds the calls at the places of a tally, except calls in requests whose entry `long` accepts. Values are added
-// in the order of their keys. Slices before folded are joined to minutes.
+// in the order of their keys. Slices before folded are joined into minutes.
 func (h *Instances) merge(t *Tally, folded Slice, long func(entryKey) bool) {
 	of := make(map[InstanceKey]*InstanceSeries)
 	for _, x := range t.places.list {
@@ -112,8 +112,8 @@ func (s *InstanceSeries) merge(at Slice, c *placeCell) {
 	}
 }
 
-// age ages each series by the aging that `of` returns for its service, and deletes values without calls. If a limit is
-// reached, it also deletes values without calls since slice `since`.
+// age applies to each series the aging that `of` returns for its service, and deletes values without calls. If a limit
+// is reached, it also deletes values without calls since slice `since`.
 func (h *Instances) age(of func(service trace.Symbol) *aging, since Slice) {
 	for k, s := range h.series {
 		a := of(k.Service)

@@ -122,7 +122,7 @@ func (t *Tally) send(id trace.ID, s *trace.Span) {
 	t.messages.send(trace.MessageID(id, s.ID), sending{max(s.Start, s.End), s.Peer})
 }
 
-// take records the messages of other traces that spans of p took. They count in slice into.
+// take records the messages of other traces that spans of p took. The messages count in slice into.
 func (t *Tally) take(p *critpath.Path, into Slice) {
 	var nodes map[int32]int32 // by span that took messages
 	for _, j := range p.Trace.Joins {

@@ -71,7 +71,8 @@ type numberedPlace struct {
 	number int32
 }
 
-// maxPlaces bounds the places of a tally. A tally covers an epoch and has room for as many instances as [Sites].
+// maxPlaces is the maximum number of places of a tally. A tally covers an epoch and has room for as many instances as
+// [Sites].
 const maxPlaces = maxInstances
 
 func newPlaces() places { return places{numbers: make(map[placeHash]int32), list: make([]place, 1)} }
@@ -159,8 +160,8 @@ func (t *Tally) place(s *tallySlice, number int32) *placeCell {
 	return &s.places[number]
 }
 
-// observePlace counts node i, a span in slice `at`, at its place. It also adds its time on the wire at the other end of
-// the call.
+// observePlace counts node i, a span in slice `at`, at its place. Time on the wire also counts at the place at the
+// other end of the call.
 func (t *Tally) observePlace(at Slice, into *tallySlice, p *critpath.Path, i int32) {
 	n, s, up := &p.Nodes[i], p.Span(i), p.Caller(i)
 	own, border := t.reader.Nanos[i], t.reader.Borders[i]

@@ -15,7 +15,7 @@ import (
 const (
 	// longOctaves is the minimum ratio of the typical duration of long requests to the typical duration of most
 	// requests, in octaves: 16 times. Long requests, such as streams, polls and batch jobs, count separately. Their
-	// durations say nothing about others, and a few of them would make up most of the mean.
+	// durations say nothing about other requests, and a few of them would make up most of the mean.
 	longOctaves = 4
 	// maxEntries bounds the number of entries. Further requests are counted together, at the entry with the zero key.
 	maxEntries = 4096

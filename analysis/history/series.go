@@ -43,8 +43,8 @@ func (s *Series) LocalTimes() *Times {
 	return &s.Times
 }
 
-// stillOpen bounds the time that a request may still be running, in typical durations. We don't see requests until they
-// end.
+// stillOpen is the maximum time, in typical durations, that a request may have been running without our knowledge. We
+// see requests only once they end.
 const stillOpen = 4
 
 // StillOpen returns how long requests with these calls may still be running, and thus be unknown.
@@ -113,7 +113,7 @@ func (s *Series) age(a *aging, shapes *int) (changed bool) {
 }
 
 // pastSum is the sum of the calls at a site before a window, excluding skipped ones. It is cached because decoding all
-// of them in each epoch would take most of the time of a comparison while an incident is open.
+// of these calls in each epoch would take most of the time of a comparison while an incident is open.
 type pastSum struct {
 	changes uint64 // number of changes when the sum was made, plus 1; outdated if the past changes later
 	end     mark   // of the summed cells

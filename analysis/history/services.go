@@ -102,8 +102,8 @@ func (v *Services) Callers(services ...trace.Symbol) []trace.Symbol {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// resolve maps each service, by its number, to itself. But if a service without spans is named after the address of a
-// service with spans, it maps to that service: cart.default.svc:7070 to cart. opaque marks the services without spans.
+// resolve maps the number of each service to itself, unless the service emits no spans and is named after the address
+// of a service that does: cart.default.svc:7070 maps to cart. opaque marks the services without spans.
 func (v *Services) resolve(table *trace.Table) (service []int32, opaque []bool) {
 	service, opaque = make([]int32, len(v.names)), make([]bool, len(v.names))
 	emits := func(name trace.Symbol) bool { return v.sites[v.numbers[name]] > 0 }

@@ -58,27 +58,28 @@ const (
 	// MaxSites is the upper bound of [Sites.Limit]. That many sites take less than 100 MB with all shapes and
 	// instances.
 	MaxSites = 20_000
-	// spareShare is the share of the limit, 1/spareShare, that we try to keep free by deleting sites without calls.
+	// spareShare is the reciprocal of the fraction of the limit that we try to keep free by deleting sites without
+	// calls.
 	spareShare = 8
 	// serviceShare bounds the sites of a service to 1/serviceShare of the limit, so that a service with IDs in the
 	// names of its operations leaves room for the others. Calls at further sites count at one extra site, named
 	// [trace.Overflow].
 	serviceShare = 4
-	// SiteShapes bounds the shapes of a site. Calls of other shapes count as one shape of hash 0.
+	// SiteShapes is the maximum number of shapes of a site. Calls of other shapes count as one shape of hash 0.
 	SiteShapes = 16
-	// maxAllShapes bounds the shapes of all sites, except for hash 0.
+	// maxAllShapes is the maximum number of shapes of all sites together, not counting hash 0.
 	maxAllShapes = 3 * MaxSites
 	// Span is the time that a history covers, not counting skipped times.
 	Span = 2 * time.Hour
 
-	// fineSlices is the number of latest slices that keep cells of their own. Older slices are joined to minutes.
+	// fineSlices is the number of latest slices that keep cells of their own. Older slices are joined into minutes.
 	fineSlices = 5 * SlicesPerMinute
 	// longestHistory and Ahead bound the time that a history covers, before and after now. Traces outside have wrong
 	// clocks.
 	longestHistory = Slice(7 * 24 * time.Hour / SliceLength)
 	Ahead          = SlicesPerMinute
-	// keptSkipped is the time that the calls of skipped slices are kept, in case a person accepts them as normal. It is
-	// long enough for windows to be judged by them until the end of the hour.
+	// keptSkipped is the time for which the calls of skipped slices are kept, in case a person accepts them as normal.
+	// It is long enough for windows to be judged by these calls until the end of the hour.
 	keptSkipped = 65 * SlicesPerMinute
 )
 
@@ -201,8 +202,8 @@ func (h *Sites) numbersOf(t *Tally) (numbers []int32, lost []bool) {
 }
 
 // admit returns the number of site s, creating it if necessary. If the service of s has too many sites, it returns the
-// number of the site that stands for all further ones. It returns Overflow if h is full, or if the service has too many
-// sites and s is a border, because the calls of a border also count at the service that answers.
+// number of the site that stands for all further sites. It returns Overflow if h is full, or if the service has too
+// many sites and s is a border, because the calls of a border also count at the service that answers.
 func (h *Sites) admit(s *tallySite) int32 {
 	if !h.Services.full(s.service, h.serviceLimit()) {
 		return h.number(s)
@@ -279,9 +280,9 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	h.Instances.forget(service, SliceOf(since.From))
 }
 
-// Age ends an epoch. If a minute has ended since the last call, it joins old slices to minutes, and deletes slices that
-// the history no longer covers at time now and slices from wrong clocks. If there is little room left, it also deletes
-// idle sites, and renumbers the others.
+// Age ends an epoch. If a minute has ended since the last call, it joins old slices into minutes, and deletes slices
+// that the history no longer covers at time now and slices from wrong clocks. If there is little room left, it also
+// deletes idle sites, and renumbers the others.
 func (h *Sites) Age(now trace.Nanos) {
 	h.addresses.learn(SliceOf(now))
 	h.settle()

@@ -13,7 +13,7 @@ import (
 type Skipped struct {
 	skips     []skip
 	forgotten Slice // skipped cells before this slice were deleted
-	late      bool  // there may be skipped cells before forgotten again
+	late      bool  // whether there may again be skipped cells before forgotten
 }
 
 // skip is a time when requests were not healthy, and the services concerned.

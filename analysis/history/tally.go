@@ -71,7 +71,8 @@ type tallyCell struct {
 	within int64 // logarithms of the durations of the requests with these calls
 	shapes []shapeCount
 
-	// the differences of local times to nanos, beside and logs; see [callgraph.Times]
+	// inner, innerBeside and innerLogs are the amounts by which local times exceed nanos, beside and logs; see
+	// [callgraph.Times].
 	inner, innerBeside, innerLogs int64
 }
 
@@ -81,8 +82,8 @@ type shapeCount struct {
 	calls uint64
 }
 
-// Shape identifies the set of operations that a call calls, with the order of magnitude of their counts. It also
-// records whether the call failed and whether it was answered.
+// Shape identifies the set of operations called by a call, with the order of magnitude of their counts. It also records
+// whether the call failed and whether it was answered.
 type Shape struct {
 	Hash             uint64
 	Failed, answered bool
@@ -295,7 +296,7 @@ func (s *tallySlice) cell(number int32) *tallyCell {
 	return &s.cells[number]
 }
 
-// tallyShapes bounds the shapes of a site in a slice. Calls of other shapes count as one shape of hash 0.
+// tallyShapes is the maximum number of shapes of a site in a slice. Calls of other shapes count as one shape of hash 0.
 const tallyShapes = 32
 
 func (c *tallyCell) count(x Shape, calls uint64) {

@@ -42,9 +42,9 @@ func (h *Sites) targetOf(s *tallySite) target {
 	}
 }
 
-// Callees returns the usual callee of the CLIENT spans of each site, by its number. It reuses memory. The callee is the
-// target of the step. If the step has no target, it is the target of the most frequent step of the same operation. The
-// service of the callee is 0 if unknown. opaque marks the services without spans, by their number.
+// Callees returns the usual callee of the CLIENT spans of each site, by the number of the site, reusing memory. The
+// callee is the target of the step. If the step has no target, it is the target of the most frequent step of the same
+// operation. The service of the callee is 0 if unknown. opaque marks the services without spans, by their number.
 func (h *Sites) Callees(memory []Callee) (callees []Callee, opaque []bool) {
 	service, opaque := h.Services.resolve(h.table)
 	callees = scratch.Filled(memory, len(h.sites), Callee{})

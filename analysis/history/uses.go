@@ -18,9 +18,9 @@ type Uses struct {
 	Calls    []CallUse     // ascending by caller and callee
 }
 
-// Usage counts calls, failed calls, and their own time on the critical path in ns. If a service makes calls without
-// CLIENT spans, traces don't show where its own time ends and the time on the wire starts, so the time next to such a
-// call counts as both.
+// Usage holds the number of calls, the number of failed calls, and the own time of the calls on the critical path in
+// ns. If a service makes calls without CLIENT spans, traces don't show where its own time ends and the time on the wire
+// starts, so the time next to such a call counts as both.
 type Usage struct {
 	Calls, Failed uint64
 	Unanswered    uint64 // the calls, also in Calls, that no span answers although their attributes name a callee
@@ -77,7 +77,7 @@ type bins struct {
 	n      int
 }
 
-// leastBin is the length of the shortest bin. It is a minute, because older slices are joined to minutes.
+// leastBin is the length of the shortest bin. It is a minute, because older slices are joined into minutes.
 const leastBin = SlicesPerMinute
 
 func newBins(from, to Slice, most int) bins {
@@ -90,7 +90,7 @@ func newBins(from, to Slice, most int) bins {
 	return b
 }
 
-// Uses returns the use of all services in interval now. Its series start at `from` and end with the interval, in about
+// Uses returns the use of all services in interval now. The series start at `from` and end with the interval, in about
 // `most` bins. Operations have series only if they belong to the service `detailed`. Uses takes time linear in the
 // number of cells.
 func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Symbol) Uses {

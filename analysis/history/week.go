@@ -329,8 +329,8 @@ func (c Shift) growth() float64 {
 	return c.Now.Nanos() / max(1, c.Before.Nanos())
 }
 
-// Recent holds the shifts of the last three hours or days, the latest first. Growth counts only if all of them are
-// slower.
+// Recent holds the shifts of the last three hours or days, the latest first. Growth counts only if all three of them
+// grew.
 type Recent [3]Shift
 
 func (r *Recent) add(c Shift) {
