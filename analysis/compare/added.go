@@ -15,8 +15,8 @@ type AddedCall struct {
 	Op          trace.Op // the operation called; a step of the caller if no other service is known to answer
 	Caller      trace.Op // a step
 	Before, Now float64  // calls per call of Caller
-	// Nanos is the time in ns that these calls add to a call of Caller, minus the time that it saves by making other
-	// calls less often. Calls that are slower than usual count with their usual time.
+	// Nanos is the time in ns that these calls add to a call of Caller, minus the time that Caller saves by making
+	// other calls less often. Calls that are slower than usual count with their usual time.
 	Nanos float64
 }
 
@@ -49,7 +49,7 @@ type added struct {
 	memo map[int32]*inclusives // by step
 }
 
-// inclusives holds inclusive times of calls in ns, or numbers of calls: the usual value, the present one, and the
+// inclusives holds inclusive times of calls in ns, or numbers of calls: the usual value, the present value, and the
 // smaller of the two.
 type inclusives struct{ usual, now, least float64 }
 
@@ -76,7 +76,7 @@ func (a *added) chargeAdded() {
 	}
 }
 
-// callers returns the steps that may make more calls than before, beyond chance, ordered by operation.
+// callers returns the steps that seem to make more calls than before, not only by chance, ordered by operation.
 func (a *added) callers() (steps []int32) {
 	now, before := make([]float64, a.x.steps), make([]float64, a.x.steps)
 	for i := int32(1); int(i) < len(a.sites); i++ {
@@ -104,8 +104,8 @@ func (a *added) callers() (steps []int32) {
 // op returns the operation of step, which must have sites.
 func (a *added) op(step int32) trace.Op { return a.sites[a.x.at.of(step)[0]].Op }
 
-// own reports whether the caller itself makes the calls at site. The calls at other sites are answers to its calls, or
-// messages that it takes, as far as we know who sent them.
+// own reports whether the caller itself makes the calls at site. The calls at other sites answer its calls, or take
+// messages whose sender we know.
 func (a *added) own(site int32) bool {
 	s := &a.sites[site]
 	return s.Parent != 0 && !s.Queue && (s.Border || a.table.Operation(s.Parent).Service == a.names[s.Service])
@@ -118,8 +118,8 @@ func (a *added) below(step int32) []int32 {
 	return below
 }
 
-// judgeCaller charges the calls that a step makes more often than before, beyond the variation of the history. If it
-// makes them instead of others, or within a new span, the time that it saves is subtracted.
+// judgeCaller charges the calls that a step makes more often than before, beyond the variation of the history. If the
+// step makes them instead of other calls, or within a new span, the time that it saves is subtracted.
 func (a *added) judgeCaller(step int32) {
 	now, before := a.step(step)
 	if now.calls == 0 || before.calls < history.MinHistory {
@@ -158,9 +158,9 @@ func (a *added) judgeCaller(step int32) {
 	}
 }
 
-// beyond reports whether the calls at m.site exceed the variation of the history. If they exceed its upper quartile, it
-// also sets m.before, m.now and m.limit. callers is the number of calls of the caller. Additional failed calls don't
-// count, because they may be retries.
+// beyond reports whether the calls at m.site exceed the variation of the history. If they exceed the upper quartile of
+// the history, it also sets m.before, m.now and m.limit. callers is the number of calls of the caller. Additional
+// failed calls don't count, because they may be retries.
 func (a *added) beyond(m *moreCalls, callers float64) bool {
 	rate, usual, pieces := a.of.perCall(m.site)
 	rate -= a.failing[m.site] / callers

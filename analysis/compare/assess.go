@@ -13,7 +13,7 @@ import (
 const (
 	sitePiece  = 32                     // sites that a goroutine reads at once, in about 0.1 ms
 	sitePieces = 32                     // pieces per block
-	siteBlock  = sitePieces * sitePiece // a larger one takes more memory, and a smaller one has more waits
+	siteBlock  = sitePieces * sitePiece // a larger block takes more memory, and a smaller one causes more waits
 )
 
 // assessment is the evidence of a site on its own.
@@ -28,7 +28,7 @@ type assessment struct {
 }
 
 // each calls judge for the sites with calls in the window that have to be judged in detail. It charges the other sites
-// by their verdicts, and also charges silence and the growth of typical times.
+// according to their verdicts, and also charges silence and the growth of typical times.
 func (c *liveWindow) each(judge func(number int32)) {
 	for service := range c.h.Services.Names() {
 		c.skip(int32(service)) // finds its skipped times, which goroutines then only read
@@ -144,9 +144,9 @@ func (c *liveWindow) sample(number int32) *sample {
 	return s
 }
 
-// history returns the series that a site is compared with, the cells of its past, and the number of calls in them. It
-// is the series of the site itself, c.site. If that has too few calls, it is the series of the step under all callers,
-// or else the series of the operation with any target; both have no shapes.
+// history returns the series that a site is compared with, the cells of its past, and the number of calls in them. The
+// series is c.site, the series of the site itself. If that has too few calls, history returns the series of the step
+// under all callers, or else the series of the operation with any target; both lack shapes.
 func (c *liveWindow) history(number int32) (s *judgedSeries, past history.Cells, before uint64) {
 	s, c.otherTargets = &c.site, false
 	past = c.past(s.Cells, &c.kept)

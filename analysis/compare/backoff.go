@@ -16,10 +16,10 @@ const (
 	leastBegun = 0.5
 )
 
-// chargeBackoff charges the time that callers wait before they retry failed calls to the service where the failures
-// start. The wait is part of the own time of the caller, because no span shows it; chargeBackoff moves it to the wire
-// to that service. This is justified because the wait and the failures start at the same time: a caller that is slow
-// for another reason is slow whether or not its calls fail.
+// chargeBackoff charges the service where failures start for the time that callers wait before they retry failed calls.
+// The wait is part of the own time of the caller, because no span shows it; chargeBackoff moves it to the wire to that
+// service. This is justified because the wait and the failures start at the same time: a caller that is slow for
+// another reason is slow whether or not its calls fail.
 func (l *ledger) chargeBackoff() {
 	for _, number := range l.failingSites() {
 		s, called := &l.sites[number], l.callee[number].Service
@@ -104,7 +104,7 @@ func (l *ledger) failingAt(number int32) float64 {
 	return calls/l.requests + l.evidence[service].unanswered
 }
 
-// explain removes the fraction part (0–1) of the excess of c and of the growth of its typical times.
+// explain removes a fraction, part (0–1), of the excess of c and of the growth of its typical times.
 func (c *operationCalls) explain(part float64) {
 	for _, t := range []*callTimes{&c.known, &c.young} {
 		t.excess *= 1 - part

@@ -24,7 +24,7 @@ type Suspect struct {
 	// Score is the equivalent of lost requests per request: critical-path time above the variation of the history, in
 	// mean durations of normal requests, plus the fraction of requests with a changed shape above the variation of the
 	// history. 0 means that there is only noise. In comparisons of a running service, Score leaves out Shape, because a
-	// new version makes other calls; if they are slower or fail, that counts on its own. Shape still orders the
+	// new version makes other calls; if they are slower or fail, that counts separately. Shape still orders the
 	// suspects.
 	Score float64
 	// Soft orders suspects with equal scores, such as 0. It is the maximum, over the sites charged to the suspect, of
@@ -49,14 +49,14 @@ type Suspect struct {
 	Calls float64
 	// Failures is the number of requests of the window that Errors and Unanswered stand for.
 	Failures float64
-	// Opaque means that the service emits no spans: CLIENT spans name it.
+	// Opaque means that the service emits no spans, and is known only because CLIENT spans name it.
 	Opaque bool
 	// From is the caller if nearly all of the evidence is time or requests lost on the way from that caller, outside
 	// the spans of both services: in a hop without spans, in the network, or in the queue of the service. It is 0 if
 	// the service itself is at fault, is late for several callers, or emits no spans.
 	From trace.Symbol
-	// Shared holds the parts of Score that a neighbour may cause, ordered by name. They come from calls between both
-	// services, or from own time and changed shapes of operations that call the neighbour. The parts of several
+	// Shared holds the parts of Score that a neighbour may cause, ordered by name. The parts come from calls between
+	// the two services, or from own time and changed shapes of operations that call the neighbour. The parts of several
 	// neighbours overlap.
 	Shared []SharedPart
 	// Operations are the operations with evidence, in descending order of Score.
@@ -67,8 +67,8 @@ type Suspect struct {
 	Whole SuspectOperation
 	// Young means that most calls in Whole are at sites known for less than a day.
 	Young bool
-	// Unfailed means that most calls in Unanswered did not fail: they go on without the service, or it answers and only
-	// its spans are missing.
+	// Unfailed means that most calls in Unanswered did not fail: either callers go on without the service, or it
+	// answers and only its spans are missing.
 	Unfailed bool
 	// Instances are the instances, hosts, zones and versions that carry most of the cost, in descending order of Part.
 	// Only histories of a running service distinguish instances.
@@ -126,8 +126,8 @@ func (s *Suspect) Queue() *SuspectOperation {
 	return &s.Operations[0]
 }
 
-// SuspectOperation is an operation of a suspect, with figures about its calls alone. Unlike Score, these don't depend
-// on its part in all requests.
+// SuspectOperation is an operation of a suspect, with figures about its calls alone. Unlike Score, these figures don't
+// depend on the operation's part in all requests.
 type SuspectOperation struct {
 	Op    trace.Op
 	Queue bool    // Op is a queue, and its calls are messages that waited in it until the suspect took them
@@ -146,8 +146,8 @@ type SuspectOperation struct {
 	// RiseCalls is the number of calls that show Rise, and Risen the growth per call in ns.
 	RiseCalls, Risen float64
 	Failed           float64 // number of calls that failed or got no answer, above the variation of the history
-	// If the calls of the operation got no answer, Answered is the number of calls that are alike but were answered.
-	// Those are calls of another operation: the one that answered.
+	// If the calls of the operation got no answer, Answered is the number of similar calls that were answered. They
+	// count as calls of another operation: the one that answered.
 	Answered float64
 	Stopped  float64 // calls per second that used to come steadily and have stopped
 	Added    Addition
@@ -164,7 +164,7 @@ func (o *SuspectOperation) FailedShare() float64 {
 // Addition is the time that an operation spends in calls that it makes more often than before.
 type Addition struct {
 	Calls float64 // number of calls of the operation in the window; 0 if it adds no calls
-	Nanos float64 // added per call of the operation, see [AddedCall]
+	Nanos float64 // ns added per call of the operation; see [AddedCall]
 	Usual float64 // inclusive time in ns of a call of the operation before
 }
 
@@ -189,7 +189,7 @@ type Addition struct {
 //     of the additional calls is charged to the caller; see [added].
 //  4. Wire times are attributed to services; see [Wires].
 //
-// It takes time linear in the number of spans of the window, and of the history at the same sites.
+// Compare takes time linear in the number of spans of the window, and of the history at the same sites.
 func (h *Normal) Compare(window Traces) []Suspect {
 	traces := window.list
 	if len(traces) == 0 {

@@ -32,8 +32,8 @@ type YoungOperation struct {
 //   - Services whose inner spans have changed are judged by local times.
 //   - A lasting judge also charges silence and typical times.
 //
-// It takes time linear in the number of cells of the sites with calls in the window. With Brief it takes less, because
-// verdicts are cached for sites whose calls did not change since the last window; see [verdict].
+// Compare takes time linear in the number of cells of the sites with calls in the window. With Brief, it takes less,
+// because verdicts are cached for sites whose calls did not change since the last window; see [verdict].
 func (m *Comparer) Compare(window history.Interval, judge Judge) Comparison {
 	h, w := m.Sites, window.Slices()
 	c := m.begin(w, judge)

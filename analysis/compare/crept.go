@@ -8,9 +8,10 @@ import (
 )
 
 // Crept compares each of the last three hours or days before now with an earlier time, which `than` selects. It charges
-// sites whose local times were longer in all three, by the lowest of the three ratios for each call in the last hour.
-// There are no suspects if the last hour has no requests or is not learned yet. Crept also compares all calls of each
-// service together, where chance largely cancels out. Inner spans count in the local times around them.
+// the sites whose local times were longer in all three. Each call in the last hour is charged according to the lowest
+// of the three ratios. There are no suspects if the last hour has no requests or is not learned yet. Crept also
+// compares all calls of each service together, where chance largely cancels out. Inner spans count in the local times
+// around them.
 func (m *Comparer) Crept(now trace.Nanos, than history.Earlier) Comparison {
 	h, w := m.Sites, history.LastHour(now)
 	c := m.comparison(w.Slices(), h.Skipped.Any())

@@ -74,7 +74,7 @@ func (m *Comparer) Grown(window history.Interval) Comparison {
 	return result
 }
 
-// grown returns the highest score of s, as a whole or in an operation, in a comparison by growth.
+// grown returns the highest score of s in the result of Grown, as a whole or of an operation.
 func (s *Suspect) grown() float64 {
 	score := s.Whole.Score
 	if len(s.Operations) > 0 {

@@ -20,7 +20,7 @@ const (
 	// carried is the minimum fraction of the cost of a value that another value, of a more specific key, must carry to
 	// account for it.
 	carried = 0.8
-	// maxListed bounds the values that are listed.
+	// maxListed is the maximum number of values listed.
 	maxListed = 10
 )
 
@@ -142,11 +142,11 @@ func (x *instanceComparison) costs(values []history.Instance) (costs []instanceC
 	return costs, total
 }
 
-// mostlyCheaper is a ratio of the present to the usual time of a call. If most values are below it, that isn't due to
-// chance.
+// mostlyCheaper is a ratio of the present to the usual time of a call. If the ratio is lower for most values, that
+// isn't due to chance.
 const mostlyCheaper = 0.9
 
-// cheaper lowers the usual times of costs if calls became faster with most of the values, as after a change of the most
+// cheaper lowers the usual times of costs if calls became faster for most of the values, as after a change of the most
 // frequent calls. Otherwise that change would hide the slow values.
 func cheaper(costs []instanceCost) {
 	ratios := make([]float64, 0, len(costs))

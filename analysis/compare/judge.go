@@ -7,8 +7,8 @@ import (
 
 // Judge holds the rules for judging the calls of a window against a history.
 type Judge struct {
-	// rare is a quantile of the pieces of a history. A value up to it is usual, even if it exceeds the fence. 0 means
-	// that only the fence counts.
+	// rare is a quantile of the pieces of a history. Values up to this quantile are usual, even if they exceed the
+	// fence. 0 means that only the fence counts.
 	rare float64
 	// parts is the number of parts of a window, at least 1. The lowest mean of the parts is compared with the lowest
 	// mean of the parts of each piece of the history, and likewise the lowest share of a shape.

@@ -153,7 +153,7 @@ func newLedger(g graph, requests, duration float64, judge Judge) *ledger {
 type siteTime struct {
 	number int32
 	calls  float64       // in the window
-	onPath float64       // part (0–1) of the time in the window that is on the critical path: only it delays requests
+	onPath float64       // part (0–1) of the time in the window that is on the critical path and so delays requests
 	mean   float64       // in the window, in ns
 	usual  float64       // means up to this are not an excess, in ns
 	means  []float64     // in the pieces of the history, in ns; empty if the mean is within their fence
@@ -440,7 +440,7 @@ func ByName(t *trace.Table, a, b trace.Symbol) int {
 	return cmp.Or(cmp.Compare(t.Text(a), t.Text(b)), cmp.Compare(a, b))
 }
 
-// operations fills in the operations of services with evidence. It divides the Out of a service over its operations in
+// operations sets the operations with evidence of each service. It divides the Out of a service over its operations in
 // proportion to the excess of their calls.
 func (l *ledger) operations(services []Service, index map[int32]int) {
 	total := make(map[int32]float64)
@@ -542,9 +542,9 @@ func (l *ledger) young() (all []YoungOperation) {
 	return all
 }
 
-// share sets the parts of the scores that services share with their neighbours. They come from calls between both, and
-// from own time and changed shapes of operations that call the neighbour, because such operations may wait for it
-// without a span.
+// share sets the parts of the scores that services share with their neighbours. These parts come from calls between the
+// two services, and from own time and changed shapes of operations that call the neighbour, because such operations may
+// wait for it without a span.
 func (l *ledger) share(services, failures []Service, index map[int32]int) {
 	for i := range services {
 		for k, part := range failures[i].shared {

@@ -176,8 +176,8 @@ func (c *liveWindow) pass(number int32, a *assessment) {
 	c.chargeTime(x)
 }
 
-// siteTime returns the own time of the calls at site `number` in the window, given their number, their mean, and the
-// part of it on the critical path. It adds the mean that is usual at that hour.
+// siteTime returns the own time of the calls at site `number` in the window, given their number, their mean own time,
+// and the part of that time on the critical path. The result also contains the mean that is usual at that hour.
 func (c *liveWindow) siteTime(number int32, calls, mean, onPath float64) siteTime {
 	return siteTime{
 		number: number,
@@ -237,8 +237,8 @@ func (c *liveWindow) inPieces(x *judgedShape, calls []float64) {
 func count(in history.Cells, part history.Range) float64 { return float64(in.Within(part).Calls()) }
 
 // ended returns the part of the window whose requests with calls at site `number` are likely to have ended. now holds
-// the calls at the site in the window. We see requests only once they end, so long ones are missing at the end of a
-// window. That gap is as long as they usually take; in a longer gap, no requests came.
+// the calls at the site in the window. We see requests only once they end, so long requests are missing at the end of a
+// window. This gap is as long as they usually take. A longer gap means that no requests came.
 func (c *liveWindow) ended(number int32, now history.Cells) history.Range {
 	w := c.window
 	if nanos, long := c.h.Long(number); long && len(now) > 0 {

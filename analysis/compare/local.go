@@ -7,8 +7,8 @@ import (
 )
 
 // A deploy may add, rename or remove spans inside a service. Own time then moves between its sites: to new sites
-// without a history, or to sites that had less of it before. Neither says anything about the work of the service. If
-// the inner spans of a service have become more or less frequent than in its history, we judge the service by local
+// without a history, or to sites that had less of it before. Neither move says anything about the work of the service.
+// If the inner spans of a service have become more or less frequent than in its history, we judge the service by local
 // times, which contain the inner spans (see [history.Series]), until they are as frequent in its history as in the
 // window.
 
@@ -19,8 +19,8 @@ const (
 	moved = 0.25
 	// movedErrors is the number of standard deviations of a Poisson distribution that the change must exceed.
 	movedErrors = 3
-	// leastMoved is the minimum fraction of the local time of a service that its moved inner spans must take. Less can
-	// neither hide nor fake a change that would be judged.
+	// leastMoved is the minimum fraction of the local time of a service that its moved inner spans must take. If they
+	// take less, they can neither hide nor fake a relevant change.
 	leastMoved = 0.05
 )
 

@@ -10,7 +10,7 @@ import (
 // pooledSeries is the sum of the series of several sites.
 type pooledSeries struct {
 	judgedSeries
-	withShapes bool // the shapes were summed up, too
+	withShapes bool // whether the shapes have been summed up, too
 }
 
 // pooled returns the sum of the series of all sites of a pool, without shapes.
@@ -73,8 +73,8 @@ func (s *sums) addAll(encoded history.Encoded) {
 	}
 }
 
-// restart starts a new sum of cells. Cells in the last `summed` slices before slice `to` are added fast, so most cells
-// should be there.
+// restart starts a new sum of cells. Most cells should be in the last `summed` slices before slice `to`, because adding
+// other cells is slow.
 func (s *sums) restart(to history.Slice) {
 	if s.recent == nil {
 		s.recent = make([]history.Cell, summed)

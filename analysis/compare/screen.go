@@ -38,7 +38,7 @@ func (w *wanted) reach(value float64) {
 	}
 }
 
-// wantedShape is a shape whose share in the calls of the window must be reached by pieces of the history.
+// wantedShape is a shape of calls in the window, with the share that pieces of the history must reach.
 type wantedShape struct {
 	wanted
 	whole wanted          // the same for the share of the shape in the whole window
@@ -154,9 +154,9 @@ func (c screener) wantShapes(number int32, n, pieces uint64) (until history.Slic
 	return until, true
 }
 
-// gap considers windows that start at the current one or later, up to the first call. It returns the start of the last
-// window before the first one whose parts all have calls: shapes are no evidence in a window with an empty part. The
-// result is before the current window if all of its parts have calls. now holds the calls at site `number`.
+// gap returns the last slice, at most the slice of the first call, such that all windows starting from c.window.From up
+// to that slice have a part without calls. Shapes are no evidence in such windows. If all parts of the current window
+// have calls, gap returns the slice before c.window.From. now holds the calls at site `number`.
 func (c *liveWindow) gap(number int32, now history.Cells) history.Slice {
 	length := c.ended(number, now).Length()
 	for from := c.window.From; ; from++ {

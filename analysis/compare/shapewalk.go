@@ -91,8 +91,8 @@ func (w *shapeWalk) explainedAt(i int32) (by explained) {
 	return explained{min(by.bad*part, b.calls), min(by.failing*part, b.calls)}
 }
 
-// charge charges site i for the fraction failed (0–1) of its failed bad calls, and the fraction others of its other bad
-// calls.
+// charge charges site i for part of its bad calls: the fraction `failed` (0–1) of those that failed, and the fraction
+// `others` of the others.
 func (w *shapeWalk) charge(i int32, others, failed float64) {
 	p := &w.sites[i]
 	for _, x := range w.bad[i].shapes {

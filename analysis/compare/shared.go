@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SharedPlace is a host, a node or a zone that is slow or fails: the instances of several services in it cost clearly
-// more than their other instances.
+// SharedPlace is a host, a node or a zone that is slow or fails: the calls of several services cost clearly more at
+// their instances there than at their other instances.
 type SharedPlace struct {
 	Key, Value trace.Symbol // of the attribute that names it
 	Services   []ServicePart
@@ -29,8 +29,8 @@ func (p *SharedPlace) Has(service trace.Symbol) bool {
 // leastShared is the minimum number of services that must be slow in a place. A single one shows only a slow instance.
 const leastShared = 2
 
-// Shared returns the place where most of the suspects are slow and carry at least half of their cost. The result has no
-// services if no two suspects share a place. c is the comparison of the window.
+// Shared returns the place where the largest number of suspects is slow, provided that it accounts for at least half of
+// their cost. The result has no services if no two suspects share a place. c is the comparison of the window.
 //
 // Shared judges the calls of all services in a place together, because each service may have too few calls to
 // distinguish its instances.

@@ -21,7 +21,7 @@ const (
 	// not steady.
 	leastPieces = 10
 	leastSteady = history.Slice(SteadyFor / history.SliceLength)
-	// longestPiece bounds the length of a piece, so that half of a history has enough of them.
+	// longestPiece is the maximum length of a piece, chosen so that half of a history contains enough pieces.
 	longestPiece = history.Slice(history.Span/history.SliceLength) / leastPieces / 2
 )
 

@@ -4,8 +4,8 @@ package compare
 // with about as many calls at the site as the window: [recordedWindow] divides it at calls, and [liveWindow] at slices
 // of time.
 type source interface {
-	// each calls judge for the sites with calls in the window, one after another. It charges the evidence of sites that
-	// need no sample directly.
+	// each calls judge for the sites with calls in the window, one after another. If a site needs no sample, each
+	// charges its evidence directly.
 	each(judge func(number int32))
 	// sample returns the calls at a site, or nil if the history has too few. The result is valid until the next call.
 	sample(number int32) *sample

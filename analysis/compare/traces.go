@@ -15,7 +15,7 @@ type Traces struct {
 	list []recordedTrace
 }
 
-// Select returns the traces of r that keep accepts. A trace starts with its primary root.
+// Select returns the traces of r for which keep returns true. A trace starts with its primary root.
 func (r *Recording) Select(keep func(start trace.Nanos, set Set) bool) Traces {
 	t := Traces{rec: r}
 	for i := range r.Traces {

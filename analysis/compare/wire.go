@@ -12,8 +12,8 @@ import (
 // answer, without the work of the callee. The excess is the wire time above its fence in the history.
 //
 // The time may have been lost in the caller, if it sends or receives late; on the way; or in the callee, if it accepts
-// late. But a service affects all of its partners alike. So excess is attributed to services greedily: first to the
-// service that explains most, together with the other evidence against it, then to the next.
+// late. However, a service affects all of its partners alike, so excess is attributed to services greedily: first to
+// the service that explains most, together with the other evidence against it, then to the next.
 //
 //   - In: a service is late by the same time per call for all of its callers: the lower median over them.
 //   - Out: a service is late by the same time per call with all of its callees. A single callee can't show this, so a
