@@ -18,15 +18,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Batch holds the spans of one or more records. They may belong to any traces, in any order. Decoders append to it. The
-// zero Batch is empty and ready to use. It is not safe for concurrent use.
+// Batch holds the spans of one or more records. The spans may belong to any traces, in any order. The zero Batch is
+// empty and ready to use. A Batch is not safe for concurrent use.
 type Batch struct {
 	Traces   []trace.ID     // Traces[i] is the trace of Spans[i]
 	Spans    []trace.Span   // in the order of the input
 	Attrs    []trace.Attr   // Span indexes Spans; ascending
 	Joins    []trace.Join   // Span indexes Spans; ascending
 	Rejected []Rejection    // at most one per reason
-	Versions []VersionStart // from resources; may contain duplicates
+	Versions []VersionStart // versions named by resources; may contain duplicates
 }
 
 // VersionStart pairs a service version with the start of its earliest span in the batch. First is 0 if the batch has no
@@ -36,7 +36,7 @@ type VersionStart struct {
 	First trace.Nanos
 }
 
-// ServiceVersion is a service and its version, from the attribute service.version of a resource. Neither is zero.
+// ServiceVersion is a service and its version, from the attribute service.version of a resource. Neither is 0.
 type ServiceVersion struct {
 	Service, Version trace.Symbol
 }
@@ -51,7 +51,8 @@ type Rejection struct {
 // Reset empties b but keeps its memory.
 func (b *Batch) Reset() { b.Rollback(Mark{}) }
 
-// Reject counts n spans as rejected for reason. It keeps only the first detail for each reason.
+// Reject counts n spans as rejected for reason. detail describes the first of them; Reject keeps only the first detail
+// for each reason.
 func (b *Batch) Reject(reason trace.Reason, detail string, n int) {
 	if !b.rejectAgain(reason, n) {
 		b.Rejected = append(b.Rejected, Rejection{Reason: reason, Detail: detail, Spans: n})
@@ -82,7 +83,7 @@ func (b *Batch) RejectedSpans() int {
 // Mark is a position in a batch for [Batch.Rollback]. The zero Mark is the start.
 type Mark struct {
 	spans, attrs, joins, versions int
-	rejected                      [6]int // Rejected[i].Spans; fewer than six reasons exist
+	rejected                      [6]int // Rejected[i].Spans; there are fewer than six reasons
 	reasons                       int
 }
 
@@ -115,10 +116,10 @@ func (b *Batch) Rollback(m Mark) {
 var ErrRecords = errors.New("it has too many resources, scopes, spans, events, links and attributes for its size: " +
 	"most of them are empty; send only those with data")
 
-// Minimum sizes, in bytes, of records with data. Empty records take 2 bytes in protobuf and 3 in JSON, and a request
-// full of them would take many times as long to process as one of the same size with data. An event, link or attribute
-// with data is larger than these minimums. The identifiers of a span alone take enough bytes for the span, an empty
-// resource and an empty scope.
+// Minimum sizes, in bytes, of records with data. An empty record takes 2 bytes in protobuf and 3 in JSON, so a request
+// full of them would take many times as long to process as a request of the same size with data. An event, link or
+// attribute with data is larger than these minimums. The identifiers of a span alone take enough bytes for the span, an
+// empty resource and an empty scope.
 const (
 	MinRecord     = 8
 	MinRecordJSON = 16
@@ -128,14 +129,14 @@ const (
 // size bytes. It assumes that they take at least as many bytes as smallest on average, but allows for some empty ones.
 func MaxRecords(size, smallest int) int { return 1000 + size/smallest }
 
-// RecordError is returned by decoders for a record that cannot be decoded at all.
+// RecordError is the error of a decoder for a record that cannot be decoded at all.
 type RecordError struct {
 	Reason trace.Reason
 	Offset int64 // offset in the record where decoding stopped, in bytes, or −1 if unknown
 	Err    error
 }
 
-// Error returns reason, offset and cause in one line.
+// Error returns the reason, offset and cause in one line.
 func (e *RecordError) Error() string {
 	if e.Offset < 0 {
 		return fmt.Sprintf("%s: %v", e.Reason, e.Err)

@@ -11,7 +11,7 @@ import (
 )
 
 // Builder builds the spans of a [Batch] from their fields, which may come in any order, by rules common to all formats.
-// It belongs to one decoder. Calls must follow the grammar
+// A Builder belongs to one decoder. Its methods must be called in the order of the grammar
 //
 //	Begin (NewResource (ResourceText | SharedAttr)* (Span (fields | Attr | Link | Status | Exception)* EndSpan)*)*
 type Builder struct {
@@ -43,13 +43,13 @@ type Builder struct {
 type Resource struct {
 	service  trace.Symbol
 	version  trace.Symbol
-	noted    int // index of version in into.Versions; valid only if service and version are known
+	noted    int // index of version in into.Versions; valid only if both service and version are known
 	host     trace.Symbol
 	hostRank int          // index in hostKeys of the key that set host, or len(hostKeys)
 	shared   []trace.Attr // attributes of the resource and the scope
 }
 
-// Defect is a set of fields of a span that a text decoder could not read. The Builder rejects the span but not its
+// Defect is the set of a span's fields that a text decoder could not read. The Builder rejects the span but not its
 // record.
 type Defect uint8
 
@@ -81,14 +81,14 @@ func NewBuilder(table *trace.Table, keys *Keys) *Builder {
 	return &Builder{keys: keys, names: newNames(table, keys)}
 }
 
-// Forget empties the dictionary. Names that appear again are added again.
+// Forget empties the dictionary. Names that appear again later are added again.
 func (b *Builder) Forget() {
 	b.names.forget()
 	b.keys.intern(b.names.Table)
 }
 
-// Unnamed yields the keys with too many values for the dictionary, each with the number of times that a value not in
-// the dictionary has appeared since the last call. Keys that were not requested are combined under "".
+// Unnamed yields the keys that have too many values for the dictionary, each with the number of occurrences of values
+// missing from the dictionary since the last call. It combines keys that were not requested under "".
 func (b *Builder) Unnamed() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		for found, n := range b.names.beyond {
@@ -141,8 +141,8 @@ func (b *Builder) Service(name []byte) {
 	b.noteVersion()
 }
 
-// noteVersion adds the service version of the resource to the batch once both are known, unless it equals the previous
-// resource's version. It runs once per resource, not per span.
+// noteVersion adds the service version of the resource to the batch once both are known, unless the previous resource
+// had the same version. It runs once per resource, not per span.
 func (b *Builder) noteVersion() {
 	v := ServiceVersion{b.service, b.version}
 	if n := len(b.into.Versions); v.Service != 0 && v.Version != 0 &&
@@ -152,7 +152,7 @@ func (b *Builder) noteVersion() {
 	b.noted = len(b.into.Versions) - 1
 }
 
-// noteStart lowers the first start of the resource's version to start, if that is earlier.
+// noteStart sets the first start of the resource's version to start if start is earlier.
 func (b *Builder) noteStart(start trace.Nanos) {
 	if b.service == 0 || b.version == 0 || b.noted >= len(b.into.Versions) {
 		return // no version, or a rollback removed it
@@ -163,8 +163,8 @@ func (b *Builder) noteStart(start trace.Nanos) {
 	}
 }
 
-// ResourceText interprets a string attribute of the resource. It uses only the service and its version, each from the
-// first non-empty value, and the host, from the best key in hostKeys.
+// ResourceText interprets a string attribute of the resource. It uses only the service and its version, each taken from
+// the first non-empty value, and the host, taken from the best key in hostKeys.
 func (b *Builder) ResourceText(key, text []byte) {
 	if len(text) == 0 {
 		return
@@ -209,7 +209,7 @@ type Value struct {
 // True reports whether v is true, as a bool or as text.
 func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 
-// SharedAttr adds an attribute of the resource or scope to all following spans, after their own attributes. found is
+// SharedAttr adds an attribute of the resource or scope to all spans that follow, after their own attributes. found is
 // the result of [Keys.Find] for key.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
 	if found > keyJoin && !b.keys.interprets(found) {
@@ -242,8 +242,8 @@ func (b *Builder) IdentifyNumber(found int, n uint16) {
 	b.identity.addNumber(found-firstIdentityKey, n)
 }
 
-// Attr adds an attribute of the current span. found is the result of [Keys.Find] for key. An attribute with a field in
-// trace.Span sets only that field unless the attribute was requested.
+// Attr adds an attribute of the current span. found is the result of [Keys.Find] for key. An attribute that has a field
+// in [trace.Span] sets only that field, unless the attribute was also requested.
 func (b *Builder) Attr(found int, key []byte, v Value) {
 	switch found {
 	case keyTracepoint:
@@ -283,8 +283,8 @@ func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
 }
 
 // Link adds a link of the current span. The link becomes a join if it or the span is marked as a join and both spans
-// belong to the same trace, or if the span takes messages and the linked span, in another trace, may have sent one.
-// Link ignores links with invalid identifiers.
+// belong to the same trace, or if the span takes messages and the linked span, in another trace, may have sent one of
+// them. Link ignores links with invalid identifiers.
 func (b *Builder) Link(traceID, spanID []byte, join bool) {
 	if len(traceID) == 16 && len(spanID) == 8 {
 		b.links = append(b.links, link{trace.ID(traceID), trace.SpanID(binary.BigEndian.Uint64(spanID)), join})
@@ -360,7 +360,7 @@ func (b *Builder) addJoins(id trace.ID, index int32) {
 }
 
 // takesMessages reports whether the current span receives or processes messages. A span that receives messages may be a
-// CLIENT of the broker, and a span that processes them may be INTERNAL. Such spans have an attribute with the
+// CLIENT of the broker, and a span that processes messages may be INTERNAL. Such spans have an attribute that names the
 // destination.
 func (b *Builder) takesMessages() bool {
 	return b.Kind == trace.Consumer || b.Kind != trace.Producer && b.identity.set&destinationKeys != 0
@@ -402,7 +402,7 @@ func (b *Builder) defect() trace.Reason {
 	return ""
 }
 
-// detail describes the current span's defect, which has the given reason.
+// detail describes the current span's defect. reason must be the result of defect.
 func (b *Builder) detail(reason trace.Reason) string {
 	switch {
 	case reason == trace.BadTraceID:
@@ -419,7 +419,7 @@ func (b *Builder) detail(reason trace.Reason) string {
 }
 
 // badID describes the defect of id. size is the correct length in bytes. If text is true, id is text that couldn't be
-// decoded rather than decoded bytes.
+// decoded, and otherwise the decoded bytes.
 func badID(name string, size int, id []byte, text bool) string {
 	switch {
 	case len(id) == 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// FailureRules is a set of [trace.FailureRule]: bit i stands for rule i.
+// FailureRules is a set of [trace.FailureRule] values: bit i stands for rule i.
 type FailureRules uint8
 
 // AllFailureRules is the set of all rules.
@@ -46,7 +46,7 @@ const (
 )
 
 // signKeys are the attributes that indicate failures. They come from the current and former semantic conventions of
-// OpenTelemetry, and from OpenTracing, Zipkin and Envoy.
+// OpenTelemetry and from OpenTracing, Zipkin and Envoy.
 var signKeys = [...]struct {
 	name string
 	sign sign
@@ -62,7 +62,8 @@ var signKeys = [...]struct {
 	{"error", errorTag},
 }
 
-// FailureKeys returns the set of keys that indicate failures. Unlike in other sets, their values become attributes.
+// FailureKeys returns the set of keys that indicate failures. Unlike with other sets, the values of these keys become
+// attributes.
 func FailureKeys() *Keys {
 	var names []string
 	for i := range signKeys {
@@ -85,11 +86,11 @@ const (
 	StatusError
 )
 
-// Escape is the fate of a recorded exception: it was handled within its span, or left it.
+// Escape is the fate of a recorded exception: its span handled it, or it left the span.
 type Escape uint8
 
-// The values of Escape. Current conventions no longer set exception.escaped, and ask to record only exceptions that
-// the operation does not handle.
+// The values of Escape. The current conventions no longer have exception.escaped, and say that only exceptions that the
+// operation does not handle should be recorded.
 const (
 	_ Escape = iota // no exception
 	Handled
@@ -116,8 +117,8 @@ func EscapeOf(v Value) Escape {
 
 // signs collects everything that can indicate a failure of the current span.
 type signs struct {
-	status     Status // of the span
-	text       Status // status in an attribute
+	status     Status // status of the span
+	text       Status // status given by an attribute
 	http       uint16 // 0 if unknown
 	grpc       uint8  // code + 1; 0 if unknown
 	errorType  bool
@@ -129,7 +130,7 @@ type signs struct {
 // Status sets the status of the current span. The last call wins.
 func (b *Builder) Status(s Status) { b.signs.status = s }
 
-// Exception records an exception event of the current span. If there are several, the worst counts.
+// Exception records an exception event of the current span. If a span has several, the worst one counts.
 func (b *Builder) Exception(e Escape) { b.signs.exception = max(b.signs.exception, e) }
 
 // add interprets v as the value of signKeys[key]. Meaningless values have no effect.
@@ -163,7 +164,7 @@ func (s *signs) add(key int, v Value) {
 var trueText, falseText = []byte("true"), []byte("false")
 
 // addTag records whether v, the value of error or error.type, is a 4xx code. Zipkin's instrumentation copies the
-// response code to the tag, and a 4xx code blames the client.
+// response code to the tag, and a 4xx code means that the client is at fault.
 func (s *signs) addTag(v Value) {
 	code, ok := v.code()
 	s.clientsTag = s.clientsTag || ok && code/100 == 4
@@ -198,12 +199,12 @@ var grpcNames = map[string]uint8{
 	"DATALOSS": 15, "UNAUTHENTICATED": 16,
 }
 
-// grpcServerFaults is the set of codes that blame the server according to the semantic conventions: UNKNOWN,
-// DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
+// grpcServerFaults is the set of codes that the semantic conventions blame on the server: UNKNOWN, DEADLINE_EXCEEDED,
+// UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
 const grpcServerFaults = 1<<2 | 1<<4 | 1<<12 | 1<<13 | 1<<14 | 1<<15
 
-// grpcCodeOf returns the gRPC status code that v contains as a number or name. It returns false for anything else, such
-// as the codes of other RPC systems.
+// grpcCodeOf returns the gRPC status code that v contains as a number or name. It returns false for any other value,
+// such as a code of another RPC system.
 func grpcCodeOf(v Value) (uint8, bool) {
 	if code, ok := v.code(); ok {
 		return uint8(code), code < grpcCodes

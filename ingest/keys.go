@@ -12,13 +12,13 @@ const MaxKeys = 32
 
 // Keys is a compiled set of attribute keys. Decoders read the values of these keys and skip all others. The set always
 // includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on), and the keys that identify operations
-// and their callees or indicate failures. Keys is immutable and safe to share.
+// and their callees or indicate failures. A Keys is immutable and safe to share.
 type Keys struct {
 	all     bool
 	names   []string
 	symbols []trace.Symbol
 	kept    [requested]bool // whether a key that Builder interprets was also requested
-	only    [1 << 7]bool    // by index in names: see interprets
+	only    [1 << 7]bool    // by index in names; see interprets
 	failing FailureRules
 	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain, or 0
 	next    []uint8    // 1 + index of the next key of the chain, or 0
@@ -38,10 +38,11 @@ const (
 // Unwanted is returned by [Keys.Find] for keys that are not in the set.
 const Unwanted = -1
 
-// unnamed is returned by Find, if the set contains all keys, for each key without a name in the set.
+// unnamed is the index that Find returns for each key without a name in the set, if the set contains all keys.
 const unnamed = MaxKeys + requested
 
-// NewKeys compiles the set of the given keys. It returns an error if there are more than [MaxKeys].
+// NewKeys compiles the set of the given keys. It returns an error if names contains more than [MaxKeys] keys, not
+// counting keys that every set includes.
 func NewKeys(names ...string) (*Keys, error) {
 	k := &Keys{failing: AllFailureRules}
 	for _, name := range []string{trace.KeyTracepoint, trace.KeyJoin, trace.KeyPlan, trace.KeyArm} {
@@ -118,12 +119,12 @@ func (k *Keys) Find(key []byte) int {
 	return Unwanted
 }
 
-// Identifies reports whether the key that Find returned found for only identifies the operation or the callee of a
-// span, so that its values don't become attributes.
+// Identifies reports whether the values of a key are used only to identify the operation or the callee of a span, and
+// don't become attributes. found is the result of Find for the key.
 func (k *Keys) Identifies(found int) bool { return found < firstSignKey && k.interprets(found) }
 
-// interprets reports whether Builder interprets the key that Find returned found for, and doesn't also keep its values
-// as attributes.
+// interprets reports whether Builder interprets the values of a key without also keeping them as attributes. found is
+// the result of Find for the key.
 func (k *Keys) interprets(found int) bool { return k.only[found&(len(k.only)-1)] }
 
 // setOnly computes k.only from k.kept and k.all.
@@ -144,8 +145,8 @@ func (k *Keys) Names() []string {
 	return names
 }
 
-// nameOf returns the key that Find returned found for, or the key of a further kind of value (see [Names.Value]), or ""
-// for unnamed keys.
+// nameOf returns the key with the index found: a result of Find, or a further kind of value (see [Names.Value]). It
+// returns "" for unnamed keys.
 func (k *Keys) nameOf(found int) string {
 	switch {
 	case found < len(k.names):

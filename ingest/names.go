@@ -18,7 +18,7 @@ const (
 
 // valuesShare is the inverse of the fraction of a dictionary that attribute values may fill. Each key has an equal
 // share of that room, so that values of high cardinality don't crowd out the names of operations or the values of other
-// keys. Values beyond that have a symbol but no text; reports show trace.Overflow.
+// keys. Further values have a symbol but no text; reports show [trace.Overflow] for them.
 const valuesShare = 2
 
 // Keys of texts that are not attributes in Keys, for [Names.Value]. They follow the results of Keys.Find.
@@ -29,7 +29,7 @@ const (
 	valueKinds
 )
 
-// Numbers of cache entries: 256 KiB of operations and 128 KiB of values fit into the private cache of a core.
+// Numbers of cache entries. 256 KiB of operations and 128 KiB of values fit into the private cache of a CPU core.
 const (
 	cachedOps    = 1 << 12 // sets of four operations; each set fills one cache line
 	cachedValues = 1 << 14
@@ -43,9 +43,9 @@ type Names struct {
 	ops    [cachedOps][4]cachedOp     // four-way associative; newest entry of a set first
 	stored [cachedValues]trace.Symbol // direct-mapped; valid values that are already stored
 	buf    []byte
-	most   int                // maximum number of stored values of a key; 0: all of the room for values
-	values [valueKinds]int    // stored values, by key
-	beyond [valueKinds]uint64 // occurrences of values that were not stored, by key
+	most   int                // maximum number of stored values of a key; 0 means all of the room for values
+	values [valueKinds]int    // number of stored values, by key
+	beyond [valueKinds]uint64 // number of occurrences of values that were not stored, by key
 }
 
 // newNames returns empty Names with the room for values divided equally among keys.
@@ -84,7 +84,7 @@ func (n *Names) Op(service trace.Symbol, name []byte, kind trace.Kind) trace.Op 
 	return n.newOp(key, service, name, kind)
 }
 
-// newOp adds the operation with the given service, name and kind to the dictionary, and caches it under key.
+// newOp adds the operation with the given service, raw name and kind to the dictionary, and caches it under key.
 func (n *Names) newOp(key uint64, service trace.Symbol, name []byte, kind trace.Kind) trace.Op {
 	if n.buf == nil {
 		n.buf = make([]byte, 0, 2*MaxName) // "1/2" becomes "{}/{}": at most twice as long
@@ -116,8 +116,8 @@ func (n *Names) cache(key uint64, op trace.Op) {
 // Symbol adds the service name to the dictionary and returns its symbol. A name longer than [MaxName] is shortened.
 func (n *Names) Symbol(name []byte) trace.Symbol { return n.Table.SymbolBytes(shorten(name, MaxName)) }
 
-// shorten returns name as valid UTF-8 of at most limit bytes. If name is longer, like a whole query, shorten cuts it
-// and appends an ellipsis, so that readers see that something is missing.
+// shorten returns name as valid UTF-8 of at most limit bytes. If name is longer, as an entire query may be, shorten
+// cuts it and appends an ellipsis, so that readers see that something is missing.
 func shorten(name []byte, limit int) []byte {
 	const ellipsis = "…"
 	if len(name) <= limit {
@@ -127,7 +127,7 @@ func shorten(name []byte, limit int) []byte {
 }
 
 // Value returns the symbol of text, truncated to [MaxValue] bytes, and stores it if there is room. key is the result of
-// [Keys.Find] for the attribute's key, or one of the further kinds above.
+// [Keys.Find] for the attribute's key, or one of the further kinds of values.
 func (n *Names) Value(key int, text []byte) trace.Symbol {
 	if len(text) > MaxValue {
 		text = clean(text, MaxValue)

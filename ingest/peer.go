@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// field is a property of a span's callee, or of a server or consumer itself, that identity attributes provide.
+// field is a property of a span's callee, or of a server or consumer itself, that comes from identity attributes.
 type field uint8
 
 const (
@@ -96,12 +96,12 @@ var firstPort = bits.TrailingZeros32(uint32(portKeys))
 // maxPeer is the maximum length of a value that identifies a callee. Host names have at most 253 bytes.
 const maxPeer = 256
 
-// identity collects the attributes that identify the callee of a span or its operation. The span's kind, which may
-// follow the attributes, determines which of them count. The first value of a key counts.
+// identity collects the attributes that identify the callee of a span or its operation. The span's kind determines
+// which of them count, but it may come after the attributes. If a key has several values, the first counts.
 type identity struct {
 	set   keySet
-	texts [len(identityKeys)][]byte // by index in identityKeys; nil for a number
-	ports [2]uint16                 // numbers, by index from firstPort
+	texts [len(identityKeys)][]byte // by index in identityKeys; nil for a numeric port
+	ports [2]uint16                 // numeric ports, by index from firstPort
 }
 
 // addText sets the value of identityKeys[key] to text, unless text is empty or the key already has a value.
@@ -150,8 +150,8 @@ func (d *identity) hash(keys keySet) uint64 {
 	return h
 }
 
-// text returns part(value) for the best key in keys that gives a result neither empty nor longer than maxPeer, or nil
-// if there is no such key. If part is nil, it returns the value itself.
+// text returns part(value) for the best key in keys for which the result is neither empty nor longer than maxPeer, or
+// nil if there is no such key. If part is nil, the result is the value itself.
 func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
 	for m := d.set & keys; m != 0; m &= m - 1 {
 		text := d.texts[bits.TrailingZeros32(uint32(m))]
@@ -166,7 +166,7 @@ func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
 }
 
 // address returns a hash of the network address of the callee, or of a server itself, or 0 if it is unknown. It ignores
-// addresses that every host has, such as localhost.
+// addresses, such as localhost, that every host has.
 func (d *identity) address() trace.Address {
 	if d.set&locationKeys == 0 {
 		return 0
@@ -205,7 +205,7 @@ func (d *identity) portNumber() uint16 {
 	return d.ports[(i-firstPort)&1]
 }
 
-// portOf returns the port with the given decimal digits, or 0 if they aren't a port.
+// portOf returns the port with the given decimal digits, or 0 if digits isn't a port number.
 func portOf(digits []byte) uint16 {
 	n := 0
 	for _, c := range digits {
@@ -250,7 +250,7 @@ func authority(url []byte) []byte {
 }
 
 // host returns the address and port of the callee from its attributes. If there is no address attribute, it returns the
-// host in the URL, which may contain the port, and a nil port. Both are nil if the callee is unknown.
+// host in the URL, which may contain the port, and a nil port. Both results are nil if the callee is unknown.
 func (d *identity) host() (address, port []byte) {
 	if address := d.text(addressKeys, nil); address != nil {
 		return address, d.port()
@@ -266,8 +266,8 @@ func (b *Builder) operation() trace.Op {
 	return b.names.Op(b.service, b.Name, b.Kind)
 }
 
-// detailOfName returns the text that the operation name of the current span must contain, or nil. For a server it is
-// the route or, if the span name is just the method, the path; raw then reports that it is a path. For a consumer it is
+// detailOfName returns the text that the operation name of the current span must contain, or nil. For a server, that is
+// the route or, if the span name is just the method, the path; raw reports whether it is a path. For a consumer, it is
 // the destination.
 func (b *Builder) detailOfName() (detail []byte, raw bool) {
 	d := &b.identity
@@ -301,7 +301,7 @@ func isMethod(name []byte) bool {
 }
 
 // maxSegments is the maximum number of path segments that become part of a name. Further segments often name things
-// such as articles or files, which are too many to be operations.
+// such as articles or files; there are too many of them to be operations.
 const maxSegments = 4
 
 // pathOf returns the first maxSegments segments of the path in url, or nil if there is no path. url may itself be a
@@ -327,9 +327,9 @@ func pathOf(url []byte) []byte {
 	return url[:end]
 }
 
-// withoutItems returns path with "{}" in place of the segments that seem to identify things: segments after the name of
-// a collection, which is a plural word, and segments of more than two words. If an application doesn't report routes,
-// its operations can be distinguished only by path, but the number of such segments is unbounded.
+// withoutItems returns path with "{}" in place of the segments that seem to identify things: segments that follow the
+// name of a collection, which is a plural word, and segments of more than two words. If an application doesn't report
+// routes, its operations can be distinguished only by path, but the number of such segments is unbounded.
 func withoutItems(path []byte) []byte {
 	segments := bytes.Split(path, []byte("/"))
 	item := false // the previous segment is a collection
@@ -366,8 +366,8 @@ func isAction(segment []byte) bool {
 	return false
 }
 
-// completed returns the operation with the given service and kind, and with a name that consists of name and detail, or
-// only of name if name contains detail. If raw is true, detail is the path of a URL, and completed replaces the
+// completed returns the operation with the given service and kind, and a name that consists of name and detail, or of
+// only name if name already contains detail. If raw is true, detail is the path of a URL, and completed replaces the
 // identifiers in it.
 func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, detail []byte, raw bool) trace.Op {
 	key := trace.Mix(trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name)), xxhash.Sum64(detail))
@@ -421,8 +421,8 @@ func (d *identity) names() (who, what []byte) {
 	return who, join(join(what, " ", name(destination)), " ", name(peerTemplate))
 }
 
-// join returns a and b with separator between them. If one of them is empty, it returns the other alone, and if both
-// are, nil. The result doesn't share memory with a or b.
+// join returns a and b with separator between them. If one of them is empty, it returns a copy of the other; if both
+// are empty, it returns nil. The result doesn't share memory with a or b.
 func join(a []byte, separator string, b []byte) []byte {
 	switch {
 	case len(a) == 0 && len(b) == 0:
@@ -435,9 +435,9 @@ func join(a []byte, separator string, b []byte) []byte {
 	return append(append(bytes.Clone(a), separator...), b...)
 }
 
-// hostName returns the normalised name of address, followed by the port unless the port is 80 or 443. It puts
-// placeholders in place of an IP address, and of parts of the address that differ between replicas of a service. If
-// port is nil, address may contain the port.
+// hostName returns the normalised name of address, followed by the port unless the port is 80 or 443. It replaces an IP
+// address, and parts of the address that differ between replicas of a service, with placeholders. If port is nil,
+// address may contain the port.
 func hostName(address, port []byte) []byte {
 	if len(address) == 0 {
 		return nil
@@ -470,8 +470,8 @@ func splitPort(address []byte) (host, port []byte) {
 }
 
 // withoutReplica returns host with the end of its first label replaced by "{}" if that end distinguishes replicas. Such
-// an end consists of words with a digit, each after a dash, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and
-// may include the random last word of a pod's name.
+// an end consists of words that contain a digit, each preceded by a dash, as in kafka-0, ip-10-0-1-17 and
+// cart-7f9c8d6b5-x2k4z. It may also include the random last word of a pod's name.
 func withoutReplica(host []byte) []byte {
 	label, domain, _ := bytes.Cut(host, []byte("."))
 	words := bytes.Split(label, []byte("-"))

@@ -16,13 +16,13 @@ type ref uint64
 type arena struct {
 	chunkSize int
 	chunks    [][]byte
-	bytes     int64 // capacity of all chunks
+	bytes     int64 // total capacity of all chunks
 }
 
 // Sizes of the parts of a fragment.
 const (
-	linkSize   = 8  // position of the trace's next fragment; in memory only
-	headerSize = 12 // counts of spans, attributes and joins
+	linkSize   = 8  // for the position of the trace's next fragment; in memory only
+	headerSize = 12 // for the counts of spans, attributes and joins
 	spanSize   = 9*8 + 4 + 2
 	attrSize   = 3*8 + 4 + 1
 	joinSize   = 4 + 8 + 1

@@ -7,16 +7,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// blocks stores the spans of open traces in blocks of equal size. Each trace has its own chain of blocks, which can be
-// reused as soon as the trace is closed. The memory contains no pointers, so the cost of garbage collection does not
-// grow with the number of open spans.
+// blocks stores the spans of open traces in blocks of equal size. Each trace has its own chain of blocks, and the
+// blocks can be reused as soon as the trace is closed. The memory contains no pointers, so the cost of garbage
+// collection does not grow with the number of open spans.
 //
 // A block starts with the number of the next block. Then come entries, each with a byte for its kind and a fixed number
 // of bytes for that kind. Entries never span two blocks.
 type blocks struct {
-	chunks [][]byte // chunkBlocks blocks each
+	chunks [][]byte // each of chunkBlocks blocks
 	free   []int32  // blocks that are in no chain
-	used   int32    // blocks ever allocated
+	used   int32    // number of blocks ever allocated
 }
 
 const (
@@ -50,10 +50,10 @@ const noBlock = -1
 // tail is the end of a chain.
 type tail struct {
 	block int32
-	at    int32 // bytes used in it
+	at    int32 // number of bytes used in the block
 }
 
-// live returns the total size in bytes of the blocks in chains.
+// live returns the total size in bytes of the blocks that are in chains.
 func (b *blocks) live() int64 { return int64(int(b.used)-len(b.free)) * blockSize }
 
 func (b *blocks) bytes(n int32) []byte {

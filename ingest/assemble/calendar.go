@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Calendar counts traces by the day they ended on, in days since 1970, to find traces with wrong clocks. Create it with
-// make.
+// Calendar counts traces by the day on which they ended, in days since 1970, to find traces with wrong clocks. Create
+// it with make.
 type Calendar map[int]*day
 
 // day counts the traces that ended on one day.
@@ -38,8 +38,8 @@ const (
 )
 
 // Recorded returns the first start and the last end of the traces whose clocks may be right, or zeros if there are no
-// traces. A clock counts as wrong if it is more than a year from the median trace, or if its traces are few and further
-// from the others than the time that the others cover.
+// traces. A clock counts as wrong if its traces are more than a year from the median trace, or if there are few of them
+// and they are further from the other traces than the time that the others cover.
 func (c Calendar) Recorded() (from, to trace.Nanos) {
 	days := slices.Sorted(maps.Keys(c))
 	if len(days) == 0 {
@@ -81,7 +81,7 @@ func near(days []int, index int) bool {
 	return after[0]-before[len(before)-1] <= max(apartDays, lasts)
 }
 
-// traces returns the number of traces on the given days, except the days that far returns true for.
+// traces returns the number of traces on the given days, except the days for which far returns true.
 func (c Calendar) traces(days []int, far func(int) bool) (n int) {
 	for _, number := range days {
 		if !far(number) {

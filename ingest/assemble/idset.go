@@ -29,7 +29,7 @@ func (s *idSet) reset(n int) {
 	s.mask = uint64(size - 1)
 }
 
-// find returns the slot that holds id, or the free slot to store it in.
+// find returns the slot that contains id, or the free slot to store it in.
 func (s *idSet) find(id uint64) *uint64 {
 	for i := trace.Mix(id, 0) & s.mask; ; i = (i + 1) & s.mask {
 		if s.slots[i] == id || s.slots[i] == 0 {
@@ -41,8 +41,8 @@ func (s *idSet) find(id uint64) *uint64 {
 func (s *idSet) add(id uint64)      { *s.find(id) = id }
 func (s *idSet) has(id uint64) bool { return *s.find(id) != 0 }
 
-// remembered is a bounded set of closed traces, by hash of their IDs, with their spans. It forgets a trace between one
-// and two windows after it was added, or earlier if too many traces are added.
+// remembered is a bounded set of closed traces, by hash of their IDs, with their spans. It forgets a trace after one to
+// two windows, or earlier if too many traces are added.
 type remembered struct {
 	window     time.Duration
 	limit      int // maximum number of hashes in a generation
@@ -58,7 +58,7 @@ type generation struct {
 	spans  spanFilter
 }
 
-// Memory of a hash in remembered.young and in remembered.since, in bytes.
+// rememberedBytes is the memory of a hash in remembered.young and in remembered.since, in bytes.
 const rememberedBytes = 24 + 8
 
 // mostRemembered is the maximum number of hashes in a generation, regardless of the memory available.

@@ -3,8 +3,8 @@
 // [Offline] is for finite input such as files, where traces close at the end of the input. It returns complete traces
 // in the order of their IDs, regardless of the order of the batches and the memory available. When open traces exceed a
 // memory limit, it sorts them and writes them to disk, and merges them at the end. This external merge sort doesn't
-// depend on the distribution of trace IDs; many tracers use only half of the bits. [Online] is for input that does not
-// end.
+// depend on the distribution of trace IDs, of which many tracers use only half of the bits. [Online] is for input that
+// does not end.
 //
 // The package does not interpret spans; it leaves duplicates and missing parents to the analysis. Traces on disk don't
 // need a dictionary, because symbols are hashes of their content. An assembler is not safe for concurrent use. It
@@ -26,8 +26,8 @@ import (
 // DefaultMemory is the default limit on the memory of open traces, in bytes.
 const DefaultMemory = 2 << 30
 
-// traceCost is the memory of an open trace in addition to its spans, in bytes: its entries in the map, at the lowest
-// load factor, and in the sorted list of IDs.
+// traceCost is the memory of an open trace in addition to its spans, in bytes: its entry in the map, at the lowest load
+// factor, and its entry in the sorted list of IDs.
 const traceCost = 96
 
 // Options configures the memory and disk of an assembler.
@@ -143,7 +143,7 @@ func (o *Offline) Next(t *trace.Trace) error {
 	return o.next(o.merge, t)
 }
 
-// next copies the next trace of m into t. It returns io.EOF after the last trace.
+// next copies the next trace of m into t, replacing its contents. It returns io.EOF after the last trace.
 func (o *Offline) next(m *merger, t *trace.Trace) error {
 	id, err := m.next()
 	if err != nil {
@@ -165,8 +165,8 @@ func (o *Offline) All() iter.Seq2[*trace.Trace, error] {
 }
 
 // Find yields the traces with the given IDs again, in the order of their IDs. Each is valid until the next one is
-// yielded. The sequence ends after an error. Find may be called after the last call to Next. It reads all data on disk
-// again.
+// yielded. The sequence ends after an error. Find may be called after the last call to Next. Each call reads all data
+// on disk again.
 func (o *Offline) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] {
 	m, err := o.spill.find(ids, o)
 	return each(func(t *trace.Trace) error {
@@ -206,7 +206,7 @@ func (o *Offline) Close() error {
 // order sorts the spans of traces, so that the result doesn't depend on the order of arrival. Its fields are buffers.
 type order struct {
 	perm   []int32 // index of each span before sorting
-	attrAt []int32 // attributes of span i: attrs[attrAt[i]:attrAt[i+1]]
+	attrAt []int32 // attributes of span i are attrs[attrAt[i]:attrAt[i+1]]; joinAt likewise
 	joinAt []int32
 	out    trace.Trace
 }

@@ -14,8 +14,8 @@ type CloseReason uint8
 const (
 	Complete     CloseReason = iota // no span is missing, and none arrived for OnlineOptions.Settle
 	Idle                            // a span is missing, but none arrived for OnlineOptions.Idle
-	Age                             // it had been open too long
-	Size                            // it has too many spans or bytes
+	Age                             // it was open for OnlineOptions.MaxAge
+	Size                            // it had too many spans or bytes
 	Evicted                         // memory ran out, and it was the oldest trace of the services with the most memory
 	CloseReasons                    // number of reasons
 )
@@ -31,17 +31,17 @@ func (c CloseReason) Settled() bool { return c == Complete || c == Idle }
 
 // OnlineOptions determines when traces close. Start from [DefaultOnlineOptions].
 type OnlineOptions struct {
-	Settle   time.Duration // a trace without missing spans closes if no span has arrived for this long
-	Idle     time.Duration // any trace closes if no span has arrived for this long; more than Settle
-	MaxAge   time.Duration // any trace closes when it has been open for this long; more than Idle
-	MaxSpans int           // limit on the spans of one trace
-	MaxBytes int64         // limit on the bytes of one trace
+	Settle   time.Duration // how long a trace without missing spans stays open after its last span
+	Idle     time.Duration // how long any trace stays open after its last span; more than Settle
+	MaxAge   time.Duration // how long any trace stays open; more than Idle
+	MaxSpans int           // maximum number of spans of a trace
+	MaxBytes int64         // maximum size of a trace in bytes
 	Memory   int64         // limit on the bytes of all open traces; remembered traces take a quarter as much more
-	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
+	Remember time.Duration // how long late spans do not reopen a closed trace; more than MaxAge
 }
 
-// Timeout is the default for OnlineOptions.Idle. SDKs export every five seconds, so a trace without missing spans is
-// complete after six seconds without a span, the default for OnlineOptions.Settle.
+// Timeout is the default for OnlineOptions.Idle. SDKs export every five seconds. A trace without missing spans is
+// therefore complete after six seconds without a span, which is the default for OnlineOptions.Settle.
 const Timeout = 10 * time.Second
 
 // Limits on a trace. Larger traces are rarely a single request. Often they are a job, or a day's requests under one
@@ -74,26 +74,26 @@ func NewOnlineOptions(timeout time.Duration, memory int64) OnlineOptions {
 func DefaultOnlineOptions() OnlineOptions { return NewOnlineOptions(Timeout, 1<<30) }
 
 // Online assembles the traces of an unbounded input. Callers pass the time of arrival, which must not decrease. Unless
-// a trace is evicted, the time when it closes depends only on its spans and their times of arrival. The same input
+// a trace is evicted, the time at which it closes depends only on its spans and their times of arrival. The same input
 // therefore closes the same traces at the same times, whether it is live or read from a journal, in one assembler or
 // distributed over several by trace.
 type Online struct {
 	options OnlineOptions
 	blocks  blocks
-	index   map[trace.ID]int32 // of open traces
+	index   map[trace.ID]int32 // index in open of each open trace
 	open    []openTrace        // by index
 	unused  []int32            // free indexes in open
 	lists   [3]list            // by state
 	owners  [ownerShares]owner // shares of the services, by hash
-	ready   []ready            // closed; Next has returned the first ones
+	ready   []ready            // closed traces; Next has already returned the first ones
 	closed  remembered
 	// returned is the number of traces in ready that Next has returned. It is less than len(ready), or both are 0.
 	returned int
-	spans    int64 // of open traces
-	held     int64 // memory of open traces
-	// spans that arrived for traces already closed, since the start
+	spans    int64 // number of spans in open traces
+	held     int64 // memory of open traces in bytes
+	// number of spans, since the start, that arrived for traces already closed
 	late, duplicates int64
-	left             trace.Coverage // the same by service, since the last call to Account
+	left             trace.Coverage // the same spans by service, since the last call to Account
 	resumed          uint64         // see Resume
 	ids              idSet          // scratch
 }
@@ -104,7 +104,7 @@ const ownerShares = 64
 
 // owner accounts for the open traces of one share of services.
 type owner struct {
-	bytes  int64 // memory of its open traces
+	bytes  int64 // memory of the share's open traces in bytes
 	traces list  // oldest first
 }
 
@@ -119,16 +119,16 @@ const (
 
 type openTrace struct {
 	id          trace.ID
-	first, last trace.Nanos // arrival of spans
+	first, last trace.Nanos // arrival of the first and the last span
 	record      uint64      // record with its first span
 	lastRecord  uint64
 	block       int32 // first block of the chain
 	tail        tail
-	bytes       int64 // size of the entries
-	held        int64 // memory
+	bytes       int64 // size of the entries in bytes
+	held        int64 // memory in bytes
 	spans       int32
 	owner       uint8    // index in Online.owners, by the service of the first span
-	idle        bool     // in the list idling rather than settling
+	idle        bool     // it is in the list idling rather than settling
 	links       [3]links // in settling or idling, in aging, and in the owner's list
 }
 
@@ -160,9 +160,9 @@ func NewOnline(options OnlineOptions) *Online {
 type Closed struct {
 	trace.Trace
 	Reason  CloseReason
-	At      trace.Nanos // time of closing
+	At      trace.Nanos // time at which the trace closed
 	Last    trace.Nanos // arrival of the last span
-	Records []uint64    // numbers of the records with its spans, ascending
+	Records []uint64    // numbers of the records that contain its spans, ascending
 }
 
 // Add adds the spans of b in the range r, which arrived at time now in the record with the given number. Records must
@@ -253,7 +253,7 @@ func (o *Online) largestOwner() *owner {
 	return largest
 }
 
-// Run is a range of consecutive spans in a batch that belong to one trace.
+// Run is a range of consecutive spans in a batch, all of one trace.
 type Run struct {
 	From, To    int32 // range in Spans, excluding To
 	Attrs, Join int32 // index of the run's first attribute and join
@@ -451,8 +451,8 @@ func (o *Online) wait(n int32, waiting int) {
 	o.push(n, waiting)
 }
 
-// link returns the list for the state waiting that contains open[n], and the links of open[n] in it. For both settling
-// and idling, it returns whichever of the two lists contains the trace.
+// link returns the list for the state waiting that contains open[n], and the links of open[n] in that list. For both
+// settling and idling, it returns whichever of the two lists contains the trace.
 func (o *Online) link(n int32, waiting int) (*links, *list) {
 	t := &o.open[n]
 	switch {
@@ -498,12 +498,12 @@ func (o *Online) unlink(n int32, waiting int) {
 
 // OnlineStats describes the contents of an [Online].
 type OnlineStats struct {
-	Traces, Spans int64  // open
-	Bytes         int64  // memory of open spans
-	Late          int64  // spans that arrived after their trace was closed, since the start
-	Duplicates    int64  // spans of closed traces that arrived again, since the start
+	Traces, Spans int64  // number of open traces and of their spans
+	Bytes         int64  // memory of open traces in bytes
+	Late          int64  // number of spans that arrived after their trace was closed, since the start
+	Duplicates    int64  // number of spans of closed traces that arrived again, since the start
 	Remembered    int64  // number of closed traces that are remembered
-	Oldest        uint64 // lowest number of a record with a span of an open trace, or math.MaxUint64
+	Oldest        uint64 // lowest number of a record that contains a span of an open trace, or math.MaxUint64
 }
 
 // Stats returns the current statistics of o.

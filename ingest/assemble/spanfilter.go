@@ -1,11 +1,11 @@
 package assemble
 
 // spanFilter is a bounded set of span hashes. It recognises every hash that it contains and, wrongly, about one in
-// thirty others. It is a Bloom filter in parts, because its final size is unknown: each part has room for twice as many
-// spans as the previous one. At the limit it forgets its oldest part.
+// thirty of the others. It is a Bloom filter in parts, because its final size is unknown: each part has room for twice
+// as many spans as the previous one. At the limit it forgets its oldest part.
 type spanFilter struct {
 	parts []filterPart
-	room  int // hashes that still fit into the last part
+	room  int // number of hashes that still fit into the last part
 }
 
 // filterPart is a Bloom filter that stores all bits for a hash in one word, so that a lookup takes one memory access.

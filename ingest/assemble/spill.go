@@ -24,7 +24,7 @@ type source interface {
 	// next advances to the next trace and returns its ID and the size of its fragments, or io.EOF after the last
 	// trace.
 	next() (id trace.ID, size int64, err error)
-	// fragments calls f with the current trace in one or more pieces, each of whole fragments.
+	// fragments calls f with the current trace in one or more pieces, each of which consists of whole fragments.
 	fragments(f func([]byte) error) error
 }
 
@@ -286,8 +286,8 @@ func newMerger(sources []source) (*merger, error) {
 	return m, nil
 }
 
-// next returns the ID of the next trace, or io.EOF after the last. Call take between calls to next. It takes time
-// linear in the number of sources, which is small.
+// next returns the ID of the next trace, or io.EOF after the last trace. Call take between calls to next. next takes
+// time linear in the number of sources, which is small.
 func (m *merger) next() (trace.ID, error) {
 	if len(m.heads) == 0 {
 		return trace.ID{}, io.EOF

@@ -9,9 +9,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Timeline sorts closed traces by time. Like [Offline], whose storage it uses, it has bounded memory: the n-th trace is
-// stored under a key made of its time and n, with its ID as an additional attribute. Call the methods in this order:
-// Add any number of times, All once, Close.
+// Timeline sorts closed traces by time. It uses the storage of [Offline], so its memory is bounded, too: it stores the
+// n-th trace under a key made of the trace's time and n, with the trace's ID as an additional attribute. Call the
+// methods in this order: Add any number of times, All once, Close.
 type Timeline struct {
 	sorted *Offline
 	n      uint64

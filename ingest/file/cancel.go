@@ -7,9 +7,9 @@ import (
 
 var errCanceled = errors.New("reading was canceled")
 
-// unlessCanceled returns the result of f, or errCanceled if stop is closed first. f then keeps running in its goroutine
-// until the writer of its pipe or the process ends, because we can't cancel the opening of a pipe without a writer, or
-// a read from a pipe or terminal.
+// unlessCanceled returns the result of f, or errCanceled if stop is closed first. In that case, f keeps running in its
+// goroutine until the process, or the writer of its pipe, ends, because we can't cancel the opening of a pipe without a
+// writer, or a read from a pipe or terminal.
 func unlessCanceled[T any](stop <-chan struct{}, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -33,7 +33,7 @@ func unlessCanceled[T any](stop <-chan struct{}, f func() (T, error)) (T, error)
 type cancelableReader struct {
 	r    io.Reader
 	stop <-chan struct{}
-	buf  []byte // not the caller's buffer, which must not change after an abandoned read
+	buf  []byte // not the caller's buffer, which must not change after a read was abandoned
 }
 
 // Read implements [io.Reader].

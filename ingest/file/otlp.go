@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ReadOTLP reads paths as [Read] does, but preserves all data of the spans: it calls take for each record, as OTLP, in
+// ReadOTLP reads paths as [Read] does, but preserves all data of the spans: it calls take with each record, as OTLP, in
 // the order of the input. It ignores the options Keys, Workers, Memory and TempDir. It returns an error in the same
 // cases as Read, or if take fails.
 //

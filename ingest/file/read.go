@@ -2,7 +2,7 @@
 //
 // It recognises formats by content: OTLP as JSON (one or more documents, including responses from Jaeger's and Tempo's
 // APIs), as JSON lines, as protobuf (one request) or as requests with length prefixes, and the JSON of Jaeger and
-// Zipkin. Each may be compressed with gzip or zstd; prefixed requests may also be compressed one by one.
+// Zipkin. Files may be compressed with gzip or zstd; prefixed requests may also be compressed one by one.
 //
 //	paths ─▶ open, decompress, split into records ─▶ decode    ─▶ count, report, assemble
 //	         (one goroutine)                         (workers)    (one goroutine)
@@ -43,8 +43,8 @@ import (
 // resourceSpans or one trace in a JSON document, or the spans of one resource in protobuf.
 const DefaultMaxRecord = 256 << 20
 
-// chunkSize is the size in bytes of the chunks of records that workers process. It is large enough to amortise the
-// handover.
+// chunkSize is the size in bytes of the chunks of records that workers process. It is large enough to amortise the cost
+// of the handover.
 const chunkSize = 1 << 20
 
 // MaxWorkers is the maximum of Options.Workers. Each worker holds buffers, and there is no gain from more workers than
@@ -54,10 +54,10 @@ const MaxWorkers = 1024
 // Options configures reading. With zero Options, no attributes are kept, nothing is reported, and all cores are used.
 type Options struct {
 	Keys      *ingest.Keys // attributes to keep; if nil, only the tracepoint protocol's
-	Workers   int          // decoding goroutines, at most MaxWorkers; one per core if 0
-	Memory    int64        // bytes of open traces in memory; assemble.DefaultMemory if 0
+	Workers   int          // number of decoding goroutines, at most MaxWorkers; one per core if 0
+	Memory    int64        // limit on the bytes of open traces in memory; assemble.DefaultMemory if 0
 	TempDir   string       // directory for open traces beyond Memory; the system's temporary directory if empty
-	MaxRecord int          // limit in bytes, at least 256 KiB; DefaultMaxRecord if 0
+	MaxRecord int          // maximum size of a record in bytes, at least 256 KiB; DefaultMaxRecord if 0
 	Strict    bool         // fail at the first broken record
 	Stdin     io.Reader    // reader for the path "-"; os.Stdin if nil
 
@@ -74,7 +74,7 @@ type Options struct {
 // Progress is the progress of reading.
 type Progress struct {
 	Path        string // the current file
-	Read, Total int64  // bytes on disk of all files; Total excludes standard input
+	Read, Total int64  // bytes of all files, as on disk; Total excludes standard input
 }
 
 // InputError is the error for a part of the input that could not be used: a record, some of its spans, or a section of
@@ -86,11 +86,11 @@ type InputError struct {
 	Decompressed bool  // the file is compressed, so Offset is not an offset in the file itself
 	Reason       trace.Reason
 	Err          error
-	Spans        int // spans rejected from a record that was otherwise used; 0 if the whole record was rejected
+	Spans        int // number of spans rejected from a record that was otherwise used; 0 if all of it was rejected
 }
 
-// Error returns position, reason and cause in one line, for example "a.jsonl.gz:12: malformed: …". If only spans were
-// rejected, it returns just the cause.
+// Error returns the position, the reason and the cause in one line, for example "a.jsonl.gz:12: malformed: …". If only
+// spans were rejected, it gives their number instead of the reason.
 func (b InputError) Error() string {
 	position := fmt.Sprintf("byte %d", b.Offset)
 	if b.Line > 0 {
@@ -119,7 +119,7 @@ func (b InputError) Error() string {
 	return fmt.Sprintf("%s:%s: %s: %v", path, position, b.Reason, cause)
 }
 
-// ErrCut is the cause of an [InputError] for a file whose compressed data ends early. The data up to that point is
+// ErrCut is the cause of an [InputError] for a file whose compressed data ends early. The data before that point is
 // used.
 var ErrCut = errors.New("the file is truncated")
 
@@ -128,18 +128,18 @@ func (b InputError) Unwrap() error { return b.Err }
 
 // Count counts the records and spans that were rejected for one reason.
 type Count struct {
-	Records int64 // whole records, and sections of files between records
-	Spans   int64 // spans of records that were otherwise used
+	Records int64 // number of whole records, and of sections of files between records
+	Spans   int64 // number of spans of records that were otherwise used
 }
 
 // Summary counts what was read and what was rejected.
 type Summary struct {
-	Files    int // files read
-	Skipped  int // files without traces in directories
+	Files    int // number of files read
+	Skipped  int // number of files without traces in directories
 	Bytes    int64
-	Records  int64 // records used
+	Records  int64 // number of records used
 	Spans    int64
-	Rejected map[trace.Reason]Count // without truncated files, see ErrCut
+	Rejected map[trace.Reason]Count // excludes truncated files; see ErrCut
 }
 
 // Cover adds to c the records that were used, and the records and spans that were rejected, by reason.
@@ -153,7 +153,7 @@ func (s *Summary) Cover(c *trace.Coverage) {
 
 // Input holds the traces of a finished [Read].
 type Input struct {
-	Table   *trace.Table // names of all traces
+	Table   *trace.Table // contains the names in all traces
 	Summary Summary
 
 	assembler *assemble.Offline
@@ -229,7 +229,7 @@ type pipeline struct {
 
 // chunk is a batch of records, first raw, then decoded.
 type chunk struct {
-	number  int // in the order of the input
+	number  int // position in the order of the input
 	path    string
 	data    []byte
 	records []record
@@ -407,7 +407,7 @@ func (r *pipeline) take(c *chunk) error {
 	return r.input.assembler.Add(&c.batch)
 }
 
-// count counts and reports b, a broken part of the input. With Options.Strict it returns b.
+// count counts and reports b, a broken part of the input. With Options.Strict, it returns b as an error.
 func (r *pipeline) count(b InputError) error {
 	if r.options.Strict {
 		return b

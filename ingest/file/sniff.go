@@ -16,8 +16,8 @@ const (
 	otlpJSON            // an export request
 	otlpResource        // one element of a request's resourceSpans, in JSON
 	otlpProtobuf        // an export request
-	jaegerJSON          // see jaeger.Decoder
-	zipkinJSON          // spans, see zipkin.Translate
+	jaegerJSON          // see [jaeger.Decoder]
+	zipkinJSON          // spans; see [zipkin.Translate]
 	otherSignal         // logs or metrics in OTLP
 )
 
@@ -138,8 +138,9 @@ func fits(data []byte, size uint64) bool {
 	return ok && inner+uint64(at) <= size && isRequest(data)
 }
 
-// holdsTraces reports whether a listed file that starts with head, with framing how, may contain traces. If its name is
-// typical for traces (named), it may, unless it is a JSON document of another kind.
+// holdsTraces reports whether a listed file that starts with head and has the framing `how` may contain traces. named
+// means that its name is typical of traces. Such a file may contain traces unless it is a JSON document of another
+// kind.
 func holdsTraces(head []byte, how framing, named bool) bool {
 	switch how {
 	case lines, documents:

@@ -26,7 +26,7 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// maxZstdWindow limits the memory of the zstd decompressor, in bytes. It is the default of `zstd -d`.
+// maxZstdWindow limits the memory of the zstd decompressor, in bytes. The limit is the default of `zstd -d`.
 const maxZstdWindow = 128 << 20
 
 // rawBufferSize is the size in bytes of reads from pipes and for decompressors. It is the capacity of a pipe.
@@ -36,8 +36,8 @@ const rawBufferSize = 64 << 10
 type source struct {
 	path   string
 	size   int64
-	pipe   bool // opening it blocks until there is a writer
-	listed bool // found in a directory, not named by the caller
+	pipe   bool // a named pipe: opening it blocks until there is a writer
+	listed bool // found in a directory rather than named by the caller
 }
 
 // list returns the files in paths. It replaces a directory with all files in and below it, ordered by name, except
@@ -70,7 +70,7 @@ func list(paths []string) ([]source, error) {
 	return sources, nil
 }
 
-// pathError wraps err with the path in err or, if there is none, path, and drops the name of the system call.
+// pathError wraps err with the path in err or, if err has no path, with path. It drops the name of the system call.
 func pathError(path string, err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		path, err = failed.Path, failed.Err
@@ -109,8 +109,8 @@ func listDir(dir string) ([]source, error) {
 	return found, err
 }
 
-// extensions are the usual extensions of files with traces. Files in directories that have a different extension are
-// read only if their contents look like traces.
+// extensions are the usual extensions of files with traces. A file in a directory that has a different extension is
+// read only if its contents look like traces.
 var extensions = []string{".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".proto", ".otlp", ".bin"}
 
 // hasTraceExtension reports whether s has one of extensions, possibly followed by the extension of a compressed file.
@@ -128,7 +128,7 @@ type openFile struct {
 	raw        *rawReader
 	closers    []func() error
 	compressed bool
-	members    *members // nil if not gzip
+	members    *members // nil if the file isn't gzip
 }
 
 // open opens s and detects compression. It adds the number of bytes read from disk to read. When ctx ends, pending and

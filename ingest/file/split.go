@@ -51,14 +51,15 @@ func unrecognised(head []byte) error {
 }
 
 // splitter splits a stream into records. It looks only at the structure around records, so that a record with broken
-// contents doesn't affect others.
+// contents doesn't affect other records.
 type splitter struct {
 	w    *window
-	line int64 // number of the current line; 0 if unknown
+	line int64 // number of the current line; 0 if the input does not consist of lines
 
 	inEnvelope bool // inside the envelope of Jaeger's or Tempo's API
 
-	// record is called for each record with the offset of its first byte. data is valid only until it returns.
+	// record is called for each record with the offset of its first byte. data is valid only until the callback
+	// returns.
 	record recordFunc
 	// broken is called for each section of the stream that is not a record.
 	broken       brokenFunc
@@ -103,11 +104,11 @@ func (s *splitter) lines() error {
 	}
 }
 
-// at returns the position at offset. line is 0 if the input does not consist of lines.
+// at returns the position with the given line and offset. line is 0 if the input does not consist of lines.
 func (s *splitter) at(line, offset int64) position { return position{line, offset, s.decompressed} }
 
 // takeHeld passes on the bytes held by the window as a record that starts at offset, and drops them. If f is unknown,
-// it detects the format. If the held bytes exceeded the limit, it reports the record as broken.
+// it detects the format. If the held bytes have exceeded the limit, it reports the record as broken.
 func (s *splitter) takeHeld(f format, offset int64) error {
 	defer s.w.drop()
 	if s.w.lost {
@@ -177,7 +178,7 @@ func (s *splitter) documents() error {
 	}
 }
 
-// callbackError marks errors from a callback, which end the splitting, to tell them from errors in the input.
+// callbackError marks errors of callbacks, which end the splitting, to distinguish them from errors in the input.
 type callbackError struct{ error }
 
 func callback(err error) error {
@@ -517,7 +518,7 @@ func (s *splitter) request(data []byte, offset int64) error {
 }
 
 // sized reads the header+size bytes of the record at offset and passes them to f. If the record exceeds the limit,
-// sized reports and skips it. If the stream ends too early, it reports the record and returns io.EOF.
+// sized reports and skips it. If the stream ends too early, sized reports the record as broken and returns io.EOF.
 func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) error) error {
 	if size > uint64(s.w.limit-header) {
 		err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit),

@@ -36,8 +36,8 @@ func (w *window) offset() int64 { return w.base + int64(w.pos) }
 // unread returns the unread bytes in memory.
 func (w *window) unread() []byte { return w.buf[w.pos:w.end] }
 
-// fill reads more bytes. If the held bytes exceed the limit, it discards them and sets w.lost. It returns io.EOF at the
-// end of the stream, errLimit if there is still no room, or the reader's error.
+// fill reads more bytes. If the held bytes exceed the limit, it discards them and sets w.lost. fill returns io.EOF at
+// the end of the stream, errLimit if there is still no room, and otherwise any error of the reader.
 func (w *window) fill() error {
 	if w.err != nil {
 		return w.err
