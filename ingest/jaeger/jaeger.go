@@ -4,8 +4,8 @@
 // [Decoder] appends its spans to an [ingest.Batch]. It interprets spans according to Jaeger's model: the parent is the
 // first CHILD_OF reference within the trace, else the first FOLLOWS_FROM reference, else parentSpanID. Kind, errors and
 // the attributes of the tracepoint protocol come from tags. Other FOLLOWS_FROM references are links. Identifiers are
-// hexadecimal and may lack leading zeros. The decoder skips fields that the analysis does not need: logs except
-// exceptions, warnings, and the spans that some exports repeat inside references.
+// hexadecimal and may lack leading zeros. The decoder skips fields that the analysis does not need: warnings, logs
+// other than exceptions, and the spans that some exports repeat inside references.
 //
 // The module jaeger-idl defines the model only in protobuf, whose JSON encoding differs, so this package reads the
 // fields directly.
@@ -39,7 +39,7 @@ type Decoder struct {
 	walk  jsonwalk.Walker
 
 	processes map[string]ingest.Resource
-	process   string // ID of the current process; valid if known
+	process   string // ID of the current process; valid if known is set
 	known     bool
 
 	traceID, id, parent id
@@ -52,14 +52,14 @@ type Decoder struct {
 type id struct {
 	bytes [16]byte
 	given bool
-	bad   bool   // not hexadecimal, or too long
+	bad   bool   // text isn't hexadecimal, or is too long
 	text  []byte // original text
 }
 
 // reference is one element of a span's references.
 type reference struct {
 	trace, span id
-	child       bool // CHILD_OF
+	child       bool // refType is CHILD_OF
 }
 
 // NewDecoder returns a decoder that keeps the attributes (tags) in keys and adds names to table. table must not be used
@@ -169,7 +169,7 @@ func (d *Decoder) readProcess(j *jx.Decoder) error {
 	})
 }
 
-// use makes the process with the ID process the current resource. If the ID is unknown, the resource is empty.
+// use makes the process with the given ID the current resource. If the ID is unknown, the resource is empty.
 func (d *Decoder) use(process []byte) {
 	if d.known && d.process == string(process) {
 		return
@@ -430,8 +430,8 @@ func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	return v.Number, err
 }
 
-// read reads an identifier of at most 32 hexadecimal digits. It sets bad if the text is anything else, and leaves given
-// unset if the text is empty.
+// read reads an identifier of at most 32 hexadecimal digits. It sets bad if the text isn't such an identifier, and
+// leaves given unset if the text is empty.
 func (id *id) read(j *jx.Decoder) error {
 	var err error
 	if id.text, err = jsonwalk.Text(j); err != nil || len(id.text) == 0 {

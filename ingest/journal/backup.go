@@ -6,9 +6,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Backup writes a consistent copy of the journal to the new directory dir, with hard links where possible. The copy has
-// all records appended before the call. Backup returns a lower bound on the number of the copy's first record; see
-// [Journal.First]. Appends continue during the backup, but Trim waits.
+// Backup writes a consistent copy of the journal to dir, a new directory, with hard links where possible. The copy
+// contains all records appended before the call. Backup returns a lower bound on the number of the copy's first record;
+// see [Journal.First]. Appends continue during the backup, but Trim waits.
 func (j *Journal) Backup(dir string) (first uint64, err error) {
 	j.trims.Lock()
 	defer j.trims.Unlock()

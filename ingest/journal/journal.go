@@ -2,7 +2,7 @@
 // of arrival, so reading them again is equivalent to receiving them again.
 //
 // When Append returns, its records survive a crash of the process and, with Options.Sync, of the machine. Records are
-// numbered from 1 without gaps. A gap on reading means that records were lost through damage.
+// numbered from 1 without gaps. A gap found on reading means that damage has destroyed records.
 package journal
 
 import (
@@ -121,7 +121,8 @@ func (j *Journal) bounds() error {
 	return nil
 }
 
-// Continue makes the number of the next record at least last+1. It is for a journal that has lost records up to last.
+// Continue makes the number of the next record at least last+1. Call it for a journal that has lost records with
+// numbers up to last.
 func (j *Journal) Continue(last uint64) { j.next.Store(max(j.next.Load(), last+1)) }
 
 // Next returns the number of the next record.
@@ -155,8 +156,8 @@ func Pack(b, data []byte) []byte {
 	return b[:n+len(s2.Encode(b[n:], data))]
 }
 
-// Add adds a record, to be written by the next call to Append, and returns its number. packed must come from [Pack] or
-// be empty.
+// Add adds a record, which the next call to Append writes, and returns the record's number. packed must come from
+// [Pack] or be empty.
 func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
 	seq := j.next.Add(1) - 1
 	op := j.batch.SetDeferred(keySize, head+len(packed))
@@ -260,8 +261,8 @@ func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next ui
 }
 
 // afterDamage returns the number of a readable record after `from`, or the number of the next new record if it doesn't
-// find any. It doubles its steps, because damage affects blocks of a few dozen records or whole files. So it may skip
-// readable records.
+// find any. It doubles its steps, because damage affects blocks of a few dozen records or whole files. It may therefore
+// skip readable records.
 func (j *Journal) afterDamage(from uint64) uint64 {
 	for step := uint64(1); from+step < j.next.Load(); step *= 2 {
 		if _, err := j.Get(from+step, nil); err == nil {
@@ -273,7 +274,7 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 
 // Since returns the number of the first record, starting at number `from`, that arrived at or after `at`, or the number
 // of the next new record if there is no such record. It may instead return the number of a missing record just before
-// it. The times of records must be ascending.
+// that record. The times of records must be ascending.
 func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	low, high := from, j.next.Load()
 	for low < high { // records before low are older, high isn't
@@ -325,8 +326,8 @@ func (j *Journal) Trim(ctx context.Context, before uint64) error {
 
 // Stats describes the size of a journal.
 type Stats struct {
-	Bytes uint64 // on disk, including the log
-	Syncs int64  // since it was opened
+	Bytes uint64 // size on disk in bytes, including the log
+	Syncs int64  // number of syncs since the journal was opened
 }
 
 // Stats returns the current size of j.

@@ -1,10 +1,10 @@
 // Package otlp decodes OpenTelemetry trace requests, in protobuf and JSON, into flat spans.
 //
-// The input is an ExportTraceServiceRequest, whose encoding equals that of TracesData. [Decoder] appends its spans to
-// an [ingest.Batch]. It reads only the data that the analysis needs: identifiers, times, name, kind, status, flags,
-// links, exceptions, the service and host of the resource, and the requested attributes. It skips all other fields and
-// allocates nothing in the steady state. Fuzz tests compare it with pdata, the collector's decoder. The two differ in
-// that the Decoder is
+// The input is an ExportTraceServiceRequest, which is encoded in the same way as TracesData. [Decoder] appends its
+// spans to an [ingest.Batch]. It reads only the data that the analysis needs: identifiers, times, name, kind, status,
+// flags, links, exceptions, the service and host of the resource, and the requested attributes. It skips all other
+// fields and allocates nothing in the steady state. Fuzz tests compare it with pdata, the collector's decoder. The two
+// differ in that the Decoder is
 //
 //   - finer: an identifier of the wrong length or an impossible time rejects the span, not the request;
 //   - stricter: bytes after the request, field numbers and varints out of range, unbalanced groups, and in JSON a
@@ -46,8 +46,8 @@ func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 // Limit makes d refuse requests with more records than [ingest.MaxRecords] allows.
 func (d *Decoder) Limit() { d.protobuf.limited, d.json.walk.Limited = true, true }
 
-// Forget empties the decoder's table. Names that appear again are added again.
+// Forget empties the decoder's table. Names that appear again later are added again.
 func (d *Decoder) Forget() { d.build.Forget() }
 
-// Unnamed calls [ingest.Builder.Unnamed].
+// Unnamed returns the result of [ingest.Builder.Unnamed].
 func (d *Decoder) Unnamed() iter.Seq2[string, uint64] { return d.build.Unnamed() }

@@ -13,7 +13,7 @@ import (
 const (
 	fieldResourceSpans protowire.Number = 1    // of a request
 	fieldScopeSpans    protowire.Number = 2    // of ResourceSpans
-	fieldLibrarySpans  protowire.Number = 1000 // of ResourceSpans, formerly
+	fieldLibrarySpans  protowire.Number = 1000 // former field of ResourceSpans
 	fieldSpans         protowire.Number = 2    // of ScopeSpans
 	fieldTraceID       protowire.Number = 1    // of Span
 )
@@ -88,15 +88,15 @@ func extract(b, message []byte, number protowire.Number, inner func(b, field []b
 	return b, nil
 }
 
-// closeField writes the length of a field at b[at:] and moves its contents from b[head:] to directly after the length,
-// which must fit into b[at:head].
+// closeField writes the length of a field at b[at:] and moves the field's contents from b[head:] to directly after the
+// length. The length must fit into b[at:head].
 func closeField(b []byte, at, head int) []byte {
 	content := b[head:]
 	end := protowire.AppendVarint(b[:at], uint64(len(content)))
 	return append(end, content...)
 }
 
-// traceOf returns the trace ID of span, or nil if span has no trace ID. If there are several, the last one counts, as
+// traceOf returns the trace ID of span, or nil if span has no trace ID. If span has several, the last one counts, as
 // the protobuf specification requires.
 func traceOf(span []byte) (id []byte, err error) {
 	for len(span) > 0 {

@@ -13,9 +13,9 @@ import (
 
 // FromJSON converts data, a request in OTLP/JSON, to protobuf with all its data. It accepts everything that
 // [Decoder.JSON] accepts. [Decoder.Protobuf] reads the same spans from the result, and rejects the same spans because
-// of their times and identifiers. Fields that the Decoder does not read are omitted if they are invalid, and so are
-// attribute values that do not match their type. The error is an *[ingest.RecordError]. FromJSON takes time linear in
-// len(data), and the result is not much longer than data.
+// of their times and identifiers. It omits invalid fields if the Decoder does not read them, and attribute values that
+// do not match their type. The error is an *[ingest.RecordError]. FromJSON takes time linear in len(data), and the
+// result is not much longer than data.
 func FromJSON(data []byte) ([]byte, error) {
 	var c converter
 	err := c.walk.Record(data, func(j *jx.Decoder) error {
@@ -32,7 +32,7 @@ type jsonField struct {
 	number   protowire.Number
 	form     form
 	of       map[string]*jsonField // the fields of a message; nil for pairs and values
-	optional bool                  // not read by the Decoder, so that an invalid value is not an error
+	optional bool                  // the Decoder doesn't read it, so an invalid value is not an error
 }
 
 // form is the form of a value in JSON and in protobuf.
@@ -132,7 +132,7 @@ type converter struct {
 	walk    jsonwalk.Walker
 	out     protowriter.Writer
 	badID   bool // the current span has an invalid identifier
-	nesting int  // of values
+	nesting int  // current nesting of values
 }
 
 // maxNesting limits the nesting of values. It is the default limit of protobuf decoders.
@@ -223,7 +223,7 @@ func (c *converter) field(j *jx.Decoder, f *jsonField) error {
 	return j.Skip()
 }
 
-// listed writes an element of f, a list.
+// listed writes an element of the list f.
 func (c *converter) listed(j *jx.Decoder, f *jsonField) error {
 	if f.form == pairsForm {
 		return c.pair(j)
@@ -247,7 +247,7 @@ func (c *converter) span(j *jx.Decoder) error {
 	return err
 }
 
-// identifier writes an identifier if it is valid. An invalid one sets badID, unless it belongs to a link.
+// identifier writes an identifier if it is valid. An invalid identifier sets badID, unless it belongs to a link.
 func (c *converter) identifier(j *jx.Decoder, f *jsonField) error {
 	var buf [16]byte
 	size := 8
@@ -345,7 +345,7 @@ func (c *converter) value(j *jx.Decoder) error {
 	})
 }
 
-// camelCase converts name from snake case to camel case. It returns name unchanged if that is already in camel case.
+// camelCase converts name from snake case to camel case. It returns name itself if it is already in camel case.
 func camelCase(name []byte) []byte {
 	for i, c := range name {
 		if c != '_' {

@@ -24,11 +24,11 @@ var (
 	errNesting = errors.New("a value nested more than 100 deep")
 )
 
-// UnknownError is the error for a document, or an element of it, that has an unknown field in place of the list of
+// UnknownError is the error for a document, or an element of one, that has an unknown field in place of the list of
 // spans. Without this error, a document with a misspelt name would be accepted as empty.
 type UnknownError struct {
 	Field string // truncated to 40 bytes
-	Want  string // the names of the list
+	Want  string // the accepted names of the list
 }
 
 // Error returns a message with the field and the expected names.
@@ -43,9 +43,9 @@ func unknownField(key []byte, want string) error {
 // JSON decodes data, one request in OTLP/JSON, and appends its spans to into, like [Decoder.Protobuf]. Field names may
 // be in camel or snake case, or the names used by OTLP before 0.19 ("instrumentationLibrarySpans") and by Tempo
 // ("batches"). Unknown fields are ignored, unless they take the place of a list that leads to the spans. 64-bit numbers
-// may be strings, and enumerations may be names. Identifiers are hexadecimal in either case, or in the padded base64 of
-// protobuf's JSON, which differs in length. An attribute value of another type is converted, or ignored if this is
-// impossible. The offset of an error points to the last field name before it.
+// may be strings, and enumerations may be names. Identifiers are in hexadecimal of either case, or in the padded base64
+// of protobuf's JSON, which differs in length. An attribute value that doesn't match its type is converted, or ignored
+// if that is impossible. The offset of an error points to the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	return d.json.document(data, into, d.json.request)
 }
@@ -127,9 +127,10 @@ func (d *jsonDecoder) scopeSpans(j *jx.Decoder) error {
 	return d.prefixed(j, &scopeSpansLevel, d.scope, d.span)
 }
 
-// level describes a message with a head, such as a resource, and a list of elements that the head applies to.
+// level describes a message that consists of a head, such as a resource, and a list of elements that the head applies
+// to.
 type level struct {
-	heads, lists []string // alternative JSON names of each
+	heads, lists []string // alternative JSON names of the head and of the list
 	want         string   // names of the list, for error messages
 }
 
@@ -281,8 +282,8 @@ var (
 	statusCodes = map[string]int32{"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 )
 
-// identifier reads an identifier into buf and returns buf, or nil if it is empty. If it is invalid, it returns the text
-// itself and adds defect to the current span.
+// identifier reads an identifier into buf and returns buf, or nil if the identifier is empty. If the identifier is
+// invalid, it returns the text itself and adds defect to the current span.
 func (d *jsonDecoder) identifier(j *jx.Decoder, buf []byte, defect ingest.Defect) ([]byte, error) {
 	id, err := idJSON(j, buf)
 	if len(id) != 0 && &id[0] != &buf[0] {
@@ -328,8 +329,8 @@ func (d *jsonDecoder) attr(j *jx.Decoder) error {
 	return err
 }
 
-// event reads an event of the current span. Of its attribute values, it decodes only exception.escaped, because a span
-// is usable even if its events have malformed values.
+// event reads an event of the current span. The only attribute value that it decodes is exception.escaped, because a
+// span is usable even if its events have malformed values.
 func (d *jsonDecoder) event(j *jx.Decoder) error {
 	exception, escape := false, ingest.EscapeUnknown
 	err := d.walk.Fields(j, func(key []byte) error {
@@ -533,8 +534,8 @@ func idJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 	return text, nil
 }
 
-// uintJSON reads an unsigned integer or a string that contains one; null is 0. ok is false if the value is anything
-// else or doesn't fit into 64 bits.
+// uintJSON reads an unsigned integer or a string that contains one; null counts as 0. ok is false for any other value,
+// and if the integer doesn't fit into 64 bits.
 func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	digits, err := digitsJSON(j)
 	if err != nil || digits == nil {
@@ -590,7 +591,7 @@ func wholeNumber(text []byte) (v uint64, negative, ok bool) {
 	return v, negative && v != 0, ok
 }
 
-// shifted returns v with n zeros appended. It returns false if that exceeds 64 bits.
+// shifted returns v with n decimal zeros appended. It returns false if the result exceeds 64 bits.
 func shifted(v uint64, n int) (uint64, bool) {
 	for ; n > 0 && v != 0; n-- {
 		if v > math.MaxUint64/10 {
@@ -615,7 +616,7 @@ func digitsJSON(j *jx.Decoder) ([]byte, error) {
 
 // lenientText reads a scalar as text. Like the other lenient functions, it returns false instead of an error for a
 // value that can't be converted. Encoders in weakly typed languages often confuse the types of attributes, and we don't
-// refuse requests because of that.
+// want to refuse their requests for that.
 func lenientText(j *jx.Decoder) (text []byte, ok bool, err error) {
 	switch j.Next() {
 	case jx.String, jx.Number, jx.Null:
@@ -662,8 +663,8 @@ func lenientFloat(j *jx.Decoder) (n float64, ok bool, err error) {
 	return n, bad == nil, nil
 }
 
-// enumJSON reads an enumeration value by number or by its name in names; null is 0. It returns errEnum for an unknown
-// name.
+// enumJSON reads an enumeration value by number or by its name in names; null counts as 0. It returns errEnum for an
+// unknown name.
 func enumJSON(j *jx.Decoder, names map[string]int32) (int32, error) {
 	switch j.Next() {
 	case jx.Null:

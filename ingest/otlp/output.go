@@ -45,8 +45,8 @@ func (o *output) statusCode(code int32) {
 	o.build.Status(status)
 }
 
-// shareScopeName adds the name of the current scope, if requested, to the attributes of the scope's spans, after the
-// scope's own attributes.
+// shareScopeName adds the name of the current scope to the attributes of the scope's spans, after the scope's own
+// attributes, if scope names are requested.
 func (o *output) shareScopeName() {
 	if found := o.keys.Find(scopeKey); found != ingest.Unwanted && len(o.scopeName) != 0 {
 		o.build.SharedAttr(found, scopeKey, ingest.Value{Text: o.scopeName})

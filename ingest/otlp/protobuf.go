@@ -13,7 +13,7 @@ import (
 
 // Protobuf decodes one request and appends its spans to into, where it also counts invalid spans. If data is not a
 // request, it returns an *[ingest.RecordError] and leaves into unchanged. The batch doesn't retain data. Protobuf takes
-// time linear in len(data) and, beyond the batch, bounded memory.
+// time linear in len(data) and, apart from the batch, bounded memory.
 func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
 	p := &d.protobuf
@@ -41,7 +41,7 @@ type protobufDecoder struct {
 	left    int  // number of further records that the request may have
 }
 
-// count counts a record, whose field starts at b. It returns an error if that is one record too many.
+// count counts a record, whose field starts at b. It returns an error if the request has too many records.
 func (d *protobufDecoder) count(b []byte) error {
 	if d.left--; d.left < 0 {
 		return d.excess(b)
@@ -138,7 +138,7 @@ func (d *protobufDecoder) resourceAttr(pair []byte) error {
 	return nil
 }
 
-// scopeSpans reads spans and their scope. The scope may follow its spans, as pdata writes it. If it turns out to
+// scopeSpans reads spans and their scope. The scope may follow its spans, as pdata writes it. If the scope turns out to
 // contain requested data, scopeSpans reads the spans again. If scope names are requested, it reads the scope first
 // instead, because every scope has a name.
 func (d *protobufDecoder) scopeSpans(message []byte) error {

@@ -5,15 +5,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// TraceSpans holds spans of one trace with all their data.
+// TraceSpans holds spans of one trace, with all their data.
 type TraceSpans struct {
 	Trace  pcommon.TraceID
 	Traces ptrace.Traces
 }
 
 // SplitByTrace moves the spans out of all and returns them by trace, with their resources and scopes, in the order of
-// each trace's first span. If most isn't 0, a trace with more than `most` spans becomes several elements of at most
-// that size.
+// each trace's first span. If most isn't 0, a trace with more than `most` spans is split into several elements of at
+// most that size.
 func SplitByTrace(all ptrace.Traces, most int) []TraceSpans {
 	s := splitter{most: most, parts: make(map[pcommon.TraceID]*part)}
 	for _, rs := range all.ResourceSpans().All() {
@@ -37,7 +37,7 @@ type splitter struct {
 
 // part describes the last element of a trace, which the trace's next span is added to.
 type part struct {
-	element         int // index in out
+	element         int // index of the element in out
 	spans           int
 	resource, scope int
 	into            ptrace.SpanSlice

@@ -6,13 +6,13 @@ import (
 )
 
 // DecodeTrace returns the trace id in request, a protobuf-encoded export request. It omits all attributes except those
-// of the tracepoint protocol, because critical paths don't depend on others. The rules in failing determine which spans
-// failed. If request does not contain the trace, the result has no spans.
+// of the tracepoint protocol, because critical paths don't depend on other attributes. The rules in failing determine
+// which spans failed. If request does not contain the trace, the result has no spans.
 func DecodeTrace(id trace.ID, request []byte, failing ingest.FailureRules) (*trace.Trace, error) {
 	return DecodeNamedTrace(id, request, &trace.Table{}, failing)
 }
 
-// DecodeNamedTrace is like DecodeTrace, but adds the names in the trace to names.
+// DecodeNamedTrace is like DecodeTrace, but adds the names in the trace to the table names.
 func DecodeNamedTrace(
 	id trace.ID, request []byte, names *trace.Table, failing ingest.FailureRules,
 ) (*trace.Trace, error) {

@@ -97,7 +97,7 @@ const (
 type message struct {
 	read  []uint64 // tags of the length-delimited fields to read
 	other []uint64 // tags of other known fields
-	known uint64   // the highest number of a known field
+	known uint64   // highest number of a known field
 }
 
 var (
@@ -338,8 +338,8 @@ func (w *wire) pass(b, rest []byte, tag uint64) ([]byte, error) {
 	return rest[n:], nil
 }
 
-// skip skips an unknown field. It returns an error if the field number is at most known, because a known field then has
-// the wrong wire type.
+// skip skips an unknown field. It returns an error if the field number is at most `known`: a known field then has the
+// wrong wire type.
 func (w *wire) skip(b, rest []byte, tag, known uint64) ([]byte, error) {
 	if err := w.unknown(b, tag, known); err != nil {
 		return nil, err
@@ -347,8 +347,8 @@ func (w *wire) skip(b, rest []byte, tag, known uint64) ([]byte, error) {
 	return w.pass(b, rest, tag)
 }
 
-// unknown returns an error unless tag belongs to an unknown field. If the field number is at most known, a known field
-// has the wrong wire type.
+// unknown returns an error unless tag belongs to an unknown field. If the field number is at most `known`, a known
+// field has the wrong wire type.
 func (w *wire) unknown(b []byte, tag, known uint64) error {
 	switch num, _ := protowire.DecodeTag(tag); {
 	case !num.IsValid():
@@ -360,7 +360,7 @@ func (w *wire) unknown(b []byte, tag, known uint64) error {
 }
 
 // longSize reads a length at b[i:] and returns it with the index of the byte that follows. If the length is invalid, n
-// is greater than the length of any slice.
+// is [math.MaxInt].
 func longSize(b []byte, i int) (n, next int) {
 	if i+1 < len(b) && b[i+1] < 0x80 {
 		return int(b[i]&0x7f) | int(b[i+1])<<7, i + 2

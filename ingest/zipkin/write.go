@@ -104,8 +104,7 @@ func (t *translator) writeSpan(s *span) error {
 	return nil
 }
 
-// otlpKind returns the kind of s, or INTERNAL if s has no kind. Bridges write kinds that don't exist in Zipkin as a
-// tag.
+// otlpKind returns the kind of s, or INTERNAL if s has no kind. Bridges write kinds that Zipkin doesn't have as a tag.
 func (s *span) otlpKind() trace.Kind {
 	name := s.kind
 	if len(name) == 0 {
@@ -127,7 +126,7 @@ func (s *span) tag(key string) []byte {
 	return nil
 }
 
-// numberTags are the tags with values that the semantic conventions define as numbers.
+// numberTags are the tags whose values are numbers according to the semantic conventions.
 var numberTags = map[string]bool{
 	"http.status_code": true, "http.response.status_code": true, "rpc.grpc.status_code": true, "grpc.status_code": true,
 }
@@ -172,7 +171,7 @@ func (s *span) writeEndpoints(w *protowriter.Writer, kind trace.Kind) {
 }
 
 // writeStatus writes the status of s if a bridge from OpenTelemetry wrote it as tags. It leaves the tag "error" to the
-// decoder, because Brave also sets that tag to response codes that blame the client.
+// decoder, because Brave also sets that tag to response codes that mean that the client is at fault.
 func (s *span) writeStatus(w *protowriter.Writer) {
 	var code uint64
 	switch string(s.tag("otel.status_code")) {

@@ -51,9 +51,9 @@ type translator struct {
 	walk     jsonwalk.Walker
 	out      protowriter.Writer // resources
 	spans    protowriter.Writer // spans of the current resource
-	resource endpoint           // the current one
+	resource endpoint           // current resource
 	rejected ingest.Batch       // only the rejected spans are used
-	span     span               // the current one
+	span     span               // current span
 }
 
 // span holds the fields of a span, which may come in any order. Its texts refer to the document.
@@ -81,8 +81,8 @@ type annotation struct {
 	value []byte
 }
 
-// micros is a time or duration in microseconds. It is usable only if valid. given tells invalid values from missing
-// ones.
+// micros is a time or duration in microseconds. It is usable only if valid is set. given distinguishes invalid values
+// from missing ones.
 type micros struct {
 	n            int64
 	given, valid bool
@@ -91,11 +91,11 @@ type micros struct {
 // id is an identifier. The bytes of a span ID are the last eight.
 type id struct {
 	bytes [16]byte
-	text  []byte // as given
+	text  []byte // text as given
 	bad   bool   // not hexadecimal, or too long
 }
 
-// document reads a list of spans, a list of lists, or a span.
+// document reads a list of spans, a list of lists of spans, or a single span.
 func (t *translator) document(j *jx.Decoder) error {
 	if j.Next() != jx.Array {
 		return t.readSpan(j)
@@ -235,8 +235,8 @@ func (t *translator) readAnnotations(j *jx.Decoder) error {
 	})
 }
 
-// read reads an identifier of at most `most` hexadecimal digits, not counting leading zeros. It sets bad if the text is
-// anything else.
+// read reads an identifier of at most `most` hexadecimal digits, not counting leading zeros. It sets bad if the text
+// isn't such an identifier.
 func (d *id) read(j *jx.Decoder, most int) error {
 	var err error
 	if d.text, err = scalar(j); err != nil || len(d.text) == 0 {
@@ -273,7 +273,7 @@ func (m *micros) read(j *jx.Decoder) error {
 	return nil
 }
 
-// defect returns the reason why s can't be used and a description, or "" if s is usable. First, it sets a missing
+// defect returns the reason why s can't be used and a description, or "" if s is usable. Before that, it sets a missing
 // timestamp from the first annotation.
 func (s *span) defect() (trace.Reason, string) {
 	if !s.timestamp.given && len(s.annotations) > 0 {

@@ -26,10 +26,10 @@ const tooDeep = "depth: maximum"
 // noValue is the message of jx's error for a value that isn't valid in JSON, such as NaN.
 const noValue = "unexpected invalid"
 
-// Walker reads one record at a time and reuses its buffers between records. The zero Walker is ready to use.
+// Walker reads one record at a time. It reuses its buffers for the next record. The zero Walker is ready to use.
 type Walker struct {
-	// Limited applies [ingest.MaxRecords] to the elements of all lists in a record, together with the fields counted by
-	// [Walker.Count].
+	// Limited applies [ingest.MaxRecords] to the total of the elements of all lists in a record and the fields counted
+	// by [Walker.Count].
 	Limited bool
 
 	json    jx.Decoder
@@ -126,7 +126,7 @@ func (w *Walker) Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 }
 
 // Count counts a field as if it were an element of a list. Call it for objects that may have any number of fields. It
-// returns an error if that is one element too many.
+// returns an error if the record has too many elements.
 func (w *Walker) Count() error {
 	if w.left--; w.left < 0 {
 		return ingest.ErrRecords

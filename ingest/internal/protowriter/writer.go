@@ -12,7 +12,7 @@ import (
 type Writer struct{ Bytes []byte }
 
 // Message appends a field whose value is the output of write. If write returns an error, Message appends nothing and
-// returns it.
+// returns the error.
 func (w *Writer) Message(number protowire.Number, write func() error) error {
 	before := len(w.Bytes)
 	// most messages need one byte for their length

@@ -25,11 +25,11 @@ import (
 type overGRPC struct {
 	connection *grpc.ClientConn
 	client     api_v2.QueryServiceClient
-	limit      int64 // maximum bytes per response, over all messages
+	limit      int64 // maximum size of a response in bytes, over all messages
 }
 
-// maxMessage is the maximum size in bytes of one message of a response. It is ample, because messages contain about ten
-// spans.
+// maxMessage is the maximum size in bytes of one message of a response. It is ample, because a message contains about
+// ten spans.
 const maxMessage = 16 << 20
 
 func newGRPC(base *url.URL, limit int64) (*overGRPC, error) {

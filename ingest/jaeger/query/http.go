@@ -20,7 +20,7 @@ import (
 type overHTTP struct {
 	base   *url.URL
 	client *http.Client
-	limit  int64 // maximum bytes per response
+	limit  int64 // maximum size of a response in bytes
 }
 
 func newHTTP(base *url.URL, limit int64) *overHTTP {
@@ -131,7 +131,7 @@ func (h *overHTTP) get(ctx context.Context, resource string, query url.Values) (
 	return body, nil
 }
 
-// withoutQuery removes the URL from err, because its query is long and it may contain a password.
+// withoutQuery removes the URL from err, because the URL has a long query and may contain a password.
 func withoutQuery(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err

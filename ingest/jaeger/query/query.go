@@ -12,11 +12,11 @@
 //  4. Forward the traces of the window. When all are accepted, save the end of the window. The next window starts
 //     there, even after a restart.
 //
-// Invariants: without crashes, every trace whose spans reach Jaeger within Lag is forwarded exactly once. After a crash
-// the unfinished window is fetched again; the engine, which remembers the IDs of closed traces,
-// drops duplicates if the restart comes soon enough. In the same way it drops traces whose spans also arrive by OTLP,
-// because windows lag behind and the traces are closed before they are fetched. It cannot drop traces that arrived by
-// OTLP longer ago, for example if the first fetch looks back further. Spans that reach Jaeger later than Lag are
+// Invariants: without crashes, every trace whose spans reach Jaeger within Lag is forwarded exactly once. After a
+// crash, the unfinished window is fetched again; the engine, which remembers the IDs of closed traces, drops the
+// duplicates if the restart comes soon enough. In the same way, it drops traces whose spans also arrive by OTLP:
+// windows lag behind, so the engine has closed these traces before they are fetched. It cannot drop traces that arrived
+// by OTLP longer ago, for example if the first fetch looks back further. Spans that reach Jaeger later than Lag are
 // missed.
 //
 // Memory is bounded: one response at a time, of at most [Options.MaxResponse] bytes before decoding, and the IDs of one
@@ -43,23 +43,23 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Options configures a [Fetcher]. Zero fields get their default, if they have one.
+// Options configures a [Fetcher]. Zero fields stand for their defaults, if they have one.
 type Options struct {
 	URL      string        // URL of the query service, with scheme
-	Protocol string        // http or grpc; for grpc the scheme http means plain text, https means TLS
+	Protocol string        // http or grpc; for grpc, the URL's scheme http means plain text and https means TLS
 	Services []string      // services to fetch traces of; if empty, all services that Jaeger knows
 	Interval time.Duration // between fetches; default 10 s
 	Lookback time.Duration // time from the start of the first window to now−Lag; default 0
 
 	Lag         time.Duration // minimum age of the end of a window; default 30 s
 	MaxTraces   int           // maximum number of traces per query; default 200
-	MaxResponse int64         // bytes before decoding, which takes about six times as much memory; default 32 MiB
+	MaxResponse int64         // maximum size before decoding, which takes about six times the memory; default 32 MiB
 
 	Log *slog.Logger // discards messages if nil
 }
 
-// Positions stores the end of the last finished window. Load returns the zero time if no window is finished yet. The
-// methods are called by only one goroutine.
+// Positions stores the end of the last finished window. Load returns the zero time if no window is finished yet. Only
+// one goroutine calls the methods.
 type Positions interface {
 	Load(ctx context.Context) (time.Time, error)
 	Save(ctx context.Context, through time.Time) error
@@ -67,11 +67,11 @@ type Positions interface {
 
 // Counts counts the work of a [Fetcher] since its start. All fields may be read at any time.
 type Counts struct {
-	Traces     atomic.Int64 // forwarded
-	Spans      atomic.Int64 // spans of forwarded traces
-	Rejected   atomic.Int64 // spans that the intake rejected
-	Queries    atomic.Int64 // queries to Jaeger
-	Failed     atomic.Int64 // failed queries
+	Traces     atomic.Int64 // number of forwarded traces
+	Spans      atomic.Int64 // number of spans in forwarded traces
+	Rejected   atomic.Int64 // number of spans that the intake rejected
+	Queries    atomic.Int64 // number of queries to Jaeger
+	Failed     atomic.Int64 // number of failed queries
 	Incomplete atomic.Int64 // incomplete windows: unreadable, or with too many traces but too short to halve
 	Through    atomic.Int64 // end of the last finished window, in nanoseconds since the epoch; may be 0
 }
@@ -83,16 +83,16 @@ const (
 	defaultTraces   = 200
 	defaultResponse = 32 << 20
 
-	maxWindow      = time.Minute      // while catching up
+	maxWindow      = time.Minute      // maximum length of windows while catching up
 	minRetryWindow = time.Second      // minimum length of windows after errors
 	minWindow      = time.Millisecond // windows are not halved below this
 	precision      = time.Microsecond // precision of times in Jaeger's storage
 	queryTimeout   = time.Minute
-	firstPause     = time.Second // after an error; doubled each time
+	firstPause     = time.Second // pause after an error; doubled each time
 	maxPause       = time.Minute
-	requestSpans   = 2000    // maximum spans in a forwarded request, unless a trace is larger
-	maxServices    = 10_000  // maximum services to query
-	maxIDs         = 1 << 20 // maximum IDs remembered per window; beyond that, the engine detects duplicates
+	requestSpans   = 2000    // maximum number of spans in a forwarded request, unless a trace is larger
+	maxServices    = 10_000  // maximum number of services to query
+	maxIDs         = 1 << 20 // maximum number of IDs remembered per window; beyond that, the engine detects duplicates
 )
 
 // Fetcher fetches traces from one Jaeger. Call New, then Run once.
@@ -227,7 +227,7 @@ func (f *Fetcher) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// skip counts an unreadable window that ends at `to` as incomplete, and saves its end as the position.
+// skip counts an unreadable window that ends at `to` as incomplete, and saves the end of the window as the position.
 func (f *Fetcher) skip(ctx context.Context, to time.Time) error {
 	f.counts.Incomplete.Add(1)
 	f.log.ErrorContext(ctx, "cannot read Jaeger's responses: some traces are missing", slog.Time("until", to))
@@ -291,7 +291,7 @@ func (f *Fetcher) allServices(ctx context.Context) ([]string, error) {
 	return services, nil
 }
 
-// ask calls question with a timeout and counts the query. It also counts failures, except errLarge.
+// ask calls question with a timeout and counts the query. It also counts failed queries, but not those with errLarge.
 func ask[T any](ctx context.Context, f *Fetcher, question func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -303,7 +303,7 @@ func ask[T any](ctx context.Context, f *Fetcher, question func(context.Context) 
 	return answer, err
 }
 
-// find forwards the traces with spans of service in w, a part of the current window.
+// find forwards the traces that have spans of service in w, a part of the current window.
 func (f *Fetcher) find(ctx context.Context, service string, w window) error {
 	found, err := ask(ctx, f, func(ctx context.Context) (ptrace.Traces, error) {
 		return f.source.find(ctx, service, w, f.options.MaxTraces)

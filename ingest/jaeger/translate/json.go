@@ -49,7 +49,7 @@ type traceJSON struct {
 	Data      []traceJSON            `json:"data"`
 	Spans     []spanJSON             `json:"spans"`
 	Processes map[string]processJSON `json:"processes"`
-	SpanID    string                 `json:"spanID"` // only for a span outside a trace
+	SpanID    string                 `json:"spanID"` // set only for a span outside a trace
 }
 
 type spanJSON struct {
@@ -200,11 +200,11 @@ func number(key, text string, float bool) (model.KeyValue, bool) {
 	return model.Float64(key, f), err == nil
 }
 
-// impossible stands in for invalid times. Span decoders reject it.
+// impossible stands for an invalid time. Span decoders reject it.
 var impossible = time.Unix(1<<60, 0)
 
 // micros parses raw, a number of microseconds or a string that contains one. It returns 0 and true if raw is empty, and
-// false if it is invalid or out of range.
+// false if the number is invalid or out of range.
 func micros(raw json.RawMessage) (int64, bool) {
 	if len(raw) == 0 {
 		return 0, true
@@ -221,7 +221,7 @@ func moment(raw json.RawMessage) time.Time {
 	return impossible
 }
 
-// parseTraceID parses up to 32 hexadecimal digits. It returns the zero ID and false if text is anything else.
+// parseTraceID parses up to 32 hexadecimal digits. It returns the zero ID and false for any other text.
 func parseTraceID(text string) (id model.TraceID, ok bool) {
 	if len(text) > 32 {
 		return id, false
@@ -238,8 +238,8 @@ func parseTraceID(text string) (id model.TraceID, ok bool) {
 	return model.TraceID{High: h, Low: l}, true
 }
 
-// parseSpanID parses up to 32 hexadecimal digits with at most 64 significant bits. It returns 0 and false if text is
-// anything else.
+// parseSpanID parses up to 32 hexadecimal digits with at most 64 significant bits. It returns 0 and false for any other
+// text.
 func parseSpanID(text string) (model.SpanID, bool) {
 	id, ok := parseTraceID(text)
 	if id.High != 0 || !ok {
@@ -248,7 +248,7 @@ func parseSpanID(text string) (model.SpanID, bool) {
 	return model.SpanID(id.Low), true
 }
 
-// parseHex parses up to 16 hexadecimal digits. Empty text is 0. It returns false if text is anything else.
+// parseHex parses up to 16 hexadecimal digits. Empty text counts as 0. parseHex returns false for any other text.
 func parseHex(text string) (uint64, bool) {
 	if text == "" {
 		return 0, true

@@ -1,5 +1,5 @@
-// Package translate converts Jaeger's spans, from its protobuf model or its JSON, to OTLP without loss. From the
-// translation, package otlp decodes the same spans that package jaeger decodes from the original; a test compares them.
+// Package translate converts Jaeger's spans, from its protobuf model or its JSON, to OTLP without loss. Package otlp
+// decodes the same spans from the translation as package jaeger does from the original; a test compares the two.
 //
 // Spans are interpreted according to Jaeger's model, as in package jaeger. All tags become attributes, even if they
 // also become a field of OTLP. Logs become events. A span with invalid identifiers or times gets an empty identifier or
@@ -126,7 +126,7 @@ func relate(s *model.Span, out ptrace.Span) {
 	}
 }
 
-// mark sets the fields of out that Jaeger encodes as tags.
+// mark sets the fields of out that Jaeger represents as tags.
 func mark(tags []model.KeyValue, out ptrace.Span) {
 	for _, tag := range tags {
 		switch tag.Key {

@@ -25,9 +25,9 @@ func (t Transport) String() string { return [...]string{GRPC: "grpc", HTTP: "htt
 // Event describes an answered request. Connections that never send an OTLP request cause no event.
 type Event struct {
 	Transport Transport
-	Refused   refusal.Reason // None if accepted, even if some of the spans were rejected
+	Refused   refusal.Reason // refusal.None if accepted, even if some of the spans were rejected
 	Bytes     int            // size of the uncompressed body; 0 if it wasn't read
-	Rejected  int            // spans
+	Rejected  int            // number of rejected spans
 	Duration  time.Duration  // from the request's header to its answer
 }
 

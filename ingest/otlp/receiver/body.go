@@ -29,14 +29,14 @@ var (
 	errOverBudget = errors.New("no memory left for the request")
 	errTooLarge   = errors.New("the request is too large")
 	errCorrupt    = errors.New("the compressed body is damaged")
-	errCutOff     = errors.New("the body was cut off") // the budget called place.cut
+	errCutOff     = errors.New("the body was cut off") // the budget has called place.cut
 )
 
 // bodies reads and uncompresses the bodies of requests. It is safe for concurrent use.
 //
 // A compressed body is read completely before it is uncompressed, so that a slow sender doesn't occupy a decoder.
-// Decoding then only takes processor time, and a few decoders suffice. Each takes a little over maxWindow bytes of
-// memory.
+// Decoding then takes only processor time, so that a few decoders suffice. Each decoder takes a little over maxWindow
+// bytes of memory.
 type bodies struct {
 	budget   *budget
 	memory   memory
@@ -113,8 +113,8 @@ func (s *bodies) decode(d *decoder, sent *body, enc encoding) (*body, error) {
 	return nil, errCorrupt
 }
 
-// fill returns the bytes of src. It returns errTooLarge if there are more than limit, and errOverBudget if the budget
-// has no room for them.
+// fill returns the bytes of src. It returns errTooLarge if src has more than limit bytes, and errOverBudget if the
+// budget has no room for them. size is the size of src, or −1 if unknown.
 func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	b := &body{from: s, announced: size, limit: limit}
 	err := b.extend(pieceFor(min(size, minPiece))) // more would be wasted if the bytes never arrive
@@ -134,7 +134,7 @@ func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 type body struct {
 	from   *bodies
 	pieces []*[]byte
-	size   int64  // bytes in pieces
+	size   int64  // number of bytes in pieces
 	limit  int64  // maximum of size
 	joined []byte // all bytes if there was more than one piece; pieces is then empty
 
@@ -168,8 +168,8 @@ func (b *body) extend(size int64) error {
 }
 
 // grow adds space for more bytes, or returns errOverBudget. Once the first minPiece bytes have arrived, it trusts the
-// announced size and replaces the first piece with one of that size, at most maxPiece, so that most bodies needn't be
-// joined.
+// announced size and replaces the first piece with a piece of that size, but at most maxPiece, so that most bodies
+// needn't be joined.
 func (b *body) grow() error {
 	first := b.pieces[0]
 	if len(b.pieces) > 1 || cap(*first) > minPiece || b.announced <= b.size {

@@ -12,8 +12,8 @@ import (
 // memory while it holds some could deadlock. It is safe for concurrent use.
 //
 // Requests share the processor. If the processor is the bottleneck, each admitted request delays all others, until
-// senders give up on half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders don't
-// reduce the limit.
+// senders give up on half-done work. The budget therefore admits fewer requests while the Intake is slow. Slow senders
+// don't reduce the limit.
 //
 // Slow senders must not take the slots and the memory of others, no matter how many slow senders there are. If either
 // runs short, the budget cuts off the slow body that has been arriving for the longest time.
@@ -34,7 +34,7 @@ type place struct {
 	began time.Time
 	cut   func()        // aborts the reading of the body
 	entry *list.Element // element in budget.arriving; nil if the body has arrived or was cut off
-	held  bool          // counts in budget.requests
+	held  bool          // whether it counts in budget.requests
 }
 
 const (
@@ -49,8 +49,8 @@ const (
 )
 
 // enter admits one more request, or returns nil if there are too many. The caller must call arrived once it has the
-// body, and must always call leave. cut must abort the reading of the body without blocking. It is called at most once,
-// before arrived returns.
+// body, and must always call leave. cut must abort the reading of the body without blocking. cut is called at most
+// once, before arrived returns.
 func (b *budget) enter(cut func()) *place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +101,8 @@ func (p *place) release() {
 	}
 }
 
-// arrived protects the body from being cut off. It returns false if the body has already been cut off.
+// arrived records that the body has arrived, so that it can no longer be cut off. It returns false if the body has
+// already been cut off.
 func (p *place) arrived() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -149,7 +150,8 @@ func (b *budget) release(n int64) { b.bytes.Add(-n) }
 func (b *budget) room(n int64) bool { return b.bytes.Load()+n <= b.maxBytes }
 
 // take adds n to total unless the sum would exceed limit, and reports whether it did. The total never exceeds limit. An
-// addition that is then reverted may make a concurrent one fail that would have fitted, which only costs a retry.
+// addition that is about to be reverted may make a concurrent addition fail that would have fitted; that only costs a
+// retry.
 func take(total *atomic.Int64, n, limit int64) bool {
 	if total.Add(n) <= limit {
 		return true

@@ -44,11 +44,11 @@ func NewDestination(intake Intake, opts Options) (*Destination, error) {
 
 // Sender describes the sender of a request.
 type Sender struct {
-	Token string // bearer token; empty: none
+	Token string // bearer token; empty if there is no token
 	From  string // address
-	Scope string // tenant in X-Scope-OrgID; empty: none
+	Scope string // tenant in X-Scope-OrgID; empty if there is no tenant
 
-	Certificate *x509.Certificate // verified client certificate of the connection; nil: none
+	Certificate *x509.Certificate // verified client certificate of the connection, or nil
 }
 
 // scopeHeader names the tenant of a request, as in Tempo and Loki.

@@ -29,7 +29,7 @@ import (
 // Sizes of buffers and windows, measured with BenchmarkGRPC.
 const (
 	readBuffer   = 64 << 10
-	streamWindow = 256 << 10 // bytes that a request may send before they are read
+	streamWindow = 256 << 10 // number of bytes that a request may send before they are read
 	connWindow   = 1 << 20
 	pieceSize    = 64 << 10 // maximum number of bytes of a message that are read at once
 	smallMessage = 1 << 10  // maximum size of messages that gRPC itself decodes; Export reads its messages raw
@@ -119,7 +119,7 @@ func first(values []string) string {
 	return values[0]
 }
 
-// readGRPC returns the single message of a call, uncompressed. The caller must free it.
+// readGRPC returns the single message of a call, uncompressed. The caller must free the result.
 func (d *Destination) readGRPC(ctx context.Context, p *place) (*body, error) {
 	defer time.AfterFunc(d.opts.ReadTimeout, func() { cancel(ctx, errSlow) }).Stop()
 	stream := rawStreamOf(ctx)
@@ -150,9 +150,9 @@ func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 	return int64(binary.BigEndian.Uint32(prefix[1:])), prefix[0] == 1, nil
 }
 
-// rawStream is a call whose message can be read piece by piece, while still compressed. The usual RecvMsg reads and
-// uncompresses a whole message before its bytes can be counted, so requests on many connections could exhaust the
-// memory.
+// rawStream is a call whose message can be read piece by piece, while still compressed. The usual method, RecvMsg,
+// reads and uncompresses a whole message before its bytes can be counted, so that requests on many connections could
+// exhaust the memory.
 //
 // The methods belong to the type behind grpc.ServerTransportStream, not to the interface, so a new version of gRPC may
 // lack them. Every test of this package would then fail.
@@ -226,7 +226,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
 }
 
-// zstdCompressor makes gRPC admit requests compressed with zstd. They are uncompressed by bodies, not by gRPC.
+// zstdCompressor makes gRPC admit requests compressed with zstd. The type bodies uncompresses them, not gRPC.
 type zstdCompressor struct{}
 
 func init() {

@@ -20,7 +20,7 @@ import (
 // Paths of the HTTP server.
 const (
 	tracesPath = "/v1/traces"
-	zipkinPath = "/api/v2/spans" // of Zipkin's collector
+	zipkinPath = "/api/v2/spans" // path of Zipkin's collector
 )
 
 // contentTypes holds the media types of OTLP's formats.
@@ -131,8 +131,8 @@ var errMethod = &refusal.Error{
 	Header: http.Header{"Allow": {http.MethodPost}},
 }
 
-// formatOf returns the format of the body of r. known reports whether the Content-Type is one of that format. If it is
-// unknown, formatOf returns JSON for OTLP, so that people can read the refusal.
+// formatOf returns the format of the body of r. known reports whether the Content-Type fits the format. If the type of
+// an OTLP request is unknown, formatOf returns JSON, so that people can read the refusal.
 func formatOf(r *http.Request) (f Format, known bool) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	i := slices.Index(contentTypes[:], media)

@@ -6,7 +6,7 @@
 // spans.
 //
 // Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients
-// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly do not keep slots,
+// send and however much it expands; memory is reserved before it is used. Bodies that arrive slowly do not keep slots,
 // memory or connections from others. A request that there is no room for gets a retryable refusal and never reaches the
 // Intake. An acknowledged request was taken; a refused one was not. Clients never see internal errors.
 //
@@ -50,15 +50,15 @@ type Intake interface {
 	Take(ctx context.Context, body []byte, format Format) (Rejected, error)
 }
 
-// Rejected counts the spans of a request that were rejected. The zero value means that all were accepted.
+// Rejected counts the rejected spans of a request. The zero value means that all were accepted.
 type Rejected struct {
 	Spans int
 	Why   string // shown to clients; may be set although Spans is 0
 }
 
-// Options configures a [Server]. Zero fields get their default.
+// Options configures a [Server]. Zero fields stand for their defaults.
 type Options struct {
-	GRPC string        // address of gRPC, host:port; "": off; port 0: any port, see [Server.GRPCAddr]
+	GRPC string        // host:port of gRPC; "" means off, and port 0 any port, see [Server.GRPCAddr]
 	HTTP string        // address of HTTP, like GRPC
 	TLS  connlimit.TLS // encryption of both addresses; clear text if zero
 
@@ -73,7 +73,7 @@ type Options struct {
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // memory for all requests being read, uncompressed or taken; default 160 MiB
-	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default [DefaultRequests]
+	MaxRequests      int64         // concurrent requests, or fewer while the Intake is slow; default [DefaultRequests]
 	MaxConnections   int           // open connections of each address; default 1024
 	Decoders         int           // bodies uncompressed in parallel; default one per core
 	ReadTimeout      time.Duration // from the header of a request to the last byte of its body; default 30 s
@@ -134,8 +134,8 @@ func or[T ~int | ~int64](value, otherwise T) T {
 // errInFlight rejects options with which the largest requests would always be refused.
 var errInFlight = errors.New("allow more in flight, or smaller requests")
 
-// InFlight returns the smallest MaxInFlightBytes that admits a request of maxRequestBytes. Each body is held twice for
-// a moment, either compressed and uncompressed, or in pieces and joined. Pieces are rounded up in size.
+// InFlight returns the smallest MaxInFlightBytes that admits a request of maxRequestBytes. Each body is briefly held
+// twice: either compressed and uncompressed, or in pieces and joined. Pieces are rounded up in size.
 func InFlight(maxRequestBytes int64) int64 { return 2*maxRequestBytes + 3*maxPiece }
 
 // Server receives OTLP. Its life cycle is New, Listen, Serve, Shutdown.
@@ -242,8 +242,8 @@ func (s *Server) Close() {
 
 // Load is the current load of a [Server]. Requests and Bytes count only requests for the Intake passed to [New].
 type Load struct {
-	Requests   int64          // being read, uncompressed or taken
-	Bytes      int64          // held by these requests
+	Requests   int64          // number of requests being read, uncompressed or taken
+	Bytes      int64          // memory held by these requests in bytes
 	GRPC, HTTP connlimit.Load // connections
 }
 
