@@ -67,9 +67,9 @@ type column struct {
 
 // Limits on columns.
 const (
-	maxCategories = 24   // the most frequent ones are kept, the others pooled
+	maxCategories = 24   // maximum number of categories: the most frequent are kept, and the others pooled
 	fewValues     = 10   // numbers with at most this many values are also tested as categories: status codes, shards
-	maxColumns    = 2048 // the first in order of preference are kept
+	maxColumns    = 2048 // maximum number of columns: the first in order of preference are kept
 )
 
 // Labels of categories that do not stand for a single value.
@@ -503,7 +503,8 @@ func (c *cell) key() cellKey {
 	return cellKey{math.Float64bits(c.number + 0), uint64(c.text), flags} // +0 replaces negative zero
 }
 
-// categoryOf returns the category of c.
+// categoryOf returns the value that stands for the category of c. All NaNs are in one category, and so are all cells
+// without a value.
 func categoryOf(c cell) cell {
 	if !c.some || c.number != c.number {
 		return cell{some: c.some}
@@ -619,7 +620,7 @@ func partsOf(codes []int32, categories int) []float64 {
 	return parts
 }
 
-// of returns c restricted to the requests with the indices rows.
+// of returns c restricted to the requests with the indices in rows.
 func (c *column) of(rows []int) column {
 	out := *c
 	if c.codes != nil {

@@ -37,7 +37,7 @@ type CommonOptions struct {
 type Cluster struct {
 	Series      []int   // indices of the series, ascending
 	Correlation float64 // mean over the pairs found
-	PValue      float64 // smallest of the pairs found, corrected for the number of pairs tested
+	PValue      float64 // smallest p-value of the pairs found, corrected for the number of pairs tested
 }
 
 // Limits on the series for [CommonOf], and the length of their windows.

@@ -82,9 +82,9 @@ const leastCarried = 0.05
 //     equivalent for categories. A variable that only correlates with the cause explains nothing more.
 //  4. Repeat steps 2 and 3 until no variable is reported.
 //
-// If several variables are equivalent (an attribute copied to many spans, a context and its child), one represents them
-// all: attributes take precedence over derived variables, then the variable nearest to the root. Categories with few
-// requests are pooled, so an identifier explains nothing.
+// If several variables are equivalent (an attribute copied to many spans, a context and its child), one of them
+// represents all: attributes take precedence over derived variables, then the variable nearest to the root. Categories
+// with few requests are pooled, so an identifier explains nothing.
 //
 // Tests use the logarithm of times plus a hundredth of the mean duration, so that irrelevant differences do not matter.
 // Latencies are skewed products of many factors, and neither a single extreme request nor the noise of slow ones should
@@ -148,7 +148,7 @@ func sortExplanations(all []detect.Explanation, p *detect.Problem) {
 	})
 }
 
-// study is one search for explanations, as by [Associate].
+// study is the state of one search for explanations, such as [Associate].
 type study struct {
 	options  Options
 	table    *trace.Table
@@ -158,7 +158,7 @@ type study struct {
 	targets  []target
 	tried    int
 	size     trace.Symbol      // attribute with the size, if requests are judged at equal size; otherwise 0
-	splits   bool              // for [Splits]: a span that is not on the path is a value of its attributes
+	splits   bool              // whether a span off the path counts as a value of its attributes, as for [Splits]
 	known    map[cellKey]int32 // scratch
 }
 
@@ -331,8 +331,8 @@ func (s *study) best(f *fit, candidates []int) int {
 	return s.asNumber(f, candidates, best, part)
 }
 
-// preferNumber is the minimum fraction that a number must explain of the variance explained by its categories to be
-// preferred over them.
+// preferNumber is the minimum fraction of the variance explained by the categories of a number that the number itself
+// must explain to be preferred over them.
 const preferNumber = 0.7
 
 // asNumber returns the index of the numeric column of the same variable if candidates[best] is categorical and the
@@ -348,8 +348,8 @@ func (s *study) asNumber(f *fit, candidates []int, best int, part float64) int {
 	return best
 }
 
-// pValue returns the p-value of the gain of c, one of the columns, beyond f. It is corrected for the given number of
-// tests, so it may exceed 1. It permutes requests only if the F test is significant.
+// pValue returns the p-value of the gain of c, one of the columns, beyond f. The p-value is corrected for the given
+// number of tests, so it may exceed 1. pValue permutes requests only if the F test is significant.
 func (s *study) pValue(f *fit, t *target, c *column, tests float64) float64 {
 	g := f.gain(c)
 	p := g.pValue()

@@ -41,7 +41,7 @@ const maxRecoveries = 5
 //  2. [Contrast] compares hosts and versions in the context of the leading edge: healthy ones are the reference.
 //  3. [Recoveries] simulates the requests with each of the leading edges at its reference level.
 //
-// It uses only the options Alpha and Seed; the sample provides the others.
+// Explain uses only the options Alpha and Seed; the sample provides the others.
 func (s *Sample) Explain(p *detect.Problem, table *trace.Table, o Options) Findings {
 	o = Options{Alpha: o.Alpha, Seed: o.Seed, Concurrency: s.concurrency(), On: s.enabled()}
 	requests := s.Requests()

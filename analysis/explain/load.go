@@ -17,8 +17,8 @@ import (
 // Load is the number of requests in service over time. It is immutable and safe for concurrent use.
 type Load struct{ starts, ends []trace.Nanos } // each ascending
 
-// NewLoad returns the load caused by requests, given by their starts and durations. They should be all requests of a
-// kind, not a sample.
+// NewLoad returns the load caused by requests, given by their starts and durations. They should include all requests of
+// a kind, not only a sample.
 func NewLoad(requests iter.Seq2[trace.Nanos, time.Duration]) *Load {
 	l := &Load{}
 	for start, duration := range requests {
@@ -40,13 +40,14 @@ func (l *Load) At(t trace.Nanos) int {
 
 // Limits on a [RecentLoad].
 const (
-	recentEpochs  = 6    // number of epochs kept: requests are observed after they end, out of order
+	recentEpochs  = 6    // number of epochs kept, because requests are observed after they end, and out of order
 	coveredEpochs = 2    // number of previous epochs that must be known to determine the load of an epoch
-	epochRequests = 4096 // maximum number of requests kept per epoch; a uniform sample represents more requests
+	epochRequests = 4096 // maximum number of requests kept per epoch; if there are more, they are a uniform sample
 )
 
-// RecentLoad is the recent load of one request type. Requests are observed epoch by epoch. Its size is bounded. It
-// depends only on the set of requests of each epoch, not on their order. It is not safe for concurrent use.
+// RecentLoad is the recent load of one request type, in bounded memory. Requests are observed epoch by epoch, and the
+// load depends only on the set of requests of each epoch, not on their order. RecentLoad is not safe for concurrent
+// use.
 type RecentLoad struct {
 	open   []arrival // requests of the current epoch
 	shift  uint8     // open contains the requests whose key starts with shift zero bits

@@ -49,7 +49,7 @@ func (r *Recoveries) Add(o *observation.Observation, s *critpath.Simulation) {
 }
 
 // All returns the recovery of each edge, in the order of the levels. If there are no requests, floating-point fields
-// are NaN and durations 0.
+// are NaN and durations are 0.
 func (r *Recoveries) All() []Recovery {
 	out := make([]Recovery, len(r.levels))
 	for i, l := range r.levels {

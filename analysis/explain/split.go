@@ -23,7 +23,8 @@ const (
 	splitBins   = 4    // maximum number of bins of one variable
 )
 
-// minBin is the minimum number of sampled requests of a bin, because a bin becomes a group of its own.
+// minBin is the minimum number of sampled requests in a bin. A bin becomes a group of its own, so it must not be too
+// small.
 const minBin = 8
 
 // Splits refines groups. If one variable explains the variance of a group, requests with different values are not
@@ -112,7 +113,7 @@ func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation,
 	return true
 }
 
-// find returns a split for the sample requests, or nil if no variable explains enough.
+// find returns a split learned from requests, a sample of a group, or nil if no variable explains enough.
 func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *Split {
 	st := newStudy(Options{Alpha: splitAlpha}, table, requests)
 	st.splits = true
@@ -167,7 +168,7 @@ func (s *Splits) divide(st *study, t *target, c *column) *Split {
 	return r
 }
 
-// unit represents the requests with one value. They always belong to the same bin.
+// unit represents the requests with one value, which always belong to the same bin.
 type unit struct {
 	code      int32   // category
 	value     float64 // number; −Inf if there is no number
