@@ -15,7 +15,7 @@ import (
 const (
 	maxAliases   = 1 << 16 // maximum number of keys; the smallest hashes of an epoch are kept
 	maxVotes     = 8       // maximum number of callees per key and epoch; the smallest hashes are kept
-	minAnswered  = 20      // minimum answered calls for an alias
+	minAnswered  = 20      // minimum number of answered calls for an alias
 	agreePercent = 90      // minimum share of the answered calls that agree
 	oldVotes     = 1 << 12 // maximum number of calls per key; beyond it, the counts are halved
 )
@@ -179,7 +179,7 @@ func (a *Aliases) EndEpoch(now trace.Nanos) {
 	}
 }
 
-// forget deletes the keys that have not been seen for longest, to make room for new ones.
+// forget deletes the least recently seen keys to make room for new ones.
 func (a *Aliases) forget() {
 	keys := sorting.Sorted(maps.Keys(a.known), func(k, l uint64) int {
 		return cmp.Or(cmp.Compare(a.known[k].seen, a.known[l].seen), cmp.Compare(l, k))

@@ -15,8 +15,8 @@ const (
 	// A request counts as late if it ended at least lateAfter before the epoch of its arrival. Traces normally close
 	// within seconds.
 	lateAfter = time.Minute
-	// longestBacklog is the maximum delay of a request in a backlog, which also limits the memory for backlogs. Older
-	// requests have a wrong clock.
+	// longestBacklog is the maximum delay of a request in a backlog, which also limits the memory for backlogs.
+	// Requests with a longer delay have a wrong clock.
 	longestBacklog = Day
 	// backlogEpochs is the minimum length of a backlog in epochs. Late requests from fewer epochs have a wrong clock.
 	backlogEpochs = 3

@@ -163,8 +163,8 @@ func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 	group.Open.Reset(group.Current.Sample.Cap())
 }
 
-// maxJudged limits the current window of a group with an expectation, so that problems of earlier hours don't hide
-// present ones.
+// maxJudged is the maximum length of the current window of a group with an expectation, so that problems of earlier
+// hours don't hide present ones.
 const maxJudged = time.Hour
 
 // LimitWindow limits the current window to about the last hour. When the window is half an hour long, it starts a

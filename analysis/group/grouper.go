@@ -33,8 +33,8 @@ const (
 // Grouper assigns observations to groups and keeps their statistics at both levels. It is not safe for concurrent use.
 //
 // The number of groups is bounded. Once the bound is reached, a request of a new group counts only for its request
-// type, and a request of a new type doesn't count at all. At the end of that epoch, the Grouper evicts those groups
-// without an open problem that have not been seen for longest.
+// type, and a request of a new type doesn't count at all. At the end of that epoch, the Grouper evicts the least
+// recently seen groups without an open problem.
 type Grouper struct {
 	Types   *RequestTypes
 	Table   *trace.Table // contexts and edges of all requests
@@ -192,8 +192,8 @@ func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 // new groups to find room for a while, and small enough that few evicted groups return.
 const evictedShare = 16
 
-// evict deletes the groups that have not been seen for longest, except groups of request types with an open problem. It
-// deletes a request type only after its groups.
+// evict deletes the least recently seen groups, except groups of request types with an open problem. It deletes a
+// request type only after its groups.
 func (g *Grouper) evict() {
 	old := make([]*Group, 0, len(g.groups))
 	for _, group := range g.groups {

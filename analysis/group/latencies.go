@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Latencies counts durations in coarse bins, four per octave. They are precise enough for a histogram of the past. The
-// zero value is empty. Counts are exact, so the order of merging doesn't matter.
+// Latencies counts durations in coarse bins, four per octave. The bins are precise enough for a histogram of the past.
+// The zero value is empty. Counts are exact, so the order of merging doesn't matter.
 type Latencies struct {
 	first   uint8    // number of the first bin; 0 without counts
 	counts  []uint64 // of the bins from first on; the first and the last count are positive

@@ -22,7 +22,7 @@ import (
 type RequestTypes struct {
 	Rules     *RuleSet                 // take precedence over learned types; may be nil
 	Limit     int                      // maximum number of refined entry operations; 0 means maxEntries, the maximum
-	Truncated uint64                   // requests with too many children, and some children ignored
+	Truncated uint64                   // requests with too many children, some of which were ignored
 	entries   map[trace.Op]*entryTypes // fewer than 2·Limit
 	// beyond is the greatest entry operation that is refined, because there were too many. It is 0 if there is no limit
 	// yet.
@@ -117,7 +117,7 @@ func (r *RequestTypes) trim() {
 	}
 }
 
-// add counts the set ops of children, whose hash is id, count times. It keeps a copy of ops.
+// add adds count to the count of the set ops of children, whose hash is id. It keeps a copy of ops.
 func (e *entryTypes) add(id analysis.Hash, ops []trace.Op, count uint64) {
 	s := e.sets[id]
 	if s == nil {

@@ -61,8 +61,8 @@ func (s sizeRule) sizeOf(o *observation.Observation) (size uint64, found bool) {
 	return largest, elsewhere
 }
 
-// SizeModel describes how the durations of a set of requests depend on their sizes, and how far they deviate from that.
-// It is fitted to a uniform sample.
+// SizeModel describes how the durations of a set of requests depend on their sizes, and how far they deviate from this
+// relation. It is fitted to a uniform sample.
 type SizeModel struct {
 	stats.SizeModel
 	Requests        uint64  // in the sample

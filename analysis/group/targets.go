@@ -13,13 +13,13 @@ import (
 // maxCallers is the maximum number of operations with external targets. Calls of further operations have no target.
 const maxCallers = 1 << 16
 
-// targetsAge is the minimum time that we remember an external target after its last call, unless we need the room. The
-// maximum is twice as long.
+// targetsAge is the minimum time for which we remember an external target after its last call, unless we need the room.
+// The maximum is twice as long.
 const targetsAge = 24 * time.Hour
 
 // externalTargets limits the external targets of each operation to the targets with the smallest hashes. A limit is
-// needed because their names come from attributes, and each is a calling context of its own. Like the bound on groups,
-// the selection may depend on the order of the requests of an epoch while the limit is being reached, but not
+// needed because the names of targets come from attributes, and each target adds a calling context. Like the bound on
+// groups, the selection may depend on the order of the requests of an epoch while the limit is being reached, but not
 // afterwards. Targets that are no longer called are forgotten, to make room for others. The zero externalTargets is
 // empty.
 type externalTargets struct {
