@@ -8,8 +8,8 @@ import (
 
 // callees finds the span that answers each CLIENT span: a child that is a SERVER span or, because not all
 // instrumentations set kinds, belongs to another service. A CONSUMER span never answers. If there are several
-// candidates, as for a retried call, it is the earliest one; if several start at the same time, it is the one with the
-// smallest ID.
+// candidates, as for a retried call, the earliest one answers, or the one with the smallest ID if several start at the
+// same time.
 //
 // Spans of services to see through, such as sidecars, never answer. The spans below them are candidates in their place.
 //

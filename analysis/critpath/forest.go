@@ -9,7 +9,8 @@ import (
 )
 
 // forest links spans into trees of callers. A CONSUMER span starts a new tree if its caller is a PRODUCER span or
-// belongs to another service, because the sender does not wait for it. So do the spans that [settling] detached.
+// belongs to another service, because the sender does not wait for it. Spans that [settling] detached start new trees,
+// too.
 type forest struct {
 	trees      []tree  // by origin; then by their top spans: the earliest start, the latest end, the smallest ID
 	firstChild []int32 // by span: its first child, or -1

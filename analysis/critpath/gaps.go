@@ -25,10 +25,10 @@ const maxGapCalls = 256
 // find sets Root.Gap of the roots of l, and Node.Callee of the calls found.
 //
 // The call of a root is the shortest unanswered call whose interval contains the root, and the latest one if several
-// are equally short. It is unknown if another root whose parent is missing lies between the two, because the missing
-// span is then below that other root. If no call contains the root, because clocks differ, it is the only unanswered
-// call that takes at least as long as the root. Calls below another missing span don't count in that case, because two
-// such roots could each name the other.
+// are equally short. If another root whose parent is missing lies between the two, the call is unknown, because the
+// missing span is then below that other root. If no call contains the root, because clocks differ, it is the only
+// unanswered call that takes at least as long as the root. Calls below another missing span don't count in that case,
+// because two such roots could each name the other.
 func (g *gaps) find(l *layout) {
 	roots := l.roots
 	for i := range roots {

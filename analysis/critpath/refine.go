@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// refinement subdivides the sections of critical paths at tracepoint spans. It is reused for trace after trace.
+// refinement subdivides the sections of critical paths at tracepoint spans. It is reused from trace to trace.
 type refinement struct {
 	strictTouching bool // from Options
 

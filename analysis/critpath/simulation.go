@@ -34,7 +34,7 @@ func (s *Simulation) Len() int { return len(s.spans) }
 // Clone returns a copy of s that shares no memory with it.
 func (s *Simulation) Clone() *Simulation { return &Simulation{spans: slices.Clone(s.spans)} }
 
-// Capture replaces the contents of s with the data of root number root of p. It reuses the memory of s. It takes time
+// Capture replaces the contents of s with the data of root number root of p, reusing the memory of s. It takes time
 // O(n) in the number of nodes of the root.
 func (s *Simulation) Capture(p *Path, root int) {
 	r := &p.Roots[root]

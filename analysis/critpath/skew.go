@@ -36,7 +36,7 @@ func clockOf(s *trace.Span) uint64 {
 // estimate fills k.shifts. All pairs with the same two clocks, in whichever direction they call, are shifted by the
 // median of their individual estimates. If a server is still outside its client, it is shifted by its own estimate,
 // because spans without a host may belong to several instances, and clocks may step. If a server is only partly inside
-// its client, its shift is adjusted so that it lies inside, if it fits.
+// its client, its shift is adjusted to place it inside, if it fits.
 func (k *skew) estimate(spans []trace.Span, caller []int32) {
 	k.shifts = k.shifts[:0]
 	if !k.findPairs(spans, caller) {

@@ -165,8 +165,9 @@ func (w *walk) prefersJoin(j *join, c int32) bool {
 	return j.before(&child, w.latestStart)
 }
 
-// visit records whether a node was visited by the walk of its own root, and by the walk of another root. Each may
-// happen once. Without this limit, joins could form cycles, and many roots could repeat the work of one.
+// visit records whether a node was visited by the walk of its own root, and by the walk of another root. Each of the
+// two visits may happen only once. Without this limit, joins could form cycles, and many roots could repeat the work of
+// one.
 type visit struct{ own, other bool }
 
 func (v *visit) add(own bool) {
