@@ -34,9 +34,9 @@ type Thresholds struct {
 func DefaultThresholds() Thresholds { return Thresholds{CoV: 0.15, Delayed: 0.02, MinSamples: 50} }
 
 const (
-	// outlierScore is the maximum distance of the logarithm of a group's mean above the other groups of its request
-	// type, in robust standard deviations (Iglewicz and Hoaglin's limit for modified z-scores). A group beyond it is
-	// slow.
+	// outlierScore is the maximum amount by which the logarithm of a group's mean may exceed the median over the groups
+	// of its request type, in robust standard deviations (Iglewicz and Hoaglin's limit for modified z-scores). A group
+	// beyond it is slow.
 	outlierScore = 3.5
 	// minSiblings is the minimum number of groups of a request type that we compare with each other.
 	minSiblings = 5
@@ -84,7 +84,7 @@ func (d *Detector) chronicProblems(changed []found, t Thresholds) []found {
 	return all
 }
 
-// equal reports whether t and u are the same.
+// equal reports whether t and u are equal.
 func (t *Thresholds) equal(u *Thresholds) bool {
 	return t.CoV == u.CoV && t.Delayed == u.Delayed && t.MinSamples == u.MinSamples &&
 		maps.Equal(t.Accepted, u.Accepted) && maps.Equal(t.Objectives, u.Objectives)

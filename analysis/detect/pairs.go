@@ -12,8 +12,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Pairs holds the covariances of the times of the leading edges of a problem: exact sums over the requests since it was
-// created. The zero value is not usable; see [NewPairs].
+// Pairs holds the covariances of the times of the leading edges of a problem: exact sums over the requests since the
+// Pairs were created. The zero value is not usable; see [NewPairs].
 type Pairs struct {
 	edges   []trace.Edge // ascending
 	moments stats.PairMoments

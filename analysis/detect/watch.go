@@ -19,8 +19,8 @@ type WatchOptions struct {
 	MinImpact float64
 	// MinSamples is the minimum number of requests of a group that is learned or judged.
 	MinSamples uint64
-	// Renew is the number of healthy epochs with requests that replace the expectation, so that it follows the time of
-	// day.
+	// Renew is the number of healthy epochs with requests after which their requests replace the expectation, so that
+	// it follows the time of day.
 	Renew int
 	// Chronic holds the thresholds of chronic problems. Its MinSamples is not used, and a zero CoV or Delayed disables
 	// that threshold. Objectives and accepted levels, here and in the rules, always apply.
@@ -323,7 +323,7 @@ func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
 }
 
 // maybeClose closes the problem of g if its requests are within the expectation again, or if it has had no requests for
-// a while.
+// WatchOptions.Silence epochs.
 func (e *epoch) maybeClose(g *group.Group) {
 	c := e.detector.changeDetectorOf(g)
 	if c.idleUntil(e.detector.epochs) >= e.options.Silence || c.judged >= calm && c.withinExpectation(&g.Expectation) {
