@@ -29,7 +29,7 @@ func (e *Explanation) Known() bool { return !math.IsNaN(e.Usual) }
 func (e *Explanation) Excess() float64 { return e.Duration - e.Usual }
 
 // CallSuspect is a step of one trace that differs from normal traces. Calls of one step that differ in the same way
-// make one suspect.
+// form one suspect.
 type CallSuspect struct {
 	Service trace.Symbol
 	Op      trace.Op // a step, or the caller's step if only the name of the service is known
@@ -268,8 +268,8 @@ func (x *explaining) calleeOf(i int) history.Callee {
 	}
 }
 
-// maxWireServices bounds the number of services that wires are attributed to, because attribution takes time quadratic
-// in that number.
+// maxWireServices is the maximum number of services that wires are attributed to, because attribution takes time
+// quadratic in that number.
 const maxWireServices = 128
 
 // attributeWires charges the raised wires, and adds them to the evidence. All services without a raised wire count as a

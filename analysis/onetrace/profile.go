@@ -70,7 +70,8 @@ const (
 	// maxSiteShapes is the maximum number of shapes of a site. Calls with further shapes are counted together, as if
 	// each had a shape of its own.
 	maxSiteShapes = 64
-	// maxShapeSites bounds the sites of a shape, in case of hostile traces. A span that calls more sites has no shape.
+	// maxShapeSites is the maximum number of sites of a shape, in case of hostile traces. A span that calls more sites
+	// has no shape.
 	maxShapeSites = 128
 	// minShapeHistory is the minimum number of occurrences of a shape that is compared with its own distribution of
 	// times. The quartiles of a rarer shape would be less certain than the quartiles of the whole site.
@@ -228,8 +229,8 @@ func (f *Profile) at(site int32) *siteProfile {
 	return &f.sites[site]
 }
 
-// maxSiteCallees bounds the callees of a site. A step has a single target, but attributes may name the same callee
-// differently.
+// maxSiteCallees is the maximum number of callees of a site. A step has a single target, but attributes may name the
+// same callee differently.
 const maxSiteCallees = 16
 
 func (s *siteProfile) addCallee(number int32) {
@@ -318,7 +319,7 @@ func (f *Profile) linkCalls() {
 	}
 }
 
-// key returns the key of call i in samples. It does not depend on the order of the spans.
+// key returns the key of call i in samples. The key does not depend on the order of the spans.
 func (f *Profile) key(p *critpath.Path, i int) uint64 {
 	key := trace.Mix(p.Trace.ID.Hash(), uint64(p.Nodes[f.nodes[i]].ID))
 	if f.isBorder(i) {
@@ -334,7 +335,7 @@ func (f *Profile) failed(p *critpath.Path, i int) bool {
 	return !f.isBorder(i) && p.Span(f.nodes[i]).Flags&trace.Error != 0
 }
 
-// known returns the profile of a site, or nil if no normal trace has the site.
+// known returns the profile of a site, or nil if no normal trace contains the site.
 func (f *Profile) known(site int32) *siteProfile {
 	if site != history.Overflow && int(site) < len(f.sites) && f.sites[site].calls > 0 {
 		return &f.sites[site]

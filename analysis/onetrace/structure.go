@@ -145,8 +145,8 @@ func (x *explaining) shapeChanges(i int, s *siteProfile, own change,
 	return found
 }
 
-// split divides the sites that call i calls into known and unknown ones. It returns the unknown ones as numbers of
-// their groups. It leaves out unanswered calls.
+// split divides the sites called by call i into known and unknown ones. It returns the unknown ones as numbers of their
+// groups, and leaves out unanswered calls.
 func (x *explaining) split(i int) (known []int32, unknown []int) {
 	b := &x.below[i]
 	for k, site := range b.sites {
