@@ -84,7 +84,7 @@ func (o *Observation) inside(context trace.Context, operations map[trace.Op]bool
 	return above.Child(c.Step())
 }
 
-// join sorts the contexts and edges of o, and adds up equal ones.
+// join sorts the contexts and edges of o, and merges equal ones.
 func (o *Observation) join() {
 	slices.SortFunc(o.Contexts, func(a, b ContextCount) int { return cmp.Compare(a.Context, b.Context) })
 	contexts := o.Contexts[:0]

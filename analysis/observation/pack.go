@@ -17,7 +17,7 @@ import (
 //
 // The dictionary is bounded. Once it is full, it counts new values, and writes them out in full in every observation.
 type Packer struct {
-	Limit  int    // maximum values of each kind in the dictionary; 0 means DefaultPacked, negative no dictionary
+	Limit  int    // maximum number of values of each kind; 0 means DefaultPacked, negative no dictionary
 	Inline uint64 // values that were written out because the dictionary was full
 
 	plain bool // without peers, unanswered calls and sums of paths

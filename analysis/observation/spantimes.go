@@ -166,8 +166,8 @@ type RecentSpans struct {
 type Healthy func(op trace.Op, from, to trace.Nanos) bool
 
 // Rotate ends an epoch at time now. Spans that are no longer among the latest become usual if they are healthy. At the
-// end of a period, it drops the usual spans of the period before. It keeps them for operations that are not healthy
-// now, because these operations may have no newer ones.
+// end of a period, Rotate drops the usual spans of the previous period, except for operations that are not healthy now,
+// because these may have no newer spans.
 func (r *RecentSpans) Rotate(now trace.Nanos, healthy Healthy) {
 	if r.rotated == 0 || len(r.ticks)+len(r.current.ops)+len(r.before.ops) == 0 {
 		r.began, r.rotated = now, now
