@@ -87,7 +87,8 @@ func (a *Accounts) Shares() (spans, time float64) {
 	return a.share(a.Judged())
 }
 
-// share returns p as fractions (0–1) of the distinct spans and of their time. Both are equal if no span took any time.
+// share returns p as fractions (0–1) of the distinct spans and of their time. The two fractions are equal if no span
+// took any time.
 func (a *Accounts) share(p Part) (spans, time float64) {
 	all := a.Distinct()
 	spans = float64(p.Spans) / float64(max(1, all.Spans))
@@ -189,8 +190,8 @@ type recentAccounts struct {
 	accounts *Accounts
 }
 
-// Limits on a Coverage. Further services share the accounts of Symbol 0. Calls between further pairs of services are
-// not counted.
+// Limits on a Coverage. Services beyond the limit share the accounts of Symbol 0. Calls between pairs of services
+// beyond the limit are not counted.
 const (
 	maxServices = 4096
 	maxHops     = 8192
@@ -245,7 +246,7 @@ func (c *Coverage) Leave(s *Span, reason Reason) {
 	a.leave(reason, a.part(s))
 }
 
-// LeaveJudged counts all judged spans as left out.
+// LeaveJudged moves all judged spans to those left out for reason.
 func (c *Coverage) LeaveJudged(reason Reason) {
 	for _, a := range c.services {
 		if p := a.Judged(); p.Spans > 0 {
@@ -383,8 +384,9 @@ func (c *Coverage) sends(service, callee Symbol) bool {
 	return sends && service != 0 && service != callee
 }
 
-// Hops yields the hops without spans, most requests first. If a hop is named like a service with spans in seen, the
-// spans of that service were lost, so Hops leaves out the requests. seen may cover more time than c. t holds the names.
+// Hops yields the hops without spans, most requests first. If a hop has the name of a service with spans in seen, spans
+// of that service were lost, so Hops doesn't count the requests that passed it. seen may cover more time than c. t
+// holds the names.
 func (c *Coverage) Hops(t *Table, seen *Coverage) iter.Seq2[Hop, HopCount] {
 	calls := make(map[Symbol]float64) // by caller
 	counts := make(map[Hop]HopCount)

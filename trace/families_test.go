@@ -21,7 +21,7 @@ func TestFamilies(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		name func() string
-		want string // of its family, or empty
+		want string // the name of its family, or empty
 	}{
 		{100, func() string { return "GET /blog/" + word(small) + "-" + word(small) }, "GET /blog/{}"},
 		{100, func() string { return "/users/" + word(small) + "." + word(small) + "/rights" }, "/users/{}/rights"},

@@ -9,7 +9,7 @@ const (
 )
 
 // mix combines a and b into one word. It folds their 128-bit product and mixes the bits, so that every bit of the
-// result depends on all bits of both words. It is not symmetric. It must never change, because all stored identities
+// result depends on all bits of both words. mix is not symmetric. It must never change, because all stored identities
 // depend on it.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^seedA, bits.RotateLeft64(b, 32)^seedB)

@@ -163,7 +163,7 @@ func appendParts(out, word []byte) []byte {
 	return out
 }
 
-// beforeKey returns the parts of word before the first key, and whether there is a key.
+// beforeKey returns the parts of word before the first key, and reports whether there is a key.
 func beforeKey(word []byte) (before []byte, found bool) {
 	for i := 0; i < len(word); {
 		j := i

@@ -296,7 +296,7 @@ func (t *Table) OpName(op Op) string {
 	return t.Text(o.Name)
 }
 
-// Path returns the operations from the root to ctx, root first. It is empty for the zero context. If t lacks an
+// Path returns the operations from the root to ctx, root first. The path is empty for the zero context. If t lacks an
 // ancestor, the path starts below the nearest missing one.
 func (t *Table) Path(ctx Context) []Op {
 	var path []Op
