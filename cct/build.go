@@ -123,7 +123,7 @@ func (t *treeBuild) add(n buildNode) int32 {
 }
 
 // placeCatalogue adds the tracepoints of the catalogue below every node that they belong to, including nodes that it
-// has added itself. It works breadth-first, and adds nothing once there are twice as many nodes as the limit.
+// has added itself. It works breadth-first, and stops adding once the number of nodes reaches twice the limit.
 func (t *treeBuild) placeCatalogue() {
 	c := t.catalogue
 	for i := 0; i < len(t.nodes); i++ {

@@ -27,9 +27,9 @@ type point struct {
 }
 
 // NewCatalogue returns the catalogue of the tracepoints in list, which may be in any order. It does not retain list.
-// table provides the services of operations and may be nil. If several entries have the same ID, it keeps the greatest
-// one, in a fixed order. It ignores entries without an ID. NewCatalogue takes O(n) time and about 100 bytes per entry,
-// so the caller must limit the length of list.
+// table provides the services of operations and may be nil. If several entries have the same ID, the Catalogue keeps
+// the greatest one in a fixed order. It ignores entries without an ID. NewCatalogue takes O(n) time and about 100 bytes
+// per entry, so the caller must limit the length of list.
 func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	var keys byKey
 	all := keys.distinct(list)
@@ -181,13 +181,13 @@ func parents(all []point, hints []keyed) []int32 {
 // is greater than maxDepth if there is no such ancestor, or if a variable lies in between.
 func stepsToPlaces(all []point, parents []int32) []int32 {
 	const far = maxDepth + 1
-	steps := make([]int32, len(all)) // 0 if not known yet
+	steps := make([]int32, len(all)) // 0 if unknown so far
 	var path []int32
 	for i := range all {
-		known := int32(0) // steps of the entry above the path
+		known := int32(0) // steps of the parent of the last entry in path
 		path = path[:0]
 		for at := int32(i); steps[at] == 0; {
-			steps[at] = far // ends cycles
+			steps[at] = far // so that the loop ends if parents form a cycle
 			path = append(path, at)
 			up := parents[at]
 			if up < 0 || all[up].Kind == VariablePoint {

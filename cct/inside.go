@@ -9,7 +9,7 @@ import "github.com/sibyl-trace/sibyl/trace"
 func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 	in := &Builder{Limit: b.Limit}
 	inside := b.insideOf(operations)
-	for ctx, place := range b.places { // the order doesn't matter, because in has room for all
+	for ctx, place := range b.places { // in any order, because `in` has room for all
 		at := inside(ctx)
 		if at == 0 {
 			continue

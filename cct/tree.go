@@ -44,7 +44,7 @@ func (t *Tree) Unplaced(service trace.Symbol) iter.Seq[*Tracepoint] {
 	}
 }
 
-// Offer replaces the catalogue that [Tree.Unplaced] and [Tree.FindUnplaced] use by c.
+// Offer makes [Tree.Unplaced] and [Tree.FindUnplaced] use catalogue c from now on.
 func (t *Tree) Offer(c *Catalogue) { t.unplaced = c.unplaced }
 
 // HasService reports whether an operation of service is in the tree.
