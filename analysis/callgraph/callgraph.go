@@ -39,7 +39,7 @@ type position uint8
 
 const (
 	apart    position = iota // runs in parallel with spans that take longer
-	waited                   // also off the path, but its caller, off the path as well, waits for it
+	waited                   // also off the path, but its caller, which is off the path, too, waits for it
 	critical                 // on the path
 )
 
@@ -243,7 +243,7 @@ const (
 )
 
 // Shape returns the shape of node i: a hash of the operations that it calls, the order of magnitude of their counts,
-// and whether it failed.
+// and whether node i failed.
 func (r *Reader) Shape(p *critpath.Path, i int32, failed bool) uint64 {
 	first, last := p.Children(i)
 	r.ops = r.ops[:0]
