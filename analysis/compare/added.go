@@ -245,7 +245,7 @@ func ownTimes(now, before callSum) inclusives {
 // inBelow returns the time that a call of a step spends at the sites below.
 func (a *added) inBelow(step int32) inclusives {
 	if t, known := a.memo[step]; known {
-		return *t // 0 for a step below itself
+		return *t // still 0 if the step is below itself
 	}
 	t := &inclusives{}
 	a.memo[step] = t
@@ -253,7 +253,7 @@ func (a *added) inBelow(step int32) inclusives {
 	sum := inclusives{}
 	for _, i := range a.below(step) {
 		if a.sites[i].Queue {
-			continue // the time before its caller started
+			continue // its time passes before its caller starts
 		}
 		n, b := a.site(i)
 		rates := ownTimes(callSum{now.calls, n.calls}, callSum{before.calls, b.calls})

@@ -31,14 +31,14 @@ type assessment struct {
 // according to their verdicts, and also charges silence and the growth of typical times.
 func (c *liveWindow) each(judge func(number int32)) {
 	for service := range c.h.Services.Names() {
-		c.skip(int32(service)) // finds its skipped times, which goroutines then only read
+		c.skip(int32(service)) // goroutines below only read the skipped times
 	}
-	silent, empty := silences{liveWindow: c}, func(int32) {} // judges a site without calls
+	silent, empty := silences{liveWindow: c}, func(int32) {} // empty judges a site without calls
 	if silent.due() {
 		silent.countStarted()
 		empty = silent.note
 	}
-	reader := *c // charging changes c
+	reader := *c // because charging changes c
 	for first := 1; first < len(c.sites)+siteBlock; first += siteBlock {
 		read := c.assessed[0]
 		next := scratch.Sized(c.assessed[1], max(0, min(len(c.sites)-first, siteBlock)))

@@ -59,7 +59,7 @@ func (m *calledOperations) known(operation history.Callee) *operationCalls {
 func (m *calledOperations) add(operation history.Callee) *operationCalls {
 	const first, block = 4, 64
 	if len(m.spare) == 0 {
-		m.spare = make([]operationCalls, min(block, first+len(m.all))) // most windows of small applications need few
+		m.spare = make([]operationCalls, min(block, first+len(m.all))) // small applications rarely need more
 	}
 	c := &m.spare[0]
 	m.spare, c.operation = m.spare[1:], operation

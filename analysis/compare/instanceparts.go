@@ -211,7 +211,7 @@ func (x *instanceComparison) excess(v *instanceCost, u *usage) float64 {
 // standsOut reports whether the calls of value i cost clearly more than all others, in the window and in each third.
 func (x *instanceComparison) standsOut(costs []instanceCost, i int) bool {
 	clear := func(of func(v *instanceCost) *usage) bool {
-		cost, calls := 0.0, 0.0 // of the others
+		cost, calls := 0.0, 0.0 // of the other values
 		for k := range costs {
 			if u := of(&costs[k]); k != i {
 				cost += x.excess(&costs[k], u) * u.calls

@@ -30,7 +30,7 @@ func (g *graph) setBehind(calls func(site int32) uint64) {
 	type usual struct {
 		history.Callee
 		calls  uint64
-		others bool // there are callees of several services
+		others bool // its callees belong to several services
 	}
 	of := make(map[trace.Op]usual) // by operation of the caller
 	for i := range g.sites {

@@ -54,7 +54,7 @@ func (h *Normal) resolveCallees(traces []recordedTrace) {
 			count[[2]int32{c.Site, c.Callee}]++
 		}
 	}
-	services, ops := make(map[pair]int), make(map[pair]int) // numbers of calls by service, with op 0, and by operation
+	services, ops := make(map[pair]int), make(map[pair]int) // numbers of calls, by service (Op 0) and by operation
 	for k, n := range count {
 		c := h.rec.Callees[k[1]]
 		c.Service = h.Service[c.Service]

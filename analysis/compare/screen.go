@@ -97,7 +97,7 @@ func (c screener) screen(number int32) (v verdict, ok bool) {
 		v.limit = c.limit()
 	}
 	if slices.ContainsFunc(x.shapes, func(s wantedShape) bool { return s.whole.pieces > 0 }) {
-		v.until = c.window.From // their shares in the parts of later windows may be larger
+		v.until = c.window.From // shapes may have larger shares in the parts of later windows
 	}
 	if s.Last() < c.window.To {
 		*known = v
@@ -218,7 +218,7 @@ func (c screener) reached(time *wanted, before, pieces uint64, encoded history.E
 // reachedIn counts piece, which has the given calls and own time and ends at slice `to`. It reports whether enough
 // pieces have reached all wanted values.
 func (c screener) reachedIn(time *wanted, piece history.Cells, calls uint64, nanos int64, to history.Slice) bool {
-	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may be lower
+	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may have lower means
 		time.reach(piece.LowestMean(c.parts))
 	}
 	all := time.pieces <= 0

@@ -62,7 +62,7 @@ func (c *silences) note(number int32) {
 		steady:   history.Range{From: end - piece*max(leastPieces, (leastSteady+piece-1)/piece), To: end},
 		since:    history.Range{From: end, To: c.window.To - open},
 	}
-	if x.steady.From < series.First() || x.expected(series.Calls) < leastMissing { // before reading its calls
+	if x.steady.From < series.First() || x.expected(series.Calls) < leastMissing { // checked before its calls are read
 		return
 	}
 	c.site.Cells = series.Unpack(c.site.Cells)
@@ -73,7 +73,7 @@ func (c *silences) note(number int32) {
 		}
 	}
 	calls := past.Within(x.steady).Calls()
-	if x.expected(calls) < leastMissing || !x.observed() { // before reading all sites
+	if x.expected(calls) < leastMissing || !x.observed() { // checked before all sites are read
 		return
 	}
 	rate := float64(calls) / float64(x.steady.Length())
@@ -168,7 +168,7 @@ func (x *silence) continued() (calls float64) {
 			begins = o.Name == old.Name && o.Kind == old.Kind
 		}
 		if s.Op != silent.Op && !begins || x.h.Series(int32(i)).Last() < x.since.From {
-			continue // before reading all of its calls
+			continue // checked before all of its calls are read
 		}
 		if before, now := x.around(int32(i)); s.Op == silent.Op || x.isNew(before, now) {
 			calls += now

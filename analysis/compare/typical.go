@@ -108,11 +108,11 @@ func (l *ledger) risen(o *SuspectOperation, unit float64) float64 {
 // at this hour, and the number of calls. The number is 0 if the growth can't be judged.
 func (c *liveWindow) typical(number int32) (times typicalTimes, calls float64) {
 	p, s := &c.sites[number], c.h.Series(number)
-	if p.Border || p.Queue || c.inside(number) { // for queues see leastLag
+	if p.Border || p.Queue || c.inside(number) { // queues are judged by leastLag
 		return times, 0
 	}
 	if _, known := c.ownerOf(number); !known {
-		return times, 0 // time on the wire
+		return times, 0 // the site's time is on the wire
 	}
 	usual, before := c.typicalBefore(number)
 	if before < history.MinHistory {
