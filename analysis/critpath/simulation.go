@@ -47,7 +47,7 @@ func (s *Simulation) Capture(p *Path, root int) {
 			s.spans = s.spans[:len(s.spans)+1]
 			x, c := &s.spans[len(s.spans)-1], &p.children[i]
 			x.start, x.end, x.context, x.step = node.Start, node.End, node.Full, node.Step
-			x.first, x.last = c.candidates-r.First, c.tracepoints-r.First // nodes, replaced by spans below
+			x.first, x.last = c.candidates-r.First, c.tracepoints-r.First // nodes; below, spans replace them
 			x.joined = false
 		}
 	}
