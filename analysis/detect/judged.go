@@ -77,7 +77,7 @@ func (f *found) detail(p *Problem) {
 	cov := j.interval(g)
 	p.CoVLow, p.CoVHigh = cov.Low, cov.High
 	switch {
-	case j.window == &g.Reference: // it has no sample
+	case j.window == &g.Reference: // a reference has no sample
 	case f.problem == j.variable:
 		if j.detailed == nil {
 			j.detailed = slices.Clone(p.Edges)
