@@ -88,7 +88,7 @@ func (c *Counts) fold(a *aging) (changed bool) {
 	}
 	a.encoded = appendCells(a.encoded[:0], a.unpacked, first.before)
 	fine := mark{first.offset + int32(len(a.encoded)), a.unpacked[len(a.unpacked)-1].Slice}
-	if end > 0 { // its distance changes
+	if end > 0 { // its distance from the cell before changes
 		a.encoded = appendCells(a.encoded, Cells{next}, fine.before)
 	}
 	c.splice(first, max(end, at.offset), a.encoded)

@@ -64,7 +64,7 @@ func (v *Services) Adjacent(a, b trace.Symbol) bool {
 // Related reports whether services a and b are connected by calls, in either direction, directly or through other
 // services.
 func (v *Services) Related(a, b trace.Symbol) bool {
-	component := make([]int32, len(v.names)) // by number of the service: a service in the same component, as a tree
+	component := make([]int32, len(v.names)) // by service: its parent in the tree of its component
 	for i := range component {
 		component[i] = int32(i)
 	}
