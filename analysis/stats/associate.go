@@ -63,7 +63,7 @@ var ErrNoVariation = errors.New("stats: no variation to correlate")
 // independent columns of each side, because more columns correlate with anything. It returns ErrNoVariation if one side
 // is empty or does not vary, or if n < 4.
 //
-// They are the singular values of the products of orthonormal bases of both sides (Björck, Golub 1973).
+// The correlations are the singular values of the products of orthonormal bases of both sides (Björck, Golub 1973).
 func CanonicalCorrelations(xs, ys [][]float64) ([]float64, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
 		return nil, ErrNoVariation

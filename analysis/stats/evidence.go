@@ -40,9 +40,9 @@ var alternatives = [...]float64{1.4, 4, 8}
 type Evidence struct{ sums [len(alternatives)]float64 }
 
 // Step adds one epoch with events among n requests. The null hypothesis is that an event has at most probability bound,
-// in (0, 1). rho is the intra-class correlation of the requests, in [0, 1]. Step ignores epochs without requests, and
-// bounds outside (0, 1): no number of events contradicts a bound of 1. The caller must first add up the counts of all
-// shards.
+// in (0, 1). rho is the intra-class correlation of the requests, in [0, 1]. Step ignores epochs without requests. It
+// also ignores bounds outside (0, 1), because no number of events contradicts a bound of 1. The caller must first add
+// up the counts of all shards.
 func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	if n == 0 || !(bound > 0 && bound < 1) {
 		return
@@ -196,14 +196,14 @@ func (b band) scaled(low, high float64) band {
 	return b
 }
 
-// Counts counts the requests of one epoch and the events among them. Counts of shards can be merged. The zero value has
-// no requests.
+// Counts counts the requests of one epoch and the events among them. Counts of several shards can be merged. The zero
+// value has no requests.
 type Counts struct {
 	N      uint64
 	Events [events]uint64
 }
 
-// Add counts a request that took ns, and its events in r.
+// Add counts a request that took ns, and the events of r that it is part of.
 func (c *Counts) Add(r *Reference, ns int64) {
 	c.N++
 	for i := range r.bands {
@@ -236,7 +236,7 @@ func (c *Change) Step(r *Reference, n Counts) {
 func (c Change) Slower() float64 { return average(c.evidence[:slowerEvents]) }
 
 // Variable returns the e-value against the hypothesis that no more requests than usual are far from the median, on
-// either side. Uniformly slower requests raise it, too; compare it with Slower.
+// either side. Uniformly slower requests raise the value, too, so compare it with Slower.
 func (c Change) Variable() float64 { return average(c.evidence[slowerEvents:]) }
 
 // average returns the mean of the e-values, which is an e-value whatever the dependence between them.

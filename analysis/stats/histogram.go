@@ -31,7 +31,7 @@ func (r *Reference) Allows(n Counts) bool {
 	return true
 }
 
-// Exceeds reports whether k out of n requests are more requests in group than r allows.
+// Exceeds reports whether k of n requests are more than r allows in group number group.
 func (r *MixReference) Exceeds(group int, k, n uint64) bool {
 	return float64(k) > r.more[group]*float64(n)
 }

@@ -64,9 +64,9 @@ type Estimate struct {
 
 // Estimates returns the estimate for every column and for the total itself.
 //
-// The intervals use the jackknife: the statistic is computed with each request left out in turn, in closed form and
-// O(1) each. The spread of these values gives a standard error, which is used with Student's t on n−1 degrees of
-// freedom. The CoV uses the logarithmic scale. Source: Efron and Stein 1981, "The jackknife estimate of variance".
+// The intervals use the jackknife: the statistic is computed with each request left out in turn, each time in closed
+// form and O(1) time. The spread of these values gives a standard error, which is used with Student's t on n−1 degrees
+// of freedom. The CoV uses the logarithmic scale. Source: Efron and Stein 1981, "The jackknife estimate of variance".
 //
 // For 50 requests with heavy-tailed latencies, the intervals cover the true share in 91–93 % of cases, and the
 // percentile bootstrap does in 88–93 % (TestIntervalCoverage prints both; BCa is no better). The jackknife takes a

@@ -62,7 +62,8 @@ func (m *Mix) Step(r *MixReference, requests []uint64) (changed bool) {
 }
 
 // Shifted returns the e-value against the hypothesis that the mix shifted by at most the margin: the average over
-// groups and directions. It requires more evidence if there are more groups. It is 0 before the first epoch.
+// groups and directions. The more groups there are, the more evidence a given value requires. The value is 0 before the
+// first epoch.
 func (m Mix) Shifted() float64 {
 	if len(m.more) == 0 {
 		return 0

@@ -183,7 +183,7 @@ func (c CoMoments) Moments(n uint64) Moments { return Moments{N: n, Sum: c.Sum, 
 func (c CoMoments) Cov(t Moments) float64 { return c.cross(t) / pairs(t.N) }
 
 // Share returns the edge's share of the variance, Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single
-// share can be negative or above 1. It is NaN if T has no variance.
+// share can be negative or above 1. Share returns NaN if T has no variance.
 func (c CoMoments) Share(t Moments) float64 {
 	total := t.spread()
 	if !(total > 0) {
@@ -192,7 +192,8 @@ func (c CoMoments) Share(t Moments) float64 {
 	return c.cross(t) / total
 }
 
-// MeanShare returns the edge's share of the mean, E(x)/E(T). It is in [0, 1] if x is part of T, and NaN if T is 0.
+// MeanShare returns the edge's share of the mean, E(x)/E(T). The share is in [0, 1] if x is part of T, and NaN if T is
+// 0.
 func (c CoMoments) MeanShare(t Moments) float64 { return c.Sum.Float64() / t.Sum.Float64() }
 
 // cross returns n·Σx·T − Σx·ΣT.

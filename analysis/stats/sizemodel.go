@@ -118,7 +118,7 @@ const minTransfers = 20
 // Parameters of the search for the best trimmed fit.
 const (
 	trimmedTo  = 0.75 // fraction of the transfers that the fit uses; the others may be outliers
-	fitStarts  = 24   // random triples; if a quarter are outliers, every triple contains one with probability 2e-6
+	fitStarts  = 24   // random triples; if a quarter are outliers, all triples contain one with probability 2e-6
 	fitKeep    = 3    // number of best starts that are run to convergence
 	fitSubset  = 256  // number of transfers used to try starts
 	fitMaxStep = 30   // maximum number of concentration steps; a few suffice
@@ -199,8 +199,8 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 	return best
 }
 
-// concentrate improves m by concentration steps until it converges, or by as many steps as given. It returns the model
-// and its trimmed sum of squares.
+// concentrate improves m by concentration steps until it converges, but by at most the given number of steps. It
+// returns the model and its trimmed sum of squares.
 func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	order := make([]int, len(t.sizes))
 	squares, scratch := make([]float64, len(t.sizes)), make([]float64, len(t.sizes))
