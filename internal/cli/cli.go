@@ -19,20 +19,20 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Exit codes of both programs. A command that returns an [ExitCode] adds its own.
+// Exit codes of both programs. A command adds its own codes by returning an [ExitCode].
 const (
 	ExitOK    = 0
 	ExitError = 1
 	ExitUsage = 2
 )
 
-// ExitCode is an error that ends a program with this code, without a message.
+// ExitCode is an error that ends a program with the given code and without a message.
 type ExitCode int
 
 // Error implements error.
 func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// UsageError reports arguments that cobra accepted but a command rejects.
+// UsageError is an error in arguments that cobra accepted but a command rejects.
 type UsageError struct{ Err error }
 
 // Error implements error.
@@ -44,8 +44,8 @@ func (e UsageError) Unwrap() error { return e.Err }
 // Usagef returns a UsageError that wraps the result of fmt.Errorf.
 func Usagef(format string, args ...any) error { return UsageError{Err: fmt.Errorf(format, args...)} }
 
-// Run executes root with args on the given streams, and returns the exit code. It prints an error to errOut, with
-// control characters escaped. An error before the command's RunE is a usage error.
+// Run executes root with args and the given streams, and returns the exit code. If there is an error, it prints it to
+// errOut, with control characters escaped. An error before the command's RunE counts as a usage error.
 func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, out, errOut io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
@@ -111,8 +111,8 @@ func suggestion(c *cobra.Command, word string) string {
 	return ""
 }
 
-// Arguments returns a [cobra.PositionalArgs] that requires at least least and at most most arguments. Its errors show
-// the arguments named in the command's usage.
+// Arguments returns a [cobra.PositionalArgs] that accepts n arguments if least ≤ n ≤ most. Its errors show the
+// arguments named in the command's usage.
 func Arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= most {
@@ -129,9 +129,9 @@ func Arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// Interruptible returns a context that is cancelled by SIGINT or SIGTERM, and a function that releases its resources.
-// A second signal kills the process, unless it follows the first within a second: a supervisor often sends one signal
-// both to the process group and to its leader.
+// Interruptible returns a context that is cancelled by SIGINT or SIGTERM, and a function that releases the resources of
+// the context. A second signal kills the process, unless it follows the first within a second: a supervisor often sends
+// one signal both to the process group and to its leader.
 func Interruptible() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })

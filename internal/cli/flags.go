@@ -29,7 +29,7 @@ func NewChoice(among ...string) *Choice { return &Choice{Value: among[0], among:
 func (c *Choice) String() string { return c.Value }
 
 // mostNamed is the maximum number of choices that help shows in place of the value. If there are more, the flag's
-// description lists them.
+// description lists them instead.
 const mostNamed = 7
 
 // Type implements pflag.Value; help shows it as the name of the value.
@@ -146,7 +146,7 @@ type PathFlags struct {
 	seeThrough           []string
 }
 
-// AddPathFlags adds the flags to c and returns their values.
+// AddPathFlags adds the flags to c and returns them.
 func AddPathFlags(c *cobra.Command) *PathFlags {
 	f := &PathFlags{
 		async: NewChoice("clamp", "ignore"), tie: NewChoice("earliest-start", "latest-start"),

@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// explainFlag returns a clearer error for err, an error of parsing flags: it contains the name of the flag, its value
-// and the expected value, or suggests a flag with a similar name.
+// explainFlag returns a clearer error for err, an error from parsing flags. The error contains the name of the flag,
+// its value and the expected value, or suggests a flag with a similar name.
 func explainFlag(c *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedName() != "" {
 		if near := nearestFlag(c, unknown.GetSpecifiedName()); near != "" {
@@ -36,7 +36,7 @@ func explainFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), cause)
 }
 
-// wantedNumbers describes the values of flags by their type.
+// wantedNumbers describes the values of flags by type of flag.
 var wantedNumbers = map[string]string{
 	"int": "want a whole number", "int64": "want a whole number",
 	"uint": "want a whole number of at least 0", "uint32": "want a whole number of at least 0",
@@ -44,8 +44,8 @@ var wantedNumbers = map[string]string{
 	"float64": "want a number", "bool": "want true or false",
 }
 
-// nearestFlag returns the flag of c whose name is most similar to word, or "" if all names differ from it in more than
-// a third of its letters.
+// nearestFlag returns the flag of c whose name is most similar to word, or "" if all names differ from word in more
+// than a third of its letters.
 func nearestFlag(c *cobra.Command, word string) string {
 	best, least := "", len(word)/3+1
 	c.Flags().VisitAll(func(f *pflag.Flag) {

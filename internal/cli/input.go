@@ -22,7 +22,7 @@ type InputFlags struct {
 	workers Workers
 }
 
-// AddInputFlags adds the flags to c and returns their values.
+// AddInputFlags adds the flags to c and returns them.
 func AddInputFlags(c *cobra.Command) *InputFlags {
 	f := &InputFlags{memory: assemble.DefaultMemory}
 	c.Flags().Var(&f.memory, "memory", "memory for open traces; the excess goes to a temporary file")
@@ -41,11 +41,11 @@ func (f *InputFlags) Options(stdin io.Reader, n *Notices) file.Options {
 
 // Limits on messages while input is read.
 const (
-	MostBroken = 100      // broken records that are reported individually
-	longInput  = 64 << 20 // minimum input in bytes for a progress bar
+	MostBroken = 100      // number of broken records that are reported individually
+	longInput  = 64 << 20 // minimum size of the input in bytes for a progress bar
 )
 
-// ErrNoTrace reports input without a single readable trace.
+// ErrNoTrace reports that the input contains no readable trace.
 var ErrNoTrace = errors.New("the input holds no trace that could be read")
 
 // Notices prints broken records and a progress bar while input is read. It is safe for concurrent use.
@@ -53,7 +53,7 @@ type Notices struct {
 	program string // prefix of each line
 	out     io.Writer
 
-	mu      sync.Mutex // guards all below, and out
+	mu      sync.Mutex // guards all fields below, and out
 	bar     *terminal.Progress
 	records int
 	cut     []string // errors of files that ended early
@@ -105,7 +105,7 @@ func (n *Notices) clear() {
 	}
 }
 
-// Close removes the progress bar and prints the number of broken records beyond MostBroken.
+// Close removes the progress bar, and prints the number of broken records beyond MostBroken.
 func (n *Notices) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -133,7 +133,7 @@ func (n *Notices) Complete() error {
 	return nil
 }
 
-// RequireFiles is a cobra.PositionalArgs that wants at least one argument.
+// RequireFiles is a [cobra.PositionalArgs] that requires at least one argument.
 func RequireFiles(_ *cobra.Command, files []string) error {
 	if len(files) == 0 {
 		return errors.New("FILE is missing: name files or directories, or - for standard input")

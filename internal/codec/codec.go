@@ -1,6 +1,6 @@
 // Package codec reads and writes the binary form of saved state. The form consists of fixed words, canonical varints
 // and sections, in the order in which they are appended. The bytes do not describe their fields; a leading version byte
-// names the layout.
+// identifies the layout.
 //
 // Every value has exactly one encoding, so that equal states give equal bytes. A [Reader] checks untrusted bytes:
 // damaged bytes never make it panic or allocate more than a small multiple of their length.
@@ -12,7 +12,8 @@ import (
 	"math"
 )
 
-// ErrCorrupt reports bytes that were not written by an encoder of this module. Every decoder of saved state wraps it.
+// ErrCorrupt reports bytes that no encoder of this module has written. The errors of all decoders of saved state wrap
+// it.
 var ErrCorrupt = errors.New("corrupt encoding")
 
 // AppendWords appends words of eight bytes each, little endian.
@@ -31,8 +32,8 @@ func AppendUvarints(b []byte, numbers ...uint64) []byte {
 	return b
 }
 
-// AppendUvarint128 appends the unsigned integer hi·2⁶⁴ + lo as a varint of 1 to 19 bytes, the same as AppendUvarints if
-// hi is 0.
+// AppendUvarint128 appends the unsigned integer hi·2⁶⁴ + lo as a varint of 1 to 19 bytes. If hi is 0, the result is the
+// same as with AppendUvarints.
 func AppendUvarint128(b []byte, hi, lo uint64) []byte {
 	for hi != 0 || lo >= 0x80 {
 		b = append(b, byte(lo)|0x80)
@@ -70,7 +71,7 @@ func AppendBools(b []byte, flags ...bool) []byte {
 	return b
 }
 
-// AppendText appends the length of s in bytes and s.
+// AppendText appends the length of s in bytes, followed by s.
 func AppendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -86,9 +87,9 @@ func AppendSection(b []byte, part func([]byte) []byte) []byte {
 	return b
 }
 
-// Reader reads values from the front of untrusted bytes. After the first fault every read returns zero, so callers
-// need to check [Reader.Err] only once at the end, and before they use a value as an index. The zero Reader reads no
-// bytes. Slices that a Reader returns alias its input.
+// Reader reads values from the front of untrusted bytes. After the first fault, every read returns the zero value, so
+// that callers need to check [Reader.Err] only once at the end, and before they use a value as an index. The zero
+// Reader reads no bytes. Slices that a Reader returns alias its input.
 type Reader struct {
 	rest []byte
 	bad  bool
@@ -146,7 +147,7 @@ func (r *Reader) Byte() byte {
 	return b
 }
 
-// Version reads the byte that names the layout, which must be one of known.
+// Version reads the byte that identifies the layout, which must be one of known.
 func (r *Reader) Version(known ...byte) byte {
 	v := r.Byte()
 	for _, k := range known {
@@ -253,8 +254,8 @@ func (r *Reader) Below(limit uint64) uint64 {
 	return n
 }
 
-// Count reads the number of entries that follow, each of at least size > 0 bytes. More entries than the unread bytes
-// can hold are a fault.
+// Count reads the number of entries that follow, each of at least size > 0 bytes. It is a fault if the unread bytes
+// can't hold that many entries.
 func (r *Reader) Count(size int) int { return int(r.Below(uint64(len(r.rest)/size) + 1)) }
 
 // Text reads a string of at most limit bytes.

@@ -15,18 +15,19 @@ import (
 const checkInterval = 2 * time.Second
 
 // certificate is the certificate of a listener. It reloads the files when they change, for example after a renewal.
-// While certificate and key do not match, it keeps the previous certificate. It is safe for concurrent use.
+// While the certificate and the key do not match, it keeps the previous certificate. It is safe for concurrent use.
 type certificate struct {
 	files TLS
 
 	mu         sync.Mutex // guards the fields below
 	current    *tls.Certificate
-	checked    time.Time // last check of the files
+	checked    time.Time // time of the last check of the files
 	chain, key []byte    // contents of the files at that time
 	unreadable bool      // the last check failed
 }
 
-// newCertificate reads the certificate. It returns an error if a file is unreadable or the key does not match.
+// newCertificate reads the certificate. It returns an error if a file is unreadable or the key does not match the
+// certificate.
 func newCertificate(files TLS) (*certificate, error) {
 	c := &certificate{files: files, checked: time.Now()}
 	if err := c.read(); err != nil {
@@ -57,7 +58,7 @@ func (c *certificate) read() error {
 	return nil
 }
 
-// get returns the current certificate, and reloads it first if it changed. It never returns an error.
+// get returns the current certificate, after reloading it if the files have changed. It never returns an error.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

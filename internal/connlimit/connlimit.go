@@ -1,5 +1,6 @@
-// Package connlimit provides TCP listeners that share a connection limit. At the limit it closes an idle connection
-// or, if all are busy, the new one, instead of leaving it in the accept queue.
+// Package connlimit provides TCP listeners that share a connection limit. At the limit, a new connection makes the
+// package close an idle connection. If all connections are busy, it closes the new one instead of leaving it in the
+// accept queue.
 package connlimit
 
 import (
@@ -23,7 +24,7 @@ type Share struct {
 	mu     sync.Mutex // guards the fields below, and place, working and left of conns
 	open   int
 	idle   list.List // of *conn without a request, longest idle first
-	warned time.Time // last log message about the limit
+	warned time.Time // time of the last log message about the limit
 }
 
 // warnInterval is the interval between log messages about the limit.
@@ -32,8 +33,8 @@ const warnInterval = time.Minute
 // NewShare returns a share of most connections. It logs when the limit is reached.
 func NewShare(most int, log *slog.Logger) *Share { return &Share{most: most, log: log} }
 
-// enter admits c. may is false if c may not stay open. gone is an idle connection that the caller must close instead,
-// or nil.
+// enter admits c if possible. may reports whether c may stay open. gone is an idle connection that the caller must
+// close to make room for c, or nil.
 func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +97,7 @@ func (s *Share) busy(c *conn) {
 	}
 }
 
-// rest marks c as idle or not.
+// rest marks c as idle if idle is set and the server isn't working on a request for c, and as busy otherwise.
 func (s *Share) rest(c *conn, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +127,7 @@ func (s *Share) work(c *conn, n int) {
 type Listener struct {
 	*net.TCPListener
 	share         *Share
-	byWork        bool // see ByWork
+	byWork        bool // see [Listener.ByWork]
 	open          atomic.Int64
 	refused, gone atomic.Uint64
 }
@@ -146,12 +147,12 @@ func Open(ctx context.Context, hostPort string, share *Share) (*Listener, error)
 }
 
 // ByWork makes connections of l count as idle unless the server reports with [Working] that it is working on a request.
-// The connections of clients that send requests or read answers slowly can then be closed, too, to make room for
-// others. Call it before Accept.
+// The connections of clients that are slow to send requests or to read answers can then be closed, too, to make room
+// for others. Call it before Accept.
 func (l *Listener) ByWork() { l.byWork = true }
 
-// Working marks a connection as not idle until done is called. local is the connection's local address from the
-// request. Other addresses are ignored.
+// Working marks a connection as not idle until done is called. local is the local address of the connection, as found
+// in the request. Working ignores addresses of other listeners.
 func Working(local net.Addr) (done func()) {
 	a, ok := local.(address)
 	if !ok {
@@ -164,9 +165,9 @@ func Working(local net.Addr) (done func()) {
 // Load counts the connections of a listener.
 type Load struct {
 	Open    int64
-	Most    int    // limit of the share
-	Refused uint64 // closed at once because of the limit, since the start
-	Gone    uint64 // idle, closed to make room for others, since the start
+	Most    int    // limit of the share on open connections
+	Refused uint64 // connections closed at once because of the limit, since the start
+	Gone    uint64 // idle connections closed to make room for others, since the start
 }
 
 // Load returns the current load. It is zero for a nil listener.
@@ -210,13 +211,13 @@ func (l *Listener) State(c net.Conn, state http.ConnState) {
 	}
 }
 
-// conn leaves its share once when it is closed. It has all methods of a TCP connection, so that gRPC can wait for data
-// on an idle connection without holding a buffer.
+// conn is a connection that leaves its share when it is closed. It has all methods of a TCP connection, so that gRPC
+// can wait for data on an idle connection without holding a buffer.
 type conn struct {
 	*net.TCPConn
 	of      *Listener
 	place   *list.Element // in Share.idle; nil if not idle
-	working int           // requests, see Working
+	working int           // number of requests; see [Working]
 	left    bool
 }
 

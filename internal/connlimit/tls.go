@@ -11,7 +11,7 @@ import (
 
 // TLS names the files of transport security, in PEM format. The zero TLS means clear text.
 type TLS struct {
-	CertFile     string // the server's certificate and its intermediates
+	CertFile     string // the server's certificate and the intermediate ones
 	KeyFile      string
 	ClientCAFile string       // authorities for client certificates; if empty, clients need no certificate
 	Log          *slog.Logger // logs reloads of the certificate; may be nil
@@ -43,7 +43,7 @@ func (t TLS) Config() (*tls.Config, error) {
 }
 
 // ClientCertificate returns the certificate of the client of a connection, or nil if the connection isn't encrypted or
-// the client has no certificate that was verified.
+// the client has no verified certificate.
 func ClientCertificate(c *tls.ConnectionState) *x509.Certificate {
 	if c == nil || len(c.VerifiedChains) == 0 {
 		return nil

@@ -1,5 +1,5 @@
 // Package durable writes files and directories that survive a crash of the machine. A file system may keep the contents
-// of a synced file and yet lose its name, unless its directory is synced, too.
+// of a synced file and yet lose its name, unless the directory is synced, too.
 package durable
 
 import (
@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace replaces the file at path with data. After a crash the file is the old or the new one, and the new one if
-// Replace has returned nil. If it returns an error, the file is still the old one, unless the disk failed at the very
-// end. Only the owner can read the file. A file that root writes belongs to the owner of the directory, because a
+// Replace replaces the file at path with data. After a crash, the file is the old or the new one; it is the new one if
+// Replace has returned nil. If Replace returns an error, the file is still the old one, unless the disk failed at the
+// very end. Only the owner can read the file. A file that root writes belongs to the owner of the directory, because a
 // service that doesn't run as root must be able to read it.
 func Replace(path string, data []byte) error {
 	dir := filepath.Dir(path)
@@ -35,7 +35,7 @@ func Replace(path string, data []byte) error {
 // Full reports whether err means that the disk is full or a disk quota is exceeded.
 func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// GiveToOwner gives a file or directory created by root to the owner of its directory, see [Replace].
+// GiveToOwner gives a file or directory created by root to the owner of its directory; see [Replace].
 func GiveToOwner(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -66,7 +66,7 @@ func MkdirAll(path string) error {
 	return err
 }
 
-// SyncDir makes the names in dir durable.
+// SyncDir makes the names in dir durable, that is, the entries of the directory.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

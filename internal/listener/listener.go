@@ -20,11 +20,11 @@ import (
 
 // Config describes a listener to open.
 type Config struct {
-	Name    string // of the service in errors, such as "the API"
+	Name    string // name of the service in errors, such as "the API"
 	Address string // host:port; empty if disabled
 	Share   *connlimit.Share
 	TLS     *tls.Config  // nil for clear text
-	ByWork  bool         // for HTTP, see [connlimit.Listener.ByWork]; gRPC always uses it
+	ByWork  bool         // for HTTP; see [connlimit.Listener.ByWork]. gRPC always works this way
 	Log     *slog.Logger // receives errors of single connections at debug level
 }
 

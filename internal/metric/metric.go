@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Emitter emits samples to the channel of [prometheus.Collector.Collect]. It prefixes their names with "sibyl_". Labels
-// alternate between key and value.
+// Emitter emits samples to the channel of [prometheus.Collector.Collect]. It prefixes the names of metrics with
+// "sibyl_". labels alternate between keys and values.
 type Emitter chan<- prometheus.Metric
 
 // Counter emits a counter.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk watches the free space of the disk that holds a directory. It keeps a ballast file there and removes it when a
-// write fails for lack of space, so that the write can be repeated. It is safe for concurrent use.
+// Disk watches the free space of the disk that holds a directory. It keeps a ballast file in the directory, and removes
+// it when a write fails for lack of space, so that the write can be repeated. It is safe for concurrent use.
 type Disk struct {
 	files   FS
 	dir     string
@@ -20,7 +20,7 @@ type Disk struct {
 	reserve uint64
 	checked atomic.Int64 // time of the last check, in ns since the epoch
 	free    atomic.Uint64
-	spent   atomic.Bool // the ballast was removed
+	spent   atomic.Bool // the ballast has been removed
 }
 
 const (
@@ -32,8 +32,8 @@ const (
 	spentShare = 4
 	// ballastShare makes the ballast take 1/ballastShare of the reserve.
 	ballastShare = 8
-	// memTableShare limits a memtable to 1/memTableShare of the disk, because it takes the same space in the log, and
-	// again in files.
+	// memTableShare limits a memtable to 1/memTableShare of the disk, because a memtable takes the same space in the
+	// log, and again in files.
 	memTableShare = 32
 	// checkInterval is the minimum interval between checks.
 	checkInterval = 50 * time.Millisecond
@@ -68,8 +68,8 @@ func NewDiskOn(files FS, dir string) (*Disk, error) {
 	return d, nil
 }
 
-// Full reports whether the free space at time now is below the reserve, so that no requests should be accepted. If it
-// is not and the ballast was removed, Full creates it again.
+// Full reports whether the free space at time now is below the reserve, so that no requests should be accepted. If
+// there is enough space and the ballast has been removed, Full creates it again.
 func (d *Disk) Full(now time.Time) bool {
 	free := d.Free(now)
 	if free < d.reserve {
@@ -103,7 +103,7 @@ const BallastName = "ballast"
 
 func (d *Disk) ballast() string { return filepath.Join(d.dir, BallastName) }
 
-// createBallast creates the ballast if there is room. If it is missing, writes just can't be repeated.
+// createBallast creates the ballast if there is room. Without a ballast, failed writes can't be repeated.
 func (d *Disk) createBallast() {
 	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logFS counts the syncs of write-ahead logs. If quick is true, it omits them, so that written data survives a crash
-// of the process, but not of the machine. We do not use Pebble's own unsynced commits, because Pebble writes them
-// later, so they survive neither.
+// logFS counts the syncs of write-ahead logs. If quick is true, it omits them, so that written data survives a crash of
+// the process, but not of the machine. We do not use Pebble's own unsynced commits, because Pebble writes them later,
+// so that they survive neither.
 //
 // Pebble cannot continue if it cannot write its log, its manifest or its options. If the disk is full, creating or
 // writing one of them therefore waits until there is room. Any other error of these files and of the directory ends the
@@ -57,9 +57,9 @@ func (fs logFS) waitForRoom(write func() error) {
 	}
 }
 
-// Create implements [vfs.FS]. It makes the names of manifests and markers durable. Pebble syncs the directory after it
-// has created the marker that names a manifest and removed the previous marker. A crash of the machine could
-// therefore leave a marker without its manifest, or no marker at all: a damaged or an empty database.
+// Create implements [vfs.FS]. It makes the names of manifests and markers durable. Pebble syncs the directory only
+// after it has created the marker that names a manifest and removed the previous marker. A crash of the machine could
+// therefore leave a marker without its manifest or no marker at all, and thus a damaged or an empty database.
 func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
 	isLog, isManifest := filepath.Ext(name) == ".log", strings.HasPrefix(filepath.Base(name), "MANIFEST-")
 	if !isLog && !isManifest && filepath.Ext(name) != ".dbtmp" {
@@ -137,7 +137,7 @@ func (fs logFS) checked(err error) error {
 	return err
 }
 
-// repeatedFile is a file that Pebble writes again if writing fails.
+// repeatedFile is a file that Pebble writes again if writing it fails.
 type repeatedFile struct{ vfs.File }
 
 // Write implements [vfs.File].
@@ -149,7 +149,7 @@ func (f repeatedFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// neededFile is a file that Pebble needs to go on, or a directory.
+// neededFile is a file or directory that Pebble needs to go on.
 type neededFile struct {
 	vfs.File
 	fs logFS

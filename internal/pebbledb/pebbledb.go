@@ -31,24 +31,24 @@ import (
 type Options struct {
 	Dir      string // created if it does not exist
 	MemTable int    // bytes of a memtable, fewer on a small disk or with little memory; up to four wait to be written
-	Cache    int64  // bytes of the block cache, fewer with little memory
-	Memory   int64  // bytes for the whole process; 0: no limit
+	Cache    int64  // size of the block cache in bytes, less with little memory
+	Memory   int64  // bytes of memory for the whole process; 0 means no limit
 	Files    int    // approximate maximum of open files; 1000 if 0
-	Ordered  bool   // keys ascend and are excised, so compaction is useless
+	Ordered  bool   // keys ascend and are excised, so that compaction is useless
 	Quick    bool   // a commit survives a crash of the process, but not of the machine
 	Disk     *Disk  // the disk that Dir is on
 	Log      *slog.Logger
 	// GiveUp is called if a file that Pebble needs cannot be written for a reason other than a full disk, or if a file
 	// is damaged. It must not return. All acknowledged data has been written, so a new process can continue unless a
-	// file is damaged. If it is nil, the database panics.
+	// file is damaged. If GiveUp is nil, the database panics.
 	GiveUp func(error)
 }
 
 // DB is an open database.
 type DB struct {
 	*pebble.DB
-	Truncated int64  // unreadable bytes that were removed from the end of the log on opening
-	Removed   string // the file they were appended to, if any
+	Truncated int64  // number of unreadable bytes that were removed from the end of the log on opening
+	Removed   string // file that they were appended to, if any
 
 	lock  *pebble.Lock
 	syncs atomic.Int64
@@ -60,7 +60,7 @@ func (db *DB) Syncs() int64 { return db.syncs.Load() }
 // Close closes the database and releases its directory.
 func (db *DB) Close() error { return errors.Join(db.DB.Close(), db.lock.Close()) }
 
-// Reasons why a database cannot be opened. Errors of [Open] wrap one of them unless the file system refused an
+// Reasons why a database cannot be opened. Errors of [Open] wrap one of them, unless the file system refused an
 // operation.
 var (
 	ErrLocked  = errors.New("another process uses it")
@@ -77,7 +77,7 @@ func Exists(dir string) bool {
 	}))
 }
 
-// InUse reports whether a process uses the database in dir.
+// InUse reports whether a process is using the database in dir.
 func InUse(dir string) bool {
 	lock, err := pebble.LockDirectory(dir, vfs.Default)
 	if err == nil {
@@ -165,8 +165,8 @@ func checkFormat(files vfs.FS, dir string) error {
 	return nil
 }
 
-// refusedBySystem reports whether err is from a system call on an existing file, such as missing permission or space.
-// All other errors of opening are due to contents or missing files.
+// refusedBySystem reports whether err comes from a system call on an existing file, for example because permission or
+// space is missing. All other errors on opening are due to missing files or their contents.
 func refusedBySystem(err error) bool {
 	_, ok := errors.AsType[syscall.Errno](err)
 	return ok && !errors.Is(err, fs.ErrNotExist)
@@ -251,8 +251,8 @@ const DamagedSuffix = ".damaged"
 // maxDamaged is the maximum size of that file in bytes.
 const maxDamaged = 64 << 20
 
-// truncateLogs truncates every write-ahead log of dir at the first damaged record, because it makes everything after it
-// unreadable. It returns the number of bytes removed, and appends them to a file next to dir.
+// truncateLogs truncates every write-ahead log of dir at the first damaged record, because that makes everything after
+// it unreadable. It returns the number of bytes removed, and appends them to a file next to dir.
 func truncateLogs(files FS, dir string, logs wal.Logs) (removed int64, err error) {
 	for _, l := range logs {
 		n, err := truncateLog(files, dir, l)
@@ -291,8 +291,9 @@ func truncateLog(files FS, dir string, l wal.LogicalLog) (removed int64, err err
 	}
 }
 
-// keepDamaged appends the bytes of log after offset from to the file named to, which is started over when it is full.
-// Errors are ignored, as they only mean that the copy is incomplete: the service must start, even on a full disk.
+// keepDamaged appends the bytes of the file log, from offset from on, to the file named to. It starts that file over
+// when it is full. It ignores errors, which only mean that the copy is incomplete: the service must start, even on a
+// full disk.
 func keepDamaged(to, log string, from int64) {
 	src, err := os.Open(log)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// GRPCStatus returns e as a status, with a RetryInfo if retrying helps. The gRPC library calls it on errors of
+// GRPCStatus returns e as a status, with a RetryInfo if retrying helps. The gRPC library calls this method on errors of
 // handlers.
 func (e *Error) GRPCStatus() *status.Status {
 	st := status.New(reasons[e.Reason].grpc, Text(e.Error()))

@@ -21,7 +21,7 @@ type Problem struct {
 	Instance string `json:"instance,omitempty"` // identifies this answer in the log
 }
 
-// Code returns the status of e over HTTP.
+// Code returns the HTTP status of e.
 func (e *Error) Code() int {
 	if e.Status != 0 {
 		return e.Status

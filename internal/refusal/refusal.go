@@ -1,6 +1,6 @@
 // Package refusal provides the error with which a service refuses a request, and writes it over HTTP and gRPC.
 //
-// An [Error] only contains text that may be shown to clients. Errors of other types are internal: the caller logs them
+// An [Error] contains only text that may be shown to clients. Errors of other types are internal: the caller logs them
 // and answers with [Failure].
 package refusal
 
@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Reason is the kind of a refusal, from a small fixed set, so that it can be a metric label. It is an error so that
-// callers can test for it: errors.Is(err, refusal.Overloaded).
+// Reason is the kind of a refusal, from a small fixed set, so that it can be a metric label. A Reason is an error, so
+// that callers can test for it: errors.Is(err, refusal.Overloaded).
 type Reason uint8
 
 // The reasons.
@@ -22,24 +22,24 @@ const (
 	Overloaded                    // for now: too much at once, a full disk, starting or stopping; nothing was done
 	Malformed                     // cannot be decoded
 	Invalid                       // can be decoded, but breaks a rule
-	TooLarge                      // the body, uncompressed
-	TooManyHeaders                // of one request
-	UnknownEncoding               // of the body
-	UnknownType                   // of the body
-	UnknownMethod                 // of HTTP
-	UnknownPath                   // of HTTP
+	TooLarge                      // the uncompressed body is too large
+	TooManyHeaders                // the request has too many header fields
+	UnknownEncoding               // the encoding of the body is unknown
+	UnknownType                   // the type of the body is unknown
+	UnknownMethod                 // the HTTP method is unknown
+	UnknownPath                   // the HTTP path is unknown
 	NotAcceptable                 // the client accepts no available representation
 	NotFound                      // the resource does not exist or was deleted
-	Conflict                      // with the current state
+	Conflict                      // conflicts with the current state
 	Unauthenticated               // the token is missing or unknown
-	Forbidden                     // for this client
+	Forbidden                     // not allowed for this client
 	TimedOut                      // the body arrived too slowly
-	Canceled                      // by the client
+	Canceled                      // canceled by the client
 	Failed                        // an internal error
 )
 
 // reasons holds the name of each Reason, its usual HTTP status and its gRPC code. Some protocols prescribe another
-// status, see [Error.Status].
+// status; see [Error.Status].
 var reasons = [...]struct {
 	name string
 	http int
@@ -75,11 +75,11 @@ func (r Reason) Error() string { return r.String() }
 // immutable once it is shared.
 type Error struct {
 	Reason Reason
-	Detail string        // the error, for people
+	Detail string        // description of the error for people
 	Hint   string        // remedy; may be empty
 	After  time.Duration // when to retry; 0 if retrying does not help
-	Status int           // of HTTP; if 0, the usual status of Reason
-	Header http.Header   // of the answer over HTTP, such as Allow; may be nil
+	Status int           // HTTP status; 0 means the usual status of Reason
+	Header http.Header   // header fields of the answer over HTTP, such as Allow; may be nil
 }
 
 // New returns an Error with the usual status of reason. hint may be empty.
@@ -98,7 +98,7 @@ func (e *Error) Error() string {
 	return e.Detail + ": " + e.Hint
 }
 
-// Is reports whether target is the Reason of e.
+// Is reports whether target is the Reason of e, for [errors.Is].
 func (e *Error) Is(target error) bool {
 	r, ok := target.(Reason)
 	return ok && r == e.Reason
@@ -111,7 +111,7 @@ func (e *Error) Later(d time.Duration) *Error {
 	return &later
 }
 
-// maxText is the maximum length in bytes of texts for clients. gRPC sends them in headers.
+// maxText is the maximum length of texts for clients, in bytes. gRPC sends these texts in headers.
 const maxText = 512
 
 // Text returns text as valid UTF-8 of at most maxText bytes, as required by protobuf and headers.

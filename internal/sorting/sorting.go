@@ -1,6 +1,6 @@
-// Package sorting sorts lists of larger elements with one compiled sort. The functions of package slices are compiled
-// again for each type of element, with 10 to 20 KB of code for each; these take 1 KB each. They give the same results
-// but are slower, so use package slices in code that runs for every request.
+// Package sorting sorts slices of large elements with one compiled sort. The functions of package slices are compiled
+// again for each type of element, each time to 10 to 20 KB of code; the functions here take 1 KB per type. They give
+// the same results but are slower, so use package slices in code that runs for every request.
 package sorting
 
 import (
@@ -12,7 +12,7 @@ import (
 // Slice sorts s in the order of compare, like slices.SortFunc.
 func Slice[E any](s []E, compare func(a, b E) int) { sort.Sort(&list[E]{s, compare}) }
 
-// SliceStable sorts s in the order of compare and keeps the order of equal elements, like slices.SortStableFunc.
+// SliceStable sorts s in the order of compare, like slices.SortStableFunc. It keeps the order of equal elements.
 func SliceStable[E any](s []E, compare func(a, b E) int) { sort.Stable(&list[E]{s, compare}) }
 
 // Sorted collects the values of a sequence and sorts them, like slices.SortedFunc.
@@ -22,7 +22,7 @@ func Sorted[E any](seq iter.Seq[E], compare func(a, b E) int) []E {
 	return s
 }
 
-// A list implements sort.Interface.
+// list implements [sort.Interface].
 type list[E any] struct {
 	elements []E
 	compare  func(a, b E) int

@@ -8,7 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Progress is a line on a terminal that shows how much of something is done. It is drawn again in the same place.
+// Progress is a line on a terminal that shows how much of something is done. Each time, it is drawn over the previous
+// one.
 type Progress struct {
 	out   io.Writer
 	what  string             // "reading"
@@ -20,16 +21,17 @@ type Progress struct {
 const (
 	barWidth     = 30
 	drawInterval = 100 * time.Millisecond
-	leastElapsed = 2 * time.Second // before which the time left is a guess
+	leastElapsed = 2 * time.Second // elapsed time before which the time left is a guess
 )
 
-// NewProgress returns a Progress that begins with what, such as "reading". unit formats the steps. It draws nothing
-// before Set.
+// NewProgress returns a Progress whose line begins with the text `what`, such as "reading". unit formats a number of
+// steps. It draws nothing before Set.
 func NewProgress(out io.Writer, what string, unit func(int64) string) *Progress {
 	return &Progress{out: out, what: what, unit: unit, began: time.Now()}
 }
 
-// Set draws the progress, done of total steps, unless it was drawn less than drawInterval ago. total is 0 if unknown.
+// Set draws that done of total steps are finished, unless the line was drawn less than drawInterval ago. total is 0 if
+// unknown.
 func (p *Progress) Set(done, total int64) {
 	now := time.Now()
 	if now.Sub(p.drawn) < drawInterval {
@@ -47,7 +49,7 @@ func (p *Progress) Set(done, total int64) {
 	p.write(line)
 }
 
-// Clear removes the line until it is drawn again.
+// Clear removes the line. The next Set draws it again.
 func (p *Progress) Clear() {
 	if !p.drawn.IsZero() {
 		p.drawn = time.Time{}

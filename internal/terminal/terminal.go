@@ -17,7 +17,7 @@ type Style struct {
 	Colour bool
 }
 
-// Limits on the line length. Columns do not line up below narrow, and lines are tiring to read above wide.
+// Limits on the line length. Below narrow, columns do not line up; above wide, lines are tiring to read.
 const (
 	narrow = 60
 	wide   = 140
@@ -37,7 +37,7 @@ const (
 	Yellow = "33"
 )
 
-// Paint returns text with an attribute.
+// Paint returns text with the given attribute.
 func (s Style) Paint(attribute, text string) string {
 	if !s.Colour || text == "" {
 		return text
@@ -51,8 +51,8 @@ func PadRight(s string, width int) string { return s + strings.Repeat(" ", max(0
 // PadLeft prepends spaces to s up to width columns.
 func PadLeft(s string, width int) string { return strings.Repeat(" ", max(0, width-Width(s))) + s }
 
-// Shorten returns s with at most width columns. It replaces the middle by an ellipsis, because both ends of a path
-// matter. It does not shorten to fewer than three columns.
+// Shorten returns s with at most width columns. It replaces the middle of s with an ellipsis, because both ends of a
+// path matter. If width is less than 3, it returns s unchanged.
 func Shorten(s string, width int) string {
 	if width < 3 || Width(s) <= width {
 		return s
@@ -77,7 +77,7 @@ func Shorten(s string, width int) string {
 // eighths are blocks with a width of zero to eight eighths of a column.
 var eighths = []rune(" ▏▎▍▌▋▊▉█")
 
-// Bar returns a bar over the fraction f of width columns. It returns spaces if f is NaN or not positive.
+// Bar returns a bar that fills the fraction f of width columns. It returns only spaces if f is NaN or not positive.
 func Bar(f float64, width int) string {
 	if !(f > 0) {
 		return strings.Repeat(" ", width)
@@ -100,8 +100,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Of returns the style of the terminal that w writes to. If w is not a terminal, the width is fixed and there are no
-// colours. The variables COLUMNS, NO_COLOR and TERM=dumb take precedence.
+// Of returns the style of the terminal that w writes to. If w is not a terminal, the width is defaultWidth and there
+// are no colours. The environment variables COLUMNS, NO_COLOR and TERM=dumb take precedence.
 func Of(w io.Writer, getenv func(string) string) Style {
 	s := Style{Width: defaultWidth}
 	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {
@@ -119,7 +119,7 @@ func Of(w io.Writer, getenv func(string) string) Style {
 	return s
 }
 
-// defaultWidth is the width of files and pipes: enough for all columns.
+// defaultWidth is the width of files and pipes. It is enough for all columns.
 const defaultWidth = 120
 
 // Is reports whether w is a terminal.

@@ -39,8 +39,8 @@ func ParseBytes(text string) (int64, bool) {
 	return 0, false
 }
 
-// Bytes returns n like "512MiB", so that [ParseBytes] reads it back exactly. It is a plain number if no unit divides
-// it.
+// Bytes formats n like "512MiB", so that [ParseBytes] reads it back exactly. The result is a plain number if n isn't a
+// multiple of any unit.
 func Bytes(n int64) string {
 	for _, u := range byteUnits[:4] {
 		if x := n / u.bytes; n%u.bytes == 0 && x > 0 && x < 1<<10 {

@@ -1,5 +1,5 @@
 // Package units formats numbers for people: three significant digits, and the unit that keeps them short. The web UI
-// uses the same rules. They are in testdata/format.json, which the tests of both read.
+// follows the same rules: its tests and the tests of this package read testdata/format.json.
 //
 // NaN and infinities stand for unknown values and are written as a dash.
 package units
@@ -14,7 +14,7 @@ import (
 // Unknown is the text of NaN and infinities.
 const Unknown = "–"
 
-// steps are the units of time, smallest first. Each is used below a limit in its own unit.
+// steps are the units of time, smallest first. Each is used below a limit, which is given in that unit.
 var steps = []struct {
 	nanos, below float64
 	name         string
@@ -28,11 +28,11 @@ var steps = []struct {
 	{86400e9, math.Inf(1), "d"},
 }
 
-// roundsUp is the fraction of a unit's limit at which three significant digits round up to the limit, so the next unit
-// is used.
+// roundsUp is the fraction of a unit's limit from which three significant digits round up to the limit, so that the
+// next unit is used.
 const roundsUp = 0.9995
 
-// leastNanos is the shortest duration that is not written as 0: sums of fractions leave smaller remainders.
+// leastNanos is the shortest duration that is not written as 0. Sums of fractions leave smaller remainders.
 const leastNanos = 0.01
 
 // Duration returns d like "1.42 s" or "213 ms".
@@ -56,7 +56,7 @@ func Nanos(ns float64) string {
 }
 
 // Coarse returns d, the time since or until an event, in whole units, like "40 s", "12 min" or "3 days". Negative times
-// are "0 s".
+// give "0 s".
 func Coarse(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -90,7 +90,8 @@ func Span(d time.Duration) string {
 	return text
 }
 
-// Left is like Coarse, but for remaining time. It rounds up to a second, so that it is 0 s only at the end.
+// Left is like Coarse, but for remaining time. It rounds up to whole seconds, so that the result is "0 s" only at the
+// end.
 func Left(d time.Duration) string { return Coarse(d + time.Second - 1) }
 
 // Signed is like Nanos, with a plus sign for positive values.
@@ -101,7 +102,7 @@ func Signed(ns float64) string {
 	return Nanos(ns)
 }
 
-// Percent returns the fraction f like "83 %" or "3.5 %".
+// Percent formats the fraction f like "83 %" or "3.5 %".
 func Percent(f float64) string {
 	if !finite(f) {
 		return Unknown
@@ -120,7 +121,7 @@ func Share(f float64) string {
 	return Percent(f)
 }
 
-// Part is like Percent, but for a counted part of a whole. "all" and "none" are exact. Values close to them are "over
+// Part is like Percent, but for a counted part of a whole. "all" and "none" are exact; values close to them give "over
 // 99 %" and "under 1 %".
 func Part(f float64) string {
 	switch {
@@ -146,8 +147,8 @@ func Sentence(text string) string {
 	return text
 }
 
-// Percentile returns a percentile, the percentage of others that are smaller. It rounds down and never returns 100 %,
-// because nothing is larger than itself.
+// Percentile formats p, the percentage of other values that are smaller. It rounds down, and never returns 100 %,
+// because no value is larger than itself.
 func Percentile(p float64) string {
 	switch {
 	case !finite(p):
@@ -215,14 +216,14 @@ func Rate(x float64) string {
 	return digits(x) + "/s"
 }
 
-// Minimum losses that are shown.
+// Minimum losses that are worth showing.
 const (
-	leastLost   = 1e6   // ns per second
+	leastLost   = 1e6   // in ns per second
 	leastFailed = 0.005 // per second
 )
 
 // Loss describes ns of additional latency and additional failed requests, both per second, like "1.2 s of waiting per
-// second, beyond the usual". It returns "" if both are small.
+// second, beyond the usual". It leaves out a number that is too small, and returns "" if both are.
 func Loss(ns, failed float64) string {
 	var parts []string
 	if ns >= leastLost {

@@ -19,20 +19,20 @@ import (
 const (
 	UserCode = "WDJB-MJHT"
 	Page     = "https://id.example/device"
-	Interval = 5 // seconds
+	Interval = 5 // in seconds
 )
 
 // Ways for clients to authenticate to the provider.
 const (
 	InHeader = "header"
 	InBody   = "body"
-	Public   = "" // they have no secret
+	Public   = "" // clients have no secret
 )
 
-// Endpoint is the device endpoint of a provider. Its fields may change between requests.
+// Endpoint is the device endpoint of a provider. Use Change to change its fields between requests.
 type Endpoint struct {
-	// Answer is the error with which the token endpoint answers: "authorization_pending" at first. Once it is empty,
-	// each log-in is confirmed by the next user of the provider's queue.
+	// Answer is the error that the token endpoint returns, at first "authorization_pending". Once it is empty, the next
+	// user in the provider's queue confirms each log-in.
 	Answer string
 	// Proof is the way in which the provider requires clients to authenticate.
 	Proof string
@@ -44,7 +44,7 @@ type Endpoint struct {
 	provider   *mockoidc.MockOIDC
 	server     *httptest.Server
 	mu         sync.Mutex
-	challenges map[string]string // by device code
+	challenges map[string]string // code challenges, by device code
 }
 
 // Add adds the device flow to a provider that hasn't started yet.

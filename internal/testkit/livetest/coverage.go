@@ -11,8 +11,8 @@ import (
 )
 
 // CoverageAgrees plays requests through a [backtest.Player] and through a service. Both must account for the same
-// spans, and every accepted or refused span must be in exactly one account. send passes each request on, with its time
-// of arrival.
+// spans, and every accepted or refused span must be in exactly one account. send must call do with each request and its
+// time of arrival.
 func CoverageAgrees(t *testing.T, send func(do func(at trace.Nanos, body []byte) error) error) {
 	o := live.DefaultOptions()
 	// The filter that distinguishes duplicates from late spans is wrong for one span in thirty, and these spans differ

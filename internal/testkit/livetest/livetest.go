@@ -23,12 +23,12 @@ type Service struct {
 	*live.Service
 	t     *testing.T
 	store *store.Store
-	stop  func() error // returns the error of Run at the first call, and nil later
+	stop  func() error // returns the error of Run on the first call, and nil after that
 	now   atomic.Int64
 	epoch trace.Nanos // length of an epoch
 }
 
-// Start starts a service whose clock shows at. It stops at the end of the test.
+// Start starts a service whose clock shows at. The service stops at the end of the test.
 func Start(t *testing.T, o live.Options, at trace.Nanos) *Service {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +94,7 @@ func (s *Service) Pass(to trace.Nanos) {
 	}
 }
 
-// Send sends x at time at.
+// Send sends x to the service at time at.
 func (s *Service) Send(at trace.Nanos, x *trace.Trace, table *trace.Table) {
 	s.t.Helper()
 	body, err := tracegen.Protobuf([]*trace.Trace{x}, table)

@@ -1,6 +1,6 @@
 // Package oracle is an independent implementation of critical paths and observations, for tests that compare it with
 // packages critpath and observation. It follows the definition line by line, recursively, with maps and pointers, and
-// is slow. It only shares the records with those packages, and the hash that orders conflicting copies.
+// is slow. It shares only the types of records with those packages, and the hash that orders conflicting copies.
 package oracle
 
 import (
@@ -25,16 +25,16 @@ type span struct {
 	*trace.Span
 	id      trace.SpanID
 	index   int32
-	parent  *span   // in the trace
+	parent  *span   // parent in the trace
 	up      *span   // parent in the walks
-	why     string  // reason for a nil up: "none", "missing", "detached", "broken"
+	why     string  // reason why up is nil: "none", "missing", "detached", "broken"
 	asked   *span   // up before settle
 	lost    bool    // up differs from asked, because the span is outside asked
-	shift   int64   // of the clock relative to up's
+	shift   int64   // correction of the clock relative to the clock of up
 	kids    []*span // spans whose up is this one
 	joined  []*span
 	offset  int64
-	rawEnd  trace.Nanos // with the offset, not clamped
+	rawEnd  trace.Nanos // end with the offset, not clamped
 	start   trace.Nanos
 	end     trace.Nanos
 	root    *span
@@ -127,7 +127,7 @@ func Extract(o critpath.Options, t *trace.Trace) *Result {
 	return w
 }
 
-// deduplicate drops identical copies and splits a CLIENT and a SERVER with the same ID. If other spans have the same
+// deduplicate drops identical copies and splits a CLIENT and a SERVER with the same ID. Of other spans with the same
 // ID, it keeps the first.
 func (w *Result) deduplicate() {
 	extra := make([]uint64, len(w.trace.Spans))
@@ -191,7 +191,7 @@ func (w *Result) deduplicate() {
 	}
 }
 
-// attempt returns the attempt of the call first that s belongs to, determined by its start.
+// attempt returns the attempt that s belongs to, determined by the start of s. first is the first attempt of the call.
 func (w *Result) attempt(first, s *span) *span {
 	if first == nil {
 		return nil
@@ -230,7 +230,7 @@ func (w *Result) setParents() {
 	}
 }
 
-// project sets up. The up of a baseline span is its nearest baseline ancestor.
+// project sets the field up of all spans. For a baseline span, it is the nearest baseline ancestor.
 func (w *Result) project() {
 	for _, s := range w.spans {
 		s.up = s.parent
@@ -391,7 +391,7 @@ func (w *Result) offset() {
 	}
 }
 
-// settle gives baseline spans outside their parents another parent, or none.
+// settle gives baseline spans that lie outside their parents another parent, or none.
 func (w *Result) settle() {
 	for _, s := range w.spans {
 		s.asked = s.up
@@ -444,7 +444,8 @@ func (w *Result) runningAbove(s, p *span) *span {
 	return nil
 }
 
-// disjoint reports whether two intervals have nothing in common. An instant may touch the ends of the other interval.
+// disjoint reports whether two intervals have nothing in common. If the first is an instant, it may not even touch the
+// ends of the second.
 func disjoint(start, end, low, high trace.Nanos) bool {
 	if start == end {
 		return start < low || start > high
@@ -609,7 +610,7 @@ func (w *Result) findGaps() {
 	}
 }
 
-// tightest orders spans by length, then latest first, then by ID.
+// tightest orders spans by length, then by start, latest first, then by ID.
 func tightest(a, b *span) int {
 	return cmp.Or(cmp.Compare(a.end-a.start, b.end-b.start), cmp.Compare(b.start, a.start), cmp.Compare(a.id, b.id))
 }
@@ -881,8 +882,8 @@ func (w *Result) Observe(number int) *observation.Observation {
 	return o
 }
 
-// observeBehind sets o.Behind to the services below r that name another plan than its root. It does nothing unless the
-// root has a plan and an arm.
+// observeBehind sets o.Behind to the services below r that name a plan other than the root's. It does nothing unless
+// the root has a plan and an arm.
 func (w *Result) observeBehind(r *root, o *observation.Observation) {
 	if o.Plan <= 0 || o.Arm == 0 {
 		return
@@ -961,7 +962,7 @@ func (w *Result) observeContexts(r *root, o *observation.Observation) {
 	}
 }
 
-// self returns the time of s that isn't covered by a child. It counts one nanosecond at a time.
+// self returns the time of s that isn't covered by a child. It counts nanosecond by nanosecond.
 func (w *Result) self(r *root, s *span) int64 {
 	var n int64
 	for t := s.start; t < s.end; t++ {
@@ -1170,7 +1171,7 @@ const (
 	skeletonLow = 0xd6e8feb86659fd93
 )
 
-// contentHash is package critpath's hash that orders conflicting copies.
+// contentHash is package critpath's hash for ordering conflicting copies.
 func contentHash(s *trace.Span, extra uint64) uint64 {
 	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service),
 		uint64(s.Host), uint64(s.Tracepoint), uint64(s.Peer), uint64(s.Address),
@@ -1192,7 +1193,8 @@ type located struct {
 	id    trace.SpanID
 }
 
-// compare orders by context and key, then by preference: the earliest span first, with its values in a fixed order.
+// compare orders variables by context and key, then by preference: the earliest span first, and the values of a span in
+// a fixed order.
 func (v located) compare(w located) int {
 	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
 		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text),

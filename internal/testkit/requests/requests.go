@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Plain returns a request with one edge. requestType and group are the numbers of its type and group.
+// Plain returns a request with one edge. requestType and group are the numbers of the request's type and group.
 func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observation.Observation {
 	entry := trace.Op(requestType + 1)
 	ctx := trace.Context(0).Child(entry)
@@ -44,8 +44,8 @@ func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observat
 // benchEdges is the number of edges of a typical group.
 const benchEdges = 20
 
-// Edged returns a request with benchEdges edges. requestType and group are the numbers of its type and group. Groups of
-// a type share their edges.
+// Edged returns a request with benchEdges edges. requestType and group are the numbers of the request's type and group.
+// Groups of a type share their edges.
 func Edged(r *rand.Rand, requestType, group int) *observation.Observation {
 	o := &observation.Observation{
 		Trace:    trace.ID{0: byte(group), 1: byte(group >> 8)},
@@ -94,7 +94,7 @@ func Random(seed uint64, n int) (all []*observation.Observation) {
 	return all
 }
 
-// Attribute and entry of the requests that [Sized] returns.
+// Attribute key and entry of the requests that [Sized] returns.
 const (
 	BodySize   = "http.response.body.size"
 	SizedEntry = "shop GET"
@@ -114,14 +114,14 @@ func Sized(i int, start trace.Nanos, t transfergen.Transfer) *observation.Observ
 	return o
 }
 
-// Network returns the options of a network without delays and timeouts. Durations vary because sizes do.
+// Network returns the options of a network without delays and timeouts. Durations vary only because sizes do.
 func Network() transfergen.Options {
 	o := transfergen.Draw(1, 20)
 	o.Delayed, o.TimedOut = 0, 0
 	return o
 }
 
-// Builder generates observations of requests to a service shop that calls db and cache.
+// Builder generates observations of requests to a service shop, which calls the services db and cache.
 type Builder struct {
 	*rand.Rand
 	Table    *trace.Table

@@ -32,10 +32,10 @@ func New(c Config) *App {
 	return a
 }
 
-// Fork returns an application like New's. It shares the immutable parts of a and the table.
+// Fork returns an application in its initial state, as from New. It shares the table and the immutable parts of a.
 func (a *App) Fork() *App { return &App{executor: newExecutor(a.program), byID: a.byID} }
 
-// Config returns the configuration with its defaults. [New] returns the same application for it.
+// Config returns the configuration of a, with defaults filled in. [New] returns the same application for it.
 func (a *App) Config() Config { return a.given }
 
 // Table returns the names of all operations, symbols and attributes of the application. Callers may add to it.
@@ -123,7 +123,7 @@ type Plan struct {
 // to at most 1. Requests outside all arms, or excluded by their arm's Rate, have only the baseline and no arm.
 type Arm struct {
 	Name  trace.Symbol
-	Share float64               // of all requests
+	Share float64               // fraction of all requests
 	On    map[trace.Symbol]bool // by ID of the tracepoint or variable; unknown IDs are ignored
 	Rate  float64               // fraction of the arm's requests that are instrumented; all if 0
 }
@@ -172,12 +172,12 @@ func (a *App) selectArm(arms []compiledArm, version int64, seed uint64) {
 	}
 }
 
-// Inject activates the fault from at on.
+// Inject activates the fault from time at on.
 func (a *App) Inject(at trace.Nanos) { a.inject = int64(at) }
 
 // Requests executes the requests that arrive in [from, to) under plan, and yields their traces in the order of arrival.
-// A nil plan is plan 0, the baseline. A trace is valid until the next iteration. from must not decrease from call to
-// call.
+// A nil plan means plan 0, the baseline. A trace is valid until the next iteration. Between calls, from must not
+// decrease.
 //
 // A trace has the spans of the baseline and of enabled tracepoints, as children of the nearest emitted span above them.
 // Spans of tracepoints have Tracepoint set. The first span of each service has the attributes sibyl.plan (a number)
@@ -204,7 +204,7 @@ func (p *program) typeOf(seed uint64) int {
 	return min(sort.Search(len(p.types), func(i int) bool { return u < p.types[i].cumulative }), len(p.types)-1)
 }
 
-// arrivals calls yield for each request that arrives in [from, to), until it returns false. Arrivals are a Poisson
+// arrivals calls yield for each request that arrives in [from, to), until yield returns false. Arrivals are a Poisson
 // process with a daily cycle. They depend only on the seed, not on how time is divided into calls.
 func (p *program) arrivals(from, to int64, yield func(t int64, seed uint64) bool) {
 	src := &source{}
@@ -235,7 +235,7 @@ func (p *program) rateAt(t int64) float64 {
 }
 
 // Executed returns the tracepoints and variables, without the baseline, that requests have executed so far, whether
-// enabled or not. Fractions of tracepoints are relative to their number.
+// enabled or not. Fractions of tracepoints are relative to the number of these.
 func (a *App) Executed() map[trace.Symbol]bool {
 	set := make(map[trace.Symbol]bool)
 	for i, done := range a.executed {

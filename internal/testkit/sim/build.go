@@ -35,7 +35,7 @@ type builder struct {
 	*program
 	rng     *rand.Rand
 	tiers   [][]int32 // services by tier, the gateways first
-	entries [][]int32 // entry points of the tiers built so far
+	entries [][]int32 // entry points of the services built so far, by tier
 	decoder decoder
 }
 
@@ -45,7 +45,7 @@ type decoder struct {
 	builder *ingest.Builder
 }
 
-// build returns the application of c, which must have its defaults.
+// build returns the program for c, whose defaults must be filled in.
 func build(c Config) *program {
 	p := &program{given: c, config: c.effective(), table: &trace.Table{}}
 	b := builder{program: p, rng: stream(c.Seed, streamStructure)}
@@ -91,7 +91,7 @@ func (b *builder) values(prefix string, n int, exponent float64) []weighted {
 	return values
 }
 
-// layOutServices creates the services with their hosts and tiers. It returns the number of tracepoints of each.
+// layOutServices creates the services with their hosts and tiers. It returns the number of tracepoints of each service.
 func (b *builder) layOutServices() []int {
 	c, n := b.config, b.config.Services
 	names := namer{b.rng, make(map[string]int)}
@@ -125,7 +125,7 @@ func (b *builder) layOutServices() []int {
 	return b.quotas()
 }
 
-// quotas divides the tracepoints among the services, unevenly, at least ten each.
+// quotas divides the tracepoints unevenly among the services, with at least ten for each.
 func (b *builder) quotas() []int {
 	n := len(b.services)
 	weights, sum := make([]float64, n), 0.0
@@ -146,7 +146,7 @@ func (b *builder) quotas() []int {
 	return quotas
 }
 
-// addHosts adds two to five hosts of s. One service in six runs a newer version on one of them.
+// addHosts adds two to five hosts of s. One service in six runs a newer version on one of its hosts.
 func (b *builder) addHosts(s *service) {
 	first := int32(len(b.hosts))
 	version := b.table.Symbol("1." + strconv.Itoa(b.rng.IntN(20)) + ".0")
@@ -187,7 +187,7 @@ func (b *builder) buildTier(tier int, quotas []int) {
 	}
 }
 
-// assignCallees assigns each entry of the next tier to a caller in this one, and popular entries to several.
+// assignCallees assigns each entry of the next tier to a caller in this tier, and popular entries to several callers.
 func (b *builder) assignCallees(tier int, operations []*operation) {
 	if tier+1 == len(b.tiers) {
 		return
@@ -220,7 +220,7 @@ func (b *builder) assignCallees(tier int, operations []*operation) {
 	}
 }
 
-// addRequestTypes adds a request type for each gateway operation, with rates proportional to 1/rank^0.7.
+// addRequestTypes adds a request type for each gateway operation, with rates proportional to rank^−0.7.
 func (b *builder) addRequestTypes() {
 	entries := slices.Clone(b.entries[0])
 	b.rng.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
@@ -275,7 +275,7 @@ var overheads = [...]struct {
 }{cct.App: {1800, 260}, cct.Runtime: {1200, 200}, cct.Kernel: {900, 160}}
 
 // newPoint adds a point without calls and returns its index. Names are unique within the service, layer and kind,
-// except the names of calls and messages.
+// except for the names of calls and messages.
 func (b *builder) newPoint(
 	s int32, name string, kind trace.Kind, layer cct.Layer, act action, mean, cov float64,
 ) int32 {
@@ -311,7 +311,7 @@ func (b *builder) cov() float64 { return b.logUniform(0.1, 1) }
 // chance returns true with probability p.
 func (b *builder) chance(p float64) bool { return b.rng.Float64() < p }
 
-// setSites sets the calls of point i, adds their nodes and times to the point's, and updates the callers of the
+// setSites sets the calls of point i, adds their nodes and times to those of the point, and updates the callers of the
 // callees.
 func (b *builder) setSites(i int32, sites []site) {
 	first := int32(len(b.sites))

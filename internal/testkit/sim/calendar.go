@@ -2,16 +2,16 @@ package sim
 
 import "sort"
 
-// calendar holds the reservations of an exclusive resource, such as a lock or a core. Requests reserve it in the order
-// of their arrival. Each gets the first gap that is long enough.
+// calendar holds the reservations of an exclusive resource, such as a lock or a core. Requests reserve the resource in
+// the order of their arrival. Each request gets the first gap that is long enough.
 type calendar struct {
 	taken []interval // ascending, disjoint; adjacent intervals are merged
 }
 
 type interval struct{ start, end int64 }
 
-// first returns the earliest time at or after t from which the calendar is free for d, and the index of the next
-// interval in taken.
+// first returns the earliest time, at or after t, from which the calendar is free for d, and the index in taken of the
+// next interval.
 func (c *calendar) first(t, d int64) (start int64, before int) {
 	i := sort.Search(len(c.taken), func(i int) bool { return c.taken[i].end > t })
 	for ; i < len(c.taken) && c.taken[i].start < t+d; i++ {
@@ -51,7 +51,7 @@ func (c *calendar) forget(now int64) {
 	}
 }
 
-// reserveAny reserves d ns, at t or later, on the calendar that is free first. It returns the start of the reservation.
+// reserveAny reserves d ns at or after t, on the calendar that is free first. It returns the start of the reservation.
 func reserveAny(calendars []calendar, t, d int64) int64 {
 	best, bestStart, bestBefore := 0, int64(0), 0
 	for i := range calendars {

@@ -10,13 +10,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Calls are named like in OpenTelemetry's instrumentations: after the HTTP method, or the operation of a database or
-// of messaging. Only attributes name the callee. With [Config.CalleeNames] it is the other way round.
+// Calls are named as OpenTelemetry's instrumentations name them: after the HTTP method, or the operation of a database
+// or of messaging. Only attributes identify the callee. With [Config.CalleeNames], the names identify it instead.
 
 // attributes lists attributes of a CLIENT or PRODUCER span, in pairs of key and value. A value is a string or an int.
 type attributes []any
 
-// keptAttributes are the attributes of calls that sibyl serve keeps by default.
+// keptAttributes are the attributes of calls that `sibyl serve` keeps by default.
 var keptAttributes = map[string]bool{
 	"http.request.method": true, "db.system.name": true, "db.operation.name": true, "db.collection.name": true,
 }
@@ -29,8 +29,8 @@ const (
 	redisPort    = 6379
 )
 
-// nameCall returns the name of calls of, or messages to, an entry of another service with the given name, and the
-// attributes that are independent of the called replica.
+// nameCall returns the name of calls of, or messages to, the entry callee of another service, and those of their
+// attributes that don't depend on the called replica. operation is the name of the entry.
 func (sb *serviceBuilder) nameCall(callee int32, operation string) (string, attributes) {
 	service := sb.services[sb.points[callee].service].name
 	if sb.config.CalleeNames {
@@ -47,8 +47,8 @@ func (sb *serviceBuilder) nameCall(callee int32, operation string) (string, attr
 	return method, attributes{"http.request.method", method, "server.port", httpPort}
 }
 
-// nameThirdParty returns the name of calls of a third party and their attributes. It is a service with an HTTP API, a
-// database or a cache.
+// nameThirdParty returns the name of calls of the given third party, and their attributes. The third party is a service
+// with an HTTP API, a database or a cache.
 func (sb *serviceBuilder) nameThirdParty(name string) (string, attributes) {
 	if sb.config.CalleeNames {
 		return "POST " + name, nil
@@ -77,8 +77,8 @@ func (sb *serviceBuilder) nameThirdParty(name string) (string, attributes) {
 	}
 }
 
-// setCallee sets the attributes of the spans of point p. It calls the entry callee, or a third party if callee is −1.
-// Callers balance the load among the replicas of an entry, by their addresses.
+// setCallee sets the attributes of the spans of point p. The point calls the entry callee, or a third party if callee
+// is −1. Callers balance the load among the addresses of an entry's replicas.
 func (sb *serviceBuilder) setCallee(p, callee int32, list attributes) {
 	if len(list) == 0 {
 		return
@@ -107,7 +107,7 @@ func (sb *serviceBuilder) setCallee(p, callee int32, list attributes) {
 	sb.calls = append(sb.calls, c)
 }
 
-// peer returns the peer that the decoders read from the attributes of a span of point p.
+// peer returns the peer that decoders read from the given attributes of a span of point p.
 func (sb *serviceBuilder) peer(p int32, list attributes) trace.Op {
 	d := &sb.decoder
 	if d.builder == nil {
@@ -149,7 +149,7 @@ func (b *builder) attr(key string, value any) trace.Attr {
 	return a
 }
 
-// podName returns a name like the names that Kubernetes gives to pods of a deployment.
+// podName returns a name like the ones that Kubernetes gives to the pods of a deployment.
 func podName(service string, random uint64) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	var suffix [5]byte

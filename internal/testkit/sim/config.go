@@ -33,7 +33,7 @@ func Faults() []Fault {
 type Config struct {
 	Seed        uint64  `json:"seed"`
 	Fault       Fault   `json:"fault"`       // default None
-	Tracepoints int     `json:"tracepoints"` // including variables, without the baseline; 50–100 000, default 500
+	Tracepoints int     `json:"tracepoints"` // including variables, excluding the baseline; 50–100 000, default 500
 	Services    int     `json:"services"`    // default one per 60 tracepoints, 5–500; at most one per 10
 	Rate        float64 `json:"rate"`        // requests per second of all request types together; default 75
 
@@ -50,9 +50,9 @@ type Config struct {
 	Strength float64       `json:"strength"`  // factor on the strength of the fault; default 1
 	Skew     time.Duration `json:"skew_ns"`   // largest offset of a host's clock; default 0
 
-	CalleeNames    bool `json:"callee_names,omitempty"`    // calls are named after their callees, without attributes
-	AllAttributes  bool `json:"all_attributes,omitempty"`  // even attributes that sibyl serve drops by default
-	UnknownCallers bool `json:"unknown_callers,omitempty"` // agents know no callers and operations of functions
+	CalleeNames    bool `json:"callee_names,omitempty"`    // name calls after their callees, without attributes
+	AllAttributes  bool `json:"all_attributes,omitempty"`  // keep even attributes that `sibyl serve` drops by default
+	UnknownCallers bool `json:"unknown_callers,omitempty"` // agents know neither callers nor operations of functions
 }
 
 // fractions returns the fields that a negative number sets to 0.
@@ -66,7 +66,7 @@ func (c *Config) fractions() []*float64 {
 // defaultFractions lists the defaults of [Config.fractions].
 var defaultFractions = [...]float64{0.3, 0.1, 0.01, 0.15, 0.25, 0.08, 0.06, 0.05, 0.002, 1, 1}
 
-// withDefaults returns c with defaults and within bounds. It is idempotent.
+// withDefaults returns c with defaults filled in and all values within bounds. It is idempotent.
 func (c Config) withDefaults() Config {
 	if c.Fault == "" {
 		c.Fault = None
@@ -87,7 +87,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// effective returns c, which must have its defaults, with 0 for negative fractions.
+// effective returns c with 0 in place of negative fractions. The defaults of c must be filled in.
 func (c Config) effective() Config {
 	for _, value := range c.fractions() {
 		*value = max(*value, 0)
@@ -103,7 +103,7 @@ func clampOr(n, fallback, low, high int) int {
 	return min(max(n, low), high)
 }
 
-// String returns c with its defaults as one line of JSON. Decoding it gives the same application.
+// String returns c with its defaults as one line of JSON. The decoded configuration gives the same application.
 func (c Config) String() string {
 	b, err := json.Marshal(c.withDefaults())
 	if err != nil {

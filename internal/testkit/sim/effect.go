@@ -12,7 +12,7 @@ import (
 // Effect is the effect of the fault on the durations of requests. It is measured by executing the same requests twice
 // with only the baseline, with and without the fault.
 type Effect struct {
-	Types []TypeEffect // request types that can reach the target, largest effect in σ first
+	Types []TypeEffect // request types that can reach the target, in decreasing order of the effect in σ
 	// OnPath is the fraction of all requests, including handled messages, whose response waited for an execution of the
 	// target.
 	OnPath float64
@@ -22,11 +22,11 @@ type Effect struct {
 	Locatable bool
 }
 
-// TypeEffect is the effect on the requests of an entry operation, of a gateway or of a consumer of messages.
+// TypeEffect is the effect on the requests with one entry operation, of a gateway or of a consumer of messages.
 type TypeEffect struct {
 	Entry    trace.Op
 	Requests int
-	OnPath   int           // requests whose response waited for an execution of the target
+	OnPath   int           // number of requests whose response waited for an execution of the target
 	Healthy  time.Duration // mean duration without the fault
 	Mean     time.Duration // increase of the mean duration with the fault
 	Sigma    time.Duration // standard error of Mean for independent samples
@@ -85,8 +85,8 @@ func (m moments) variance() float64 {
 	return max(0, (m.square-m.sum*m.mean())/float64(m.n-1))
 }
 
-// measure executes the requests of [from, to) that can reach the fault, without emitting spans and with separate
-// state. It returns their durations by entry point.
+// measure executes the requests of [from, to) that can reach the fault, without emitting spans, and with a state of its
+// own. It returns the durations of these requests by entry point.
 func (a *App) measure(from, to trace.Nanos, inject int64) map[int32]moments {
 	r := newExecutor(a.program)
 	r.silent, r.inject = true, inject

@@ -22,7 +22,7 @@ func (r *executor) open(p *point, seed uint64, t int64, parent, host int32) int3
 	return int32(len(r.trace.Spans) - 1)
 }
 
-// describe adds the attributes of an entry span and returns the index of the status attribute.
+// describe adds the attributes of an entry span, and returns the index of the status attribute.
 func (r *executor) describe(p *point, span, host int32) int {
 	h := &r.hosts[host]
 	y := &r.symbols
@@ -69,7 +69,7 @@ func (r *executor) describeCall(p *point, span, replica int32) {
 }
 
 // capture adds the values of captured variables to a span. It adds nothing if span is negative. It returns the time at
-// the end.
+// which capturing ends.
 func (r *executor) capture(variables span32, t int64, span int32, hit bool) int64 {
 	for i := variables.first; i < variables.end; i++ {
 		r.executedVariable[i] = true
@@ -105,5 +105,5 @@ func (r *executor) capture(variables span32, t int64, span int32, hit bool) int6
 // meanPayload is the mean size of a payload in bytes.
 const meanPayload = 8192
 
-// cost returns the time of a hit with a nominal cost of ns.
+// cost returns the time that a hit with a nominal cost of ns takes.
 func (r *executor) cost(ns int64) int64 { return int64(float64(ns) * r.config.Overhead) }

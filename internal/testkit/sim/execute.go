@@ -7,10 +7,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// never is later than every request.
+// never is a time after all requests.
 const never = math.MaxInt64
 
-// Salts distinguish the random choices of an execution of a point. Calls in a body have the numbers from 0.
+// Salts distinguish the random choices of an execution of a point. The calls in a body are numbered from 0.
 const (
 	saltChance = 1 << 20 * (iota + 1)
 	saltRepeat
@@ -49,19 +49,19 @@ func (s *source) Uint64() uint64 {
 
 // executor executes requests of a program, one after the other in the order of arrival.
 //
-// Each execution of a point has its own random stream, which depends on the request and the position of the execution
-// in it. Therefore neither enabled tracepoints nor the fault affect other random choices.
+// Each execution of a point has its own random stream, which depends on the request and on the position of the
+// execution in it. So neither enabled tracepoints nor the fault affect other random choices.
 type executor struct {
 	*program
 	src    source
 	rng    *rand.Rand // over src
-	inject int64      // when the fault becomes active
+	inject int64      // time at which the fault becomes active
 	silent bool       // emit no spans
 
 	executed         []bool // by point
 	executedVariable []bool
-	nodes            int64        // executed points
-	lock             calendar     // of the contended lock
+	nodes            int64        // number of executed points
+	lock             calendar     // reservations of the contended lock
 	cores            [][]calendar // by host, from the first affected one
 	loads            []load       // by host, from the first affected one
 
@@ -71,16 +71,16 @@ type executor struct {
 	none       []bool // false for all
 	version    int64
 	arm        trace.Symbol
-	number     int64   // of the request
+	number     int64   // number of the request
 	seen       []int64 // number of the last request that executed each service
 	seed       uint64
-	size       float64 // of the payload, relative to the mean
+	size       float64 // size of the payload, relative to the mean
 	tenant     trace.Symbol
 	region     trace.Symbol
 	trace      trace.Trace
 	spanHosts  []int32
-	hits       int // executions of the target that the response waited for
-	failures   int // remote calls whose last attempt failed
+	hits       int // number of executions of the target that the response waited for
+	failures   int // number of remote calls whose last attempt failed
 	failServer bool
 	roots      []rootTime
 }
@@ -117,7 +117,8 @@ func (r *executor) logNormal(mu, sigma float64, seed uint64) float64 {
 	return math.Exp(mu + sigma*r.rng.NormFloat64())
 }
 
-// request executes one request that arrives at t. It leaves its spans in r.trace, and its durations in r.roots.
+// request executes one request that arrives at t. It leaves the spans of the request in r.trace, and the durations of
+// its roots in r.roots.
 func (r *executor) request(seed uint64, t int64, entry int32) {
 	r.number++
 	r.seed = seed
@@ -146,7 +147,7 @@ func (r *executor) request(seed uint64, t int64, entry int32) {
 	}
 }
 
-// selectHost returns the host that executes entry, drawn with seed.
+// selectHost returns the host that executes entry. The choice depends only on seed.
 func (r *executor) selectHost(entry int32, seed uint64) int32 {
 	h := r.services[r.points[entry].service].hosts
 	return h.first + int32(mix(seed, saltHost)%uint64(h.end-h.first))
@@ -205,8 +206,8 @@ func (r *executor) exec(i int32, seed uint64, t int64, parent, host int32) int64
 	return t
 }
 
-// body executes the calls of p. The own time of p is spread evenly around the calls. delay, the extra time of the
-// fault, is spent in one piece.
+// body executes the calls of p. It spreads the own time of p evenly around the calls, and spends delay, the extra time
+// of the fault, in one piece.
 func (r *executor) body(p *point, seed uint64, t, own, delay int64, hit bool, span, host int32) int64 {
 	sites := r.sites[p.sites.first:p.sites.end]
 	gap := own / int64(len(sites)+1)
@@ -377,7 +378,8 @@ func (r *executor) send(p *point, seed uint64, t int64, parent, host int32) int6
 	return end
 }
 
-// applyFault applies the fault to an execution of p. It returns the time at which p can start, and its extra time.
+// applyFault applies the fault to an execution of p. It returns the time at which p can start, and the extra time that
+// p takes.
 func (r *executor) applyFault(p *point, seed uint64, t int64, host int32) (begin, delay int64) {
 	f := &r.fault
 	if f.hosts.first < f.hosts.end && (host < f.hosts.first || host >= f.hosts.end) {
@@ -404,7 +406,7 @@ func (r *executor) applyFault(p *point, seed uint64, t int64, host int32) (begin
 	return t, int64(extra)
 }
 
-// schedule returns the start of a burst that is ready at t, on a host with other work.
+// schedule returns the time at which a burst that is ready at t starts on a host with other work.
 func (r *executor) schedule(t, burst int64, host int32) int64 {
 	f := &r.fault
 	if r.cores == nil {

@@ -10,12 +10,12 @@ import (
 // placedFault is a fault with its location and strength.
 type placedFault struct {
 	points    []int32 // faulty points; empty without a fault
-	before    int32   // the extra time is spent before the call with this index in the body of the point
+	before    int32   // index of the call in the body of the point before which the extra time is spent
 	chance    float64 // affected fraction of the eligible executions
 	mu, sigma float64 // log-normal in ln ns: extra time, time that a lock is held, or length of a burst of other work
 	tenant    trace.Symbol
-	hosts     span32  // affected hosts; all if empty
-	arrivals  float64 // bursts of other work per second and host
+	hosts     span32  // affected hosts; empty means all
+	arrivals  float64 // number of bursts of other work per second and host
 	reach     []bool  // points that can reach a faulty point
 }
 
@@ -140,9 +140,9 @@ func (b *builder) markReach() {
 	b.fault.reach = reach
 }
 
-// drawStrength draws the affected fraction of the executions of p, and the extra time. The extra time of an affected
-// request is log-normal, with a median of 0.4 of the healthy mean duration of the requests that execute p, and σ 0.7.
-// It is twice that for faults that affect few requests. The mean is drawn once for all requests.
+// drawStrength draws the affected fraction of the executions of p, and the extra time. The mean extra time of an
+// affected request is drawn once: it is log-normal with σ 0.7, and its median is 0.4 of the healthy mean duration of
+// the requests that execute p. It is twice as long for faults that affect few requests.
 func (b *builder) drawStrength(p *point) {
 	f, rng := &b.fault, b.rng
 	var requests float64
@@ -189,8 +189,8 @@ func (b *builder) drawStrength(p *point) {
 	f.mu, f.sigma = logNormal(max(delay, 1), cov)
 }
 
-// ownLoad returns how many of a host's cores are kept busy at the daily peak by requests with the fault, if each of
-// their bursts takes the given time.
+// ownLoad returns the number of a host's cores that requests with the fault keep busy at the daily peak, if each of
+// their bursts takes the given time in ns.
 func (b *builder) ownLoad(burst float64) float64 {
 	var rate float64
 	for _, i := range b.fault.points {

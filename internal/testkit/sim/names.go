@@ -35,7 +35,7 @@ type namer struct {
 	used map[string]int
 }
 
-// unique returns base, with a number appended if it was returned before.
+// unique returns base, with a number appended if base has been returned before.
 func (n *namer) unique(base string) string {
 	n.used[base]++
 	if k := n.used[base]; k > 1 {
@@ -46,7 +46,7 @@ func (n *namer) unique(base string) string {
 
 func (n *namer) pick(words []string) string { return words[n.rng.IntN(len(words))] }
 
-// httpMethod returns the HTTP method of requests for an operation of a service.
+// httpMethod returns the HTTP method of requests for the given operation of a service.
 func httpMethod(operation string) string {
 	for _, reading := range []string{"Get", "List", "Search"} {
 		if strings.HasPrefix(operation, reading) {

@@ -40,7 +40,7 @@ func (sb *serviceBuilder) operation(o *operation) int32 {
 	return sb.entry(top)
 }
 
-// shape returns a tree of n functions as the index of each function's parent, or -1 directly below the entry. Parents
+// shape returns a tree of n functions: the index of each function's parent, or −1 directly below the entry. Parents
 // precede their children. The depth is 4–8 if n is large enough; the fan-out is skewed.
 func (sb *serviceBuilder) shape(n int) []int {
 	depth := min(n, 4+sb.rng.IntN(5))
@@ -58,8 +58,8 @@ func (sb *serviceBuilder) shape(n int) []int {
 	return parent
 }
 
-// parentOf picks a parent for function j among the functions before it, or rarely -1, the entry. It prefers functions
-// with many children.
+// parentOf picks a parent for function j among the functions before it, preferring functions with many children.
+// Rarely, it returns −1, which stands for the entry.
 func (sb *serviceBuilder) parentOf(j, depth int, level, fan []int) int {
 	if sb.rng.IntN(4*j) == 0 {
 		return -1
@@ -115,7 +115,7 @@ func (sb *serviceBuilder) function(sites []site) int32 {
 	return f
 }
 
-// remote returns the point that calls, or sends to, an entry of another service. A service has one point for each
+// remote returns the point that calls, or sends to, an entry of another service. A service has one such point for each
 // entry.
 func (sb *serviceBuilder) remote(callee int32) int32 {
 	p, ok := sb.remotes[callee]

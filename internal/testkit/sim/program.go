@@ -11,8 +11,8 @@ import (
 //
 // The code is an acyclic graph of points. Each point comes after the points that it calls.
 type program struct {
-	given     Config // with defaults
-	config    Config // given, with 0 for negative fractions
+	given     Config // with defaults filled in
+	config    Config // given, but with 0 for negative fractions
 	table     *trace.Table
 	points    []point
 	sites     []site
@@ -22,17 +22,17 @@ type program struct {
 	hosts     []host
 	types     []requestType
 	calls     []called
-	phase     float64 // time of day at time 0, in radians
+	phase     float64 // time of day at time 0 in radians
 	fault     placedFault
 	symbols   symbols
 }
 
 // point is a potential span in the code: an operation, a function, or a wait.
 type point struct {
-	mu, sigma float64 // own time, log-normal, ln ns
+	mu, sigma float64 // parameters of the log-normal own time in ln ns
 	op        trace.Op
 	id        trace.Symbol
-	cost      int64 // ns per hit of the enabled tracepoint
+	cost      int64 // ns per hit of the tracepoint if enabled
 	bytes     int32
 	service   int32
 	sites     span32 // its calls, in program.sites
@@ -44,15 +44,15 @@ type point struct {
 	layer     cct.Layer
 	kind      trace.Kind
 	baseline  bool
-	target    bool // the fault acts here
+	target    bool // the fault acts at this point
 
 	parent        int32   // the first caller, or -1
 	owner         int32   // the nearest baseline point of the first caller, or -1
 	callers       int32   // number of call sites
 	severalOwners bool    // callers have different owners
 	nodes         float64 // mean number of executed points in the subtree, including this one
-	time          float64 // mean duration, ns
-	rate          float64 // mean executions per second
+	time          float64 // mean duration in ns
+	rate          float64 // mean number of executions per second
 	blocked       float64 // executions per second × mean duration of the requests that execute it
 }
 
@@ -63,16 +63,16 @@ type span32 struct{ first, end int32 }
 type action uint8
 
 const (
-	work     action = iota // own time and calls
+	work     action = iota // has own time and calls
 	enter                  // work at the entry of a service
-	call                   // a remote call
-	send                   // a message
-	acquire                // wait for a lock
-	schedule               // wait for a core
+	call                   // makes a remote call
+	send                   // sends a message
+	acquire                // waits for a lock
+	schedule               // waits for a core
 	transfer               // work proportional to the payload
-	resolve                // name resolution
-	storage                // disk
-	remote                 // wait for a third party
+	resolve                // resolves a name
+	storage                // accesses the disk
+	remote                 // waits for a third party
 )
 
 // site is a call in the body of a point.
@@ -87,17 +87,17 @@ type site struct {
 // rpc is a remote call or a message.
 type rpc struct {
 	callee       int32
-	mu, sigma    float64 // one way on the wire, or in the queue; log-normal, ln ns
-	timeout      int64   // ns
+	mu, sigma    float64 // log-normal time in ln ns: one way on the wire, or in the queue
+	timeout      int64   // in ns
 	retries      int32
 	failureRatio float32
 }
 
-// called describes the callee of a CLIENT or PRODUCER point, like the attributes of its spans.
+// called describes the callee of a CLIENT or PRODUCER point, as the attributes of its spans do.
 type called struct {
 	attrs    []trace.Attr    // of every span
 	replicas [][2]trace.Attr // address and URL, by host of the callee, from its first; empty if not in traces
-	peers    []trace.Op      // by host, too; a single one for callees without replicas
+	peers    []trace.Op      // by host, too; a single element for callees without replicas
 }
 
 // variable is a value that can be captured at a point.
@@ -105,7 +105,7 @@ type variable struct {
 	id    trace.Symbol
 	key   trace.Symbol
 	point int32
-	cost  int64 // ns
+	cost  int64 // in ns
 	kind  variableKind
 	noise uint64 // seed of a noiseVariable
 }
@@ -131,10 +131,10 @@ type service struct {
 type host struct {
 	sym     trace.Symbol
 	version trace.Symbol
-	speed   float64 // factor on all own times
-	skew    int64   // ns
+	speed   float64 // factor on all own times on the host
+	skew    int64   // offset of the clock in ns
 	pod     trace.Symbol
-	id      trace.Symbol // of the instance of the service
+	id      trace.Symbol // ID of the instance of the service
 	address string
 }
 
@@ -158,7 +158,7 @@ type weighted struct {
 	cumulative float64
 }
 
-// draw returns the value at u of the cumulative distribution. u is uniform in [0, 1).
+// draw returns the value at u in the cumulative distribution of values. u is uniform in [0, 1).
 func draw(values []weighted, u float64) trace.Symbol {
 	for _, v := range values {
 		if u < v.cumulative {
@@ -176,7 +176,7 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>31
 }
 
-// unit returns x as a number in [0, 1).
+// unit maps x to a number in [0, 1).
 func unit(x uint64) float64 { return float64(x>>11) * 0x1p-53 }
 
 // logNormal returns the parameters of the log-normal distribution with the given mean and coefficient of variation.

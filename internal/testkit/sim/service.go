@@ -14,7 +14,7 @@ const (
 // operation is an operation of a service under construction.
 type operation struct {
 	functions int     // number of tracepoints of the operation itself
-	callees   []int32 // entries of other services
+	callees   []int32 // entries of other services that it calls
 	nodes     float64 // mean number of points executed by the callees
 }
 
@@ -31,7 +31,7 @@ type serviceBuilder struct {
 	service    int32
 	operations []operation
 	entries    []int32
-	variables  int             // remaining quota
+	variables  int             // remaining quota of variables
 	attached   [][]int32       // shared points that each function of the service calls
 	scheduler  []int32         // run queues
 	collector  []int32         // garbage collections
@@ -73,7 +73,7 @@ func (b *builder) newService(s int32, quota int) *serviceBuilder {
 	return sb
 }
 
-// splitFunctions divides the functions among the operations, unevenly, at least two each if there are enough.
+// splitFunctions divides the functions unevenly among the operations, with at least two for each if there are enough.
 func (sb *serviceBuilder) splitFunctions(functions int) {
 	n := len(sb.operations)
 	weights, sum := make([]float64, n), 0.0
@@ -94,7 +94,7 @@ func (sb *serviceBuilder) splitFunctions(functions int) {
 	}
 }
 
-// attach makes point a callee of about the given fraction of the service's functions, at least one.
+// attach makes point a callee of about the given fraction of the service's functions, but of at least one.
 func (sb *serviceBuilder) attach(point int32, fraction float64) {
 	n := len(sb.attached)
 	for range max(1, int(fraction*float64(n)+sb.rng.Float64())) {
@@ -135,7 +135,7 @@ func (sb *serviceBuilder) kernel(kind string, act action, mean float64) int32 {
 		0.3+0.7*sb.rng.Float64())
 }
 
-// thirdParty builds a CLIENT point for a service without spans, with a socket wait in it.
+// thirdParty builds a CLIENT point for a service without spans, with a socket wait inside it.
 func (sb *serviceBuilder) thirdParty() int32 {
 	name := sb.names.unique(sb.names.pick(remotes))
 	wait := sb.newPoint(sb.service, "kernel.net:"+name, trace.Internal, cct.Kernel, remote,

@@ -10,8 +10,8 @@ import (
 )
 
 // Target is the ground truth about the fault. A search is correct if it ranks one of Tracepoints or Operations first,
-// in any of Contexts. Contexts of partly instrumented traces are shorter, so compare their remaining part, or the
-// operation and the baseline context.
+// in any of Contexts. The contexts in partly instrumented traces are shorter, so compare only the part that remains, or
+// the operation and the baseline context.
 //
 // Location and extra time of each fault (the package documentation defines the distribution of the "delay"):
 //
@@ -41,17 +41,18 @@ type Target struct {
 	Operations []trace.Op
 	// Contexts lists the calling contexts of Operations with all tracepoints enabled, ascending, at most maxContexts.
 	Contexts []trace.Context
-	// Baseline lists the baseline contexts of Contexts, ascending. An edge of one of them carries the fault.
+	// Baseline lists the baseline contexts of Contexts, ascending. An edge with one of these contexts carries the
+	// fault.
 	Baseline []trace.Context
-	Key      trace.Symbol // the variable that explains the fault; may be 0
-	Value    trace.Symbol // its value; 0 if the variable is numeric
+	Key      trace.Symbol // variable that explains the fault; may be 0
+	Value    trace.Symbol // value of the variable; 0 if it is numeric
 	Text     string       // location and strength, for people
 }
 
 // maxContexts limits the number of contexts of a point.
 const maxContexts = 4096
 
-// Target returns the ground truth. Without a fault, it has no Tracepoints and Operations.
+// Target returns the ground truth. Without a fault, it has neither Tracepoints nor Operations.
 func (a *App) Target() Target {
 	f := &a.fault
 	t := Target{Fault: a.config.Fault}
@@ -112,8 +113,8 @@ func (a *App) faultText() string {
 	return fmt.Sprintf("%s: %v longer in %.0f %% of the eligible executions", where, mean, 100*f.chance)
 }
 
-// stepsOf returns the steps of spans of point i. If i is a CLIENT or PRODUCER point, it omits steps shared with other
-// points, because such a step doesn't identify a location.
+// stepsOf returns the steps that spans of point i can have. If i is a CLIENT or PRODUCER point, it omits steps shared
+// with other points, because such a step doesn't identify a location.
 func (a *App) stepsOf(i int32) []trace.Op {
 	steps := a.allSteps(i)
 	if a.points[i].kind != trace.Client && a.points[i].kind != trace.Producer {
@@ -128,7 +129,7 @@ func (a *App) stepsOf(i int32) []trace.Op {
 	return steps
 }
 
-// allSteps returns the steps of spans of point i, for both answered and unanswered calls.
+// allSteps returns the steps that spans of point i can have, for both answered and unanswered calls.
 func (a *App) allSteps(i int32) []trace.Op {
 	p := &a.points[i]
 	steps := []trace.Op{p.op}
@@ -143,8 +144,8 @@ func (a *App) allSteps(i int32) []trace.Op {
 	return steps
 }
 
-// contextsOf returns at most maxContexts calling contexts of point i, with all tracepoints enabled and with the
-// baseline only.
+// contextsOf returns at most maxContexts calling contexts of point i: full with all tracepoints enabled, and baseline
+// with only the baseline.
 func (a *App) contextsOf(i int32) (full, baseline []trace.Context) {
 	callers := a.callersOf(i)
 	path := []int32{i} // from i upwards

@@ -1,5 +1,5 @@
-// Package simplan converts plans of the search to plans of simulated applications, because package sim does not know
-// the search.
+// Package simplan converts plans of the search to plans of simulated applications. Package sim itself does not know the
+// search.
 package simplan
 
 import (

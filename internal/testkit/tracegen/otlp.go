@@ -1,5 +1,5 @@
 // Package tracegen encodes traces in the formats that Sibyl reads, for test data, tests and benchmarks: OTLP as
-// protobuf and JSON, and Jaeger's JSON. Sibyl decodes them to the same spans.
+// protobuf and JSON, and Jaeger's JSON. Sibyl decodes all of these formats to the same spans.
 package tracegen
 
 import (
@@ -60,7 +60,7 @@ func (w *otlpWriter) trace(t *trace.Trace) {
 	}
 }
 
-// attr adds a to the attributes of its span. Whole numbers become integers, which tracers send, too.
+// attr adds a to the attributes of its span. Whole numbers become integers, because tracers send them as such.
 func (w *otlpWriter) attr(to pcommon.Map, a trace.Attr) {
 	switch key := w.table.Text(a.Key); {
 	case !a.Numeric:

@@ -8,14 +8,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Fleet is a gateway that calls the instances of a cart. Instance i runs on host i in zone i % 2.
+// Fleet is a gateway and the instances of a cart that it calls. Instance i runs on host i in zone i % 2.
 type Fleet struct {
 	Table *trace.Table
 	Rand  *rand.Rand
 	next  uint64
 }
 
-// Instance is the behaviour of an instance of a [Fleet].
+// Instance is the behaviour of one instance of a [Fleet].
 type Instance struct {
 	Version string
 	Slower  float64 // factor on the usual duration

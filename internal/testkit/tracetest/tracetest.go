@@ -1,6 +1,6 @@
 // Package tracetest generates small traces for tests, from random numbers or from the bytes of a fuzzer. Unusual
-// properties (equal times, equal IDs, cycles, skew) are frequent in them. The package also has transformations of
-// traces for metamorphic tests.
+// properties (equal times, equal IDs, cycles, skew) are frequent in these traces. The package also has transformations
+// of traces for metamorphic tests.
 package tracetest
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Shape selects the unusual properties of generated traces. The zero Shape is a complete request with spans of
+// Shape selects the unusual properties of generated traces. The zero Shape gives a complete request with spans of
 // tracepoints.
 type Shape struct {
-	Spans    int  // maximum number of spans without copies; 12 if 0
+	Spans    int  // maximum number of spans, not counting copies; 12 if 0
 	Broken   bool // copies, shared IDs, cycles, missing parents, several roots
 	Distinct bool // no copies, even if Broken
 	Skewed   bool // children at any time, different hosts
@@ -23,7 +23,7 @@ type Shape struct {
 // Everything is the shape with all unusual properties.
 var Everything = Shape{Broken: true, Skewed: true, Joins: true, Attrs: true}
 
-// Draw returns a number in [0, n) for the named choice. 0 is the simplest.
+// Draw returns a number in [0, n) for the choice named label. 0 is the simplest choice.
 type Draw func(label string, n int) int
 
 // Traces generates traces of the given shape.
@@ -83,7 +83,7 @@ type builder struct {
 // index returns the index of a random span.
 func (b *builder) index() int32 { return int32(b.draw("span", len(b.t.Spans))) }
 
-// rarely returns true with a probability of 1/n.
+// rarely returns true with probability 1/n.
 func (b *builder) rarely(label string, n int) bool { return b.draw(label, n) == n-1 }
 
 // Range of times, small enough that many are equal.
@@ -124,7 +124,7 @@ func (b *builder) span() {
 	b.t.Spans = append(b.t.Spans, s)
 }
 
-// interval sets the interval of s within p's or, in skewed shapes, sometimes anywhere.
+// interval sets the interval of s to one within the interval of p or, in skewed shapes, sometimes anywhere.
 func (b *builder) interval(s, p *trace.Span) {
 	if b.shape.Skewed && b.rarely("anywhere", 3) {
 		s.Start = span0 - 20 + trace.Nanos(b.draw("start", width+40))
@@ -154,7 +154,7 @@ func (b *builder) breakParent(s *trace.Span) {
 	}
 }
 
-// copy adds a span with the ID of another, identical or with one difference.
+// copy adds a copy of a span with the same ID, identical or with one difference.
 func (b *builder) copy() {
 	s := b.t.Spans[b.index()]
 	switch b.draw("difference", 9) {
@@ -242,8 +242,8 @@ func Shift(t *trace.Trace, d trace.Nanos) *trace.Trace {
 	return u
 }
 
-// Without returns t without the spans of tracepoints for which off returns true, as if those tracepoints were
-// disabled. The children of a removed span become children of its parent. Baseline spans stay. The IDs in t must be
+// Without returns t without the spans of tracepoints for which off returns true, as if those tracepoints were disabled.
+// The children of a removed span become children of its parent. It keeps all baseline spans. The IDs in t must be
 // distinct.
 func Without(t *trace.Trace, off func(i int) bool) *trace.Trace {
 	removed := func(i int) bool { return t.Spans[i].Tracepoint != 0 && off(i) }

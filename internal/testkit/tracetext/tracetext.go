@@ -46,7 +46,7 @@ func Parse(text string, table *trace.Table) (*trace.Trace, error) {
 	return p.trace, nil
 }
 
-// ID returns the span ID that [Parse] assigns to name.
+// ID returns the span ID that [Parse] assigns to a name.
 func ID(name string) trace.SpanID {
 	if id, err := strconv.ParseUint(name, 16, 64); err == nil && id != 0 {
 		return trace.SpanID(id)

@@ -25,8 +25,8 @@ var ErrSyntax = errors.New("treetext: syntax error")
 //	  futex kernel
 //	  helper unanchored
 //
-// Roots, and nodes marked base, are baseline; any other node has a tracepoint with the name of the node, unless tp=
-// names another. to= names the target of a step. The words unanchored, runtime, kernel, variable and probe set the
+// Roots and nodes marked base belong to the baseline. Any other node has a tracepoint with the name of the node, unless
+// tp= names another. to= names the target of a step. The words unanchored, runtime, kernel, variable and probe set the
 // node's fields, as do hits=HITS/REQUESTS, bytes=BYTES, cost=DURATION, seen=NANOSECONDS and share=MEAN/N, a history of
 // N investigations. Empty lines and lines that start with # are skipped.
 //
@@ -134,7 +134,7 @@ func parseHistory(text string) (cct.History, error) {
 	return h, nil
 }
 
-// Format formats t as text for [Parse], without bytes, costs, times and histories.
+// Format formats t as text for [Parse]. It omits bytes, costs, times and histories.
 func Format(t *cct.Tree, table *trace.Table) string {
 	var b strings.Builder
 	for i := range t.Nodes {
