@@ -19,7 +19,7 @@ import (
 
 // Timeouts and the polling interval for attaching.
 const (
-	wakeTimeout = 10 * time.Second // until the JVM listens; it may be in a long garbage collection pause
+	wakeTimeout = 10 * time.Second // until the JVM listens; it may be in a long pause for garbage collection
 	loadTimeout = 60 * time.Second // until the agent has started, which transforms classes
 	wakePoll    = 20 * time.Millisecond
 )
@@ -55,14 +55,14 @@ type process struct {
 	pid      int
 	inside   int      // process ID in its own namespace
 	uid, gid int      // effective
-	root     *os.Root // its root folder, which is the container's if it runs in one
+	root     *os.Root // its root folder: the root of its container if it runs in a container
 }
 
 // quitBit is the bit of SIGQUIT in the masks of /proc/PID/status.
 const quitBit = 1 << (syscall.SIGQUIT - 1)
 
-// findProcess describes a process. It returns an error unless the process is a JVM that can be attached to: SIGQUIT
-// would end any other process.
+// findProcess returns the JVM with the given process ID. It returns an error unless the process is a JVM that can be
+// attached to, because SIGQUIT would end any other process.
 func findProcess(pid int) (*process, error) {
 	proc := "/proc/" + strconv.Itoa(pid)
 	status, err := os.ReadFile(proc + "/status")
@@ -124,8 +124,8 @@ func parseStatus(status []byte) (p *process, catches bool, err error) {
 	return p, catches, nil
 }
 
-// create writes content to the new file name in the process's root folder, readable by the process. It returns an error
-// that wraps [fs.ErrExist] if the file exists.
+// create creates a file called name in the process's root folder, with the given content and readable by the process.
+// It returns an error that wraps [fs.ErrExist] if the file exists.
 func (p *process) create(name string, content []byte) error {
 	f, err := p.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -153,8 +153,8 @@ func (p *process) listens() bool {
 	return err == nil && info.Mode()&fs.ModeSocket != 0
 }
 
-// wake makes the JVM accept commands if it doesn't yet, by sending SIGQUIT while a file named .attach_pid with its
-// process ID exists.
+// wake makes the JVM accept commands if it doesn't yet. To this end, it sends SIGQUIT while a file exists whose name is
+// .attach_pid followed by the JVM's process ID.
 func (p *process) wake(ctx context.Context) error {
 	if p.listens() {
 		return nil
@@ -181,7 +181,7 @@ func (p *process) wake(ctx context.Context) error {
 	return nil
 }
 
-// errorProperty is the system property through which the agent reports why it did not start.
+// errorProperty is the system property that the agent sets to the reason if it can't start.
 const errorProperty = "sibyl.agent.error"
 
 // load tells the JVM to load the agent. If the agent doesn't start, the error contains the reason.
@@ -210,7 +210,8 @@ func (p *process) load(ctx context.Context, jar, arguments string) error {
 // unescape restores a value from a properties file, as far as messages need it.
 var unescape = strings.NewReplacer(`\\`, `\`, `\:`, `:`, `\=`, `=`, `\#`, `#`, `\!`, `!`, `\ `, ` `)
 
-// command sends command, a name and three arguments, to the JVM and returns the answer, or an error if the JVM refuses.
+// command sends command, which consists of a name and three arguments, to the JVM. It returns the response, or an error
+// if the JVM refuses the command.
 func (p *process) command(ctx context.Context, command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
