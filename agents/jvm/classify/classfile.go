@@ -24,7 +24,7 @@ var (
 	errNoClass   = errors.New("not a class file")
 )
 
-// Tags of the constants that we use, and the sizes of all entries (JVM specification, §4.4).
+// Tags of the constants that readPool treats specially, and the sizes of the others (JVM specification, §4.4).
 const (
 	tagUTF8   = 1
 	tagLong   = 5
@@ -69,8 +69,8 @@ func ParseClass(file []byte) (Class, error) {
 	return c, nil
 }
 
-// constants holds the constants that name classes, by their index: the bytes of UTF-8 constants, and the index of each
-// class constant's name.
+// constants holds the constants that name classes, by index: the bytes of UTF-8 constants, and the index of the name of
+// each class constant.
 type constants struct {
 	texts map[uint16][]byte
 	names map[uint16]uint16
@@ -113,7 +113,7 @@ func (p constants) className(index uint16) string {
 	return strings.ReplaceAll(string(text), "/", ".")
 }
 
-// reader reads big-endian numbers. Beyond the end it returns zeros and sets truncated.
+// reader reads big-endian numbers. Beyond the end, its methods return zeros and set truncated.
 type reader struct {
 	rest      []byte
 	truncated bool

@@ -19,7 +19,7 @@ type Rules struct {
 	Exclude *regexp.Regexp // classes that match are not the application's own; takes precedence over the others
 }
 
-// decide reports whether the rules decide about class and, if so, whether it is the application's own.
+// decide reports whether the rules decide about class and, if so, whether class is the application's own.
 func (r Rules) decide(class string) (own, decided bool) {
 	switch {
 	case r.Exclude != nil && r.Exclude.MatchString(class):
@@ -41,8 +41,8 @@ type Evidence struct {
 	LogOdds float64
 }
 
-// Package is the decision about the classes of a package in a source. Classes about which the configuration decides
-// differently form separate Packages.
+// Package is the decision about the classes of a package in a source. If the configuration decides differently about
+// some of the classes, these form separate Packages.
 type Package struct {
 	Source     *Source
 	Name       string
@@ -73,13 +73,14 @@ var defaults = sync.OnceValues(func() (names, Model) {
 	return n, m
 })
 
-// HasLauncher reports whether the main class is a well-known launcher, so the application itself starts elsewhere.
+// HasLauncher reports whether the main class is a well-known launcher, in which case the application itself starts
+// elsewhere.
 func (d *Deployment) HasLauncher() bool {
 	n, _ := defaults()
 	return n.covers("launcher", d.Main)
 }
 
-// Classify decides for each package of d whether it is the application's own. rules override the model.
+// Classify decides, for each package of d, whether it is the application's own. rules override the model.
 func Classify(d *Deployment, rules Rules) *Classification {
 	n, m := defaults()
 	o := newOrigin(n, d)

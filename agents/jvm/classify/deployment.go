@@ -1,8 +1,8 @@
 // Package classify distinguishes an application's own classes from its libraries.
 //
 // Read reads the archives and folders of an application as a Deployment: sources of classes, such as jars and
-// WEB-INF/classes. Classify compares each package of each source with the place where the application starts, adds up
-// the log-odds of the features that it finds (see features.go), and decides. The agent in the JVM does the same in
+// WEB-INF/classes. Classify determines the features of each package of each source, relative to the place where the
+// application starts (see features.go). It decides by the sum of their log-odds. The agent in the JVM does the same in
 // Java (io.github.sibyltrace.agent.classify), with the same model: names.txt is written by hand, and weights.txt is
 // trained by "make classify-set".
 package classify
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Kind distinguishes the application's folders of classes, the jars of its class path, and nested libraries.
+// Kind is the kind of a source.
 type Kind uint8
 
 // The kinds of sources.
@@ -74,8 +74,8 @@ func (s *Source) folder() string {
 }
 
 // identity returns the Maven coordinates of the source itself. If the source contains several artifacts, identity
-// returns the one with the longest name that is a prefix of the file name. If no artifact matches, identity takes the
-// name from the file name, and the version from the file name or else the manifest.
+// returns the coordinates of the one with the longest name that is a prefix of the file name. If no artifact matches,
+// identity takes the name from the file name, and the version from the file name or else the manifest.
 func (s *Source) identity() Coordinates {
 	base := s.base()
 	var best Coordinates

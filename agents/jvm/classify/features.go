@@ -34,7 +34,7 @@ type origin struct {
 	words   map[string]bool // words in its names
 }
 
-// mixedOwners is the number of owners that the classes of a main jar must have before we assume that it also contains
+// mixedOwners is the number of owners of classes in a main jar from which we assume that the jar also contains
 // libraries.
 const mixedOwners = 5
 
@@ -61,8 +61,8 @@ func newOrigin(n names, d *Deployment) *origin {
 	return o
 }
 
-// findHome determines the sources where the application starts: its folders of classes, or otherwise the source with
-// the main class, unless a launcher starts there.
+// findHome determines the sources where the application starts: its folders of classes, or, if there are no such
+// folders, the source with the main class. It ignores the main class if begins is false.
 func (o *origin) findHome(d *Deployment, begins bool) {
 	for i := range d.Sources {
 		if d.Sources[i].Kind == Folder {
@@ -148,7 +148,8 @@ func (o *origin) place(s *Source) string {
 	return "elsewhere"
 }
 
-// kin compares pkg with the package of the main class. It returns "" if the main class is unknown.
+// kin returns the value of the feature kin, which compares pkg with the package of the main class. It returns "" if the
+// main class is unknown.
 func (o *origin) kin(pkg string) string {
 	if len(o.main) == 0 {
 		return ""
@@ -227,7 +228,7 @@ func (o *origin) known(pkg string) string {
 	return "yes"
 }
 
-// same returns "same" or "other", or "" if a or b is empty, that is, unknown.
+// same returns "same" if a equals b, "other" if it doesn't, or "" if either is unknown, that is, empty.
 func same(a, b string) string {
 	switch {
 	case a == "" || b == "":

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// manifest parses the main attributes of a manifest. Names of attributes aren't case-sensitive, so it converts them
-// to lower case.
+// manifest parses the main attributes of a manifest. It converts the names of attributes to lower case, because they
+// are case-insensitive.
 func manifest(data []byte) map[string]string {
 	attributes := make(map[string]string)
 	last := ""
@@ -29,7 +29,7 @@ func manifest(data []byte) map[string]string {
 	return attributes
 }
 
-// setManifest copies the attributes of a manifest that describe the source.
+// setManifest sets the fields of s that a manifest describes.
 func (s *Source) setManifest(data []byte) {
 	a := manifest(data)
 	s.MainClass = strings.ReplaceAll(first(a["start-class"], a["main-class"]), "/", ".") // JVMs accept both

@@ -9,7 +9,7 @@ import (
 //go:embed names.txt
 var namesText string
 
-// names holds the names of names.txt by kind. The file describes the kinds.
+// names holds the names in names.txt, by kind. The file describes the kinds.
 type names map[string]map[string]bool
 
 var nameKinds = []string{"top", "second", "umbrella", "library", "launcher", "generic"}
@@ -53,7 +53,7 @@ func (n names) owner(segments []string) int {
 	return min(n.suffix(segments)+1, len(segments))
 }
 
-// suffix returns the number of leading segments that don't distinguish owners.
+// suffix returns the number of leading segments that don't distinguish owners, such as com.
 func (n names) suffix(segments []string) int {
 	if len(segments) == 0 {
 		return 0

@@ -21,7 +21,7 @@ const (
 	maxClass       = 16 << 20  // bytes of a class file
 	maxText        = 1 << 20   // bytes of a manifest or of pom.properties
 	maxCoordinates = 1000      // per source
-	maxNested      = 128 << 20 // bytes of a compressed archive in another, which is unpacked in memory
+	maxNested      = 128 << 20 // bytes of a compressed archive within another archive; it is unpacked in memory
 	maxBytes       = 8 << 30   // bytes unpacked in total
 	maxDepth       = 3         // archives in archives: a jar in a war in an ear
 )
@@ -29,8 +29,8 @@ const (
 // Read reads deployments from archives and folders. Each war, Spring Boot jar, and folder with WEB-INF or BOOT-INF is a
 // separate deployment. All other jars and folders together form one deployment, in the order of the class path.
 //
-// main is the class where the application starts. If it is empty, the first manifest with a main class determines it.
-// Broken and hostile content is skipped and reported as a problem of the deployment. Read returns an error if a path
+// main is the class where the application starts. If main is empty, Read uses the first main class in a manifest. It
+// skips broken and hostile content, and reports it as a problem of the deployment. Read returns an error only if a path
 // cannot be read at all, or if a limit on the total size is exceeded.
 func Read(paths []string, main string) ([]*Deployment, error) {
 	r := &input{classPath: &Deployment{Name: "class path"}, bytes: maxBytes, entries: maxEntries}
@@ -68,8 +68,8 @@ func (d *Deployment) begin(main string) {
 type input struct {
 	deployments []*Deployment
 	classPath   *Deployment
-	bytes       int64 // that may still be unpacked
-	entries     int   // that may still be read
+	bytes       int64 // number of bytes that may still be unpacked
+	entries     int   // number of entries that may still be read
 }
 
 // entry is a file of an archive or a folder.
@@ -80,7 +80,7 @@ type entry struct {
 	zip  *zip.File // nil for a file on disk
 }
 
-// tree is the content of an archive or a folder.
+// tree is an archive or a folder, with its files.
 type tree struct {
 	path    string
 	archive bool
@@ -157,7 +157,7 @@ func (r *input) archive(path string, z *zip.Reader) (*tree, error) {
 	return t, nil
 }
 
-// folder lists the files below a folder. It follows symbolic links to files, but not to folders, because these may
+// folder returns the files below a folder. It follows symbolic links to files, but not to folders, because these may
 // form cycles.
 func (r *input) folder(root string) (*tree, error) {
 	t := &tree{path: filepath.ToSlash(root)}
@@ -184,7 +184,7 @@ func (r *input) folder(root string) (*tree, error) {
 	return t, err
 }
 
-// content adds the content of a tree, as a separate deployment or as sources of the class path.
+// content adds the contents of a tree, either as a separate deployment or as sources of the class path.
 func (r *input) content(t *tree) error {
 	for _, inf := range []string{"BOOT-INF", "WEB-INF"} {
 		if t.has(inf + "/") {
@@ -219,8 +219,8 @@ func isArchive(name string) bool {
 	return ext == ".jar" || ext == ".war" || ext == ".ear"
 }
 
-// deployment adds t, a war or a Spring Boot jar with its classes and libraries in inf. Its root contains a launcher or
-// static files.
+// deployment adds t as a deployment. t must be a war, a Spring Boot jar or an unpacked one, with classes and libraries
+// in the folder inf. The root of t contains a launcher or static files.
 func (r *input) deployment(t *tree, inf string) error {
 	d := &Deployment{Name: t.path}
 	r.deployments = append(r.deployments, d)
@@ -240,8 +240,8 @@ func (r *input) deployment(t *tree, inf string) error {
 	return r.archives(d, t, func(name string) bool { return strings.HasPrefix(name, inf+"/lib") }, Library, 1)
 }
 
-// archives adds the archives in t with wanted names as sources of d. Broken archives become problems of d; only an
-// exceeded total limit is an error.
+// archives adds the archives in t with wanted names as sources of d. Broken archives become problems of d. archives
+// returns an error only if a limit on the total is exceeded.
 func (r *input) archives(d *Deployment, t *tree, wanted func(name string) bool, kind Kind, depth int) error {
 	for _, e := range t.entries {
 		if !isArchive(e.name) || !wanted(e.name) {
@@ -345,8 +345,8 @@ func (r *input) source(d *Deployment, t *tree, kind Kind, prefix string) error {
 	return nil
 }
 
-// isClass reports whether a JVM could load a class from the entry name. Module descriptors are excluded, as are entries
-// in META-INF, because META-INF/versions repeats other classes.
+// isClass reports whether a JVM could load a class from the entry called name. It returns false for module descriptors
+// and for entries in META-INF, because META-INF/versions repeats other classes.
 func isClass(name string) bool {
 	return strings.HasSuffix(name, ".class") && !strings.HasPrefix(name, "META-INF/") &&
 		!strings.HasSuffix(name, "module-info.class")
