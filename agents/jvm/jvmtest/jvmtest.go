@@ -1,4 +1,4 @@
-// Package jvmtest compiles Java programs and runs them with the agent, for tests. It skips tests if there is no JDK.
+// Package jvmtest compiles Java programs and runs them with the agent, for tests. Tests are skipped if there is no JDK.
 package jvmtest
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/jvm"
 )
 
-// newest matches the JVMs of Java 25 where Debian's packages and Temurin's install them.
+// newest matches the paths where Debian's and Temurin's packages install the JVM of Java 25.
 const newest = "/usr/lib/jvm/*-25-*/bin/java"
 
 // Compile compiles a source file, with libraries, into a new folder, and copies the agent there as sibyl-agent.jar. It
-// returns the folder and the JVMs to test with: the default JVM and, if it is installed, a JVM of Java 25.
+// returns the folder and the JVMs to test with: the default JVM and, if one is installed, a JVM of Java 25.
 func Compile(t testing.TB, source string, libraries ...string) (programs []string, dir string) {
 	t.Helper()
 	for _, program := range []string{"javac", "java"} {
@@ -47,13 +47,13 @@ func Compile(t testing.TB, source string, libraries ...string) (programs []strin
 	return append([]string{"java"}, found...), dir
 }
 
-// Agent returns the option that starts a JVM with the agent in dir.
+// Agent returns the option for starting a JVM with the agent in dir, with the given arguments for the agent.
 func Agent(dir, arguments string) string {
 	return "-javaagent:" + filepath.Join(dir, "sibyl-agent.jar") + "=" + arguments
 }
 
-// unpack writes the classes that only the agent sees into a folder in dir, and returns the folder. It is for programs
-// that call these classes.
+// unpack writes the classes that only the agent can load into a folder in dir, for programs that call these classes. It
+// returns the folder.
 func unpack(t testing.TB, dir string) string {
 	t.Helper()
 	classes, err := zip.NewReader(bytes.NewReader(jvm.Jar()), int64(len(jvm.Jar())))
@@ -71,8 +71,9 @@ func unpack(t testing.TB, dir string) string {
 	return filepath.Join(dir, folder)
 }
 
-// quick are options for short-lived JVMs. They take a quarter less time without the optimizing compiler and collector
-// threads. The environment variable of the same name replaces the options, as make test-long does.
+// quick is an environment variable with options for short-lived JVMs, which take a quarter less time without the
+// optimizing compiler and threads for garbage collection. If the variable is already set, as by `make test-long`, quick
+// isn't used.
 const quick = "JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 // Start starts a program that prints its port, with additional environment variables, and returns its URL. The program
