@@ -1,6 +1,6 @@
-// Command pack compresses a jar as a whole: `go run ./agents/jvm/pack sibyl-agent.jar sibyl-agent.jar.zst`. A jar
-// compresses each class by itself; compressed together, the classes take 40 % less space. Equal jars yield equal bytes
-// on every machine.
+// Command pack compresses a jar as a whole: `go run ./agents/jvm/pack sibyl-agent.jar sibyl-agent.jar.zst`. In a jar,
+// each class is compressed by itself. Compressed together, the classes take 40 % less space. Equal jars yield equal
+// bytes on every machine.
 package main
 
 import (
