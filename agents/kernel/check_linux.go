@@ -17,8 +17,8 @@ import (
 // initialPIDs is the inode of the PID namespace that the kernel starts with.
 const initialPIDs = "pid:[4026531836]"
 
-// Check returns an error that wraps [ErrMissing] and lists all reasons why [Open] would fail. The notes describe
-// features that are unavailable because a capability is missing.
+// Check returns an error that wraps [ErrMissing] and lists all reasons why [Open] would fail, or nil if it wouldn't.
+// The notes describe features that are unavailable because a capability is missing.
 func Check() (notes []string, err error) {
 	var reasons []string
 	held, err := capabilities()
@@ -62,7 +62,7 @@ func missingRights(held capabilitySet) (names []string) {
 	return names
 }
 
-// notesAbout describes the consequences of missing rights.
+// notesAbout returns notes on the consequences of missing optional capabilities.
 func notesAbout(held capabilitySet) (notes []string) {
 	if !held.has(unix.CAP_SYS_PTRACE) {
 		notes = append(notes, "CAP_SYS_PTRACE is missing: the agent cannot find the services and spans of other "+
@@ -79,7 +79,7 @@ func notesAbout(held capabilitySet) (notes []string) {
 	return notes
 }
 
-// missingInKernel returns the first required feature that this kernel lacks, or nil if it has all of them.
+// missingInKernel returns a list with the first required feature that this kernel lacks, or nil if it lacks nothing.
 func missingInKernel() []string {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -119,8 +119,8 @@ func hasField(spec *btf.Spec, structure, field string) bool {
 	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == field })
 }
 
-// explain returns a [MissingError] if err, an error of loading the probes, is due to a missing requirement. Otherwise
-// it wraps err.
+// explain returns a [MissingError] if err, an error from loading the probes, is due to a missing requirement.
+// Otherwise, it wraps err.
 func explain(err error) error {
 	var verifier *ebpf.VerifierError
 	switch {
@@ -137,7 +137,7 @@ func explain(err error) error {
 
 func isDenied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
-// denied returns the error for a system call that is denied although the rights suffice.
+// denied returns the error for a system call that is denied although the process has the capabilities for it.
 func denied(call string, err error) error {
 	return &MissingError{[]string{fmt.Sprintf("the system call %s is denied: by a container's seccomp profile, "+
 		"a security module, or on old kernels the limit of locked memory (%v)", call, err)}}

@@ -14,12 +14,12 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// costs measures the runs of the programs. The kernel keeps run statistics only on request, for all BPF programs on the
-// machine, and doing so slows each run. We therefore request them only part of the time. Other processes may request
-// them at other times, so we subtract the runs counted then.
+// costs measures the cost of running the programs. The kernel keeps run statistics only on request, for all BPF
+// programs on the machine, and this slows each run. We therefore request statistics only part of the time. Other
+// processes may request them at other times, so we subtract the runs counted at those times.
 type costs struct {
 	probes  *Probes
-	keeping io.Closer // nil while not keeping statistics
+	keeping io.Closer // nil while no statistics are kept
 	from    time.Time // when keeping started
 	before  runs      // runs at that time
 
@@ -29,7 +29,7 @@ type costs struct {
 	last  waits.Cost    // cost in the previous report
 }
 
-// runs sums up runs of the programs.
+// runs holds the number and the total duration of runs of the programs.
 type runs struct {
 	count uint64
 	time  time.Duration

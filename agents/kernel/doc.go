@@ -1,8 +1,8 @@
 // Package kernel observes why threads of chosen processes do not run, with BPF programs in the Linux kernel.
 //
 // [Probes] hold the programs. [Probes.Apply] applies a [Spec], which lists the processes to observe and the classes of
-// waits to observe in each. Nothing is pinned, so the kernel removes the programs when the agent ends, however it ends.
-// If the agent hangs, the programs stop observing after [Lease].
+// waits to observe in each. Nothing is pinned, so the kernel removes the programs whenever the agent ends, for whatever
+// reason. If the agent hangs, the programs stop observing after [Lease].
 package kernel
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Lease is the time for which the programs run unless the agent renews it.
+// Lease is the time for which the programs run unless the agent renews the lease.
 const Lease = 10 * time.Second
 
-// MaxTargets is the number of processes that can be observed at a time, as in bpf/wait.bpf.c.
+// MaxTargets is the maximum number of processes that can be observed at a time, as in bpf/wait.bpf.c.
 const MaxTargets = 4096
 
 // Target configures the observation of one process.
 type Target struct {
 	Classes   waits.Set // to sum up
 	Events    waits.Set // to send when they exceed a threshold
-	InSpans   bool      // only send events of spans that Context locates
+	InSpans   bool      // send only events within spans that Context locates
 	MaxEvents uint32    // approximate maximum per second
 	Stacks    bool      // sample stacks
 	Children  bool      // observe the processes that it starts, too
@@ -38,7 +38,8 @@ type Spec struct {
 	Thresholds waits.Thresholds
 }
 
-// Options size the probes. Zero values select the defaults, which are given after the colons.
+// Options determine the sizes and rates of the probes. Zero values select the defaults, which are given after the
+// colons.
 type Options struct {
 	Sums        uint32        // maximum sums by (process, thread, class, system call) in the kernel: 65 536, 16 MB
 	RingBytes   uint32        // of the buffer for single intervals, a power of two: 1 MiB
@@ -77,7 +78,7 @@ type Settings struct {
 	began func() // for tests: called once the processes are observed
 }
 
-// Join finds the spans of waits above a threshold.
+// Join configures the joining of waits above a threshold to spans.
 type Join struct {
 	*join.Joiner
 	Waits  func([]join.Wait)           // receives waits whose spans were found

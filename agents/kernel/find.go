@@ -27,7 +27,7 @@ type Selection struct {
 // maxComm is the number of bytes of a program's name that the kernel keeps.
 const maxComm = 15
 
-// cgroupMounts are the folders where cgroups may be mounted. The empty one allows for complete paths.
+// cgroupMounts lists the folders where cgroups may be mounted. The empty string is for absolute paths.
 var cgroupMounts = []string{"", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
 // Check returns an error if a selected cgroup or process does not exist. It also fixes the meaning of selected process
@@ -49,8 +49,8 @@ func (s *Selection) checkIn(proc string) error {
 	return nil
 }
 
-// Find returns the selected processes that run, in ascending order. A cgroup that has been removed counts as empty,
-// because services remove their cgroups when they end.
+// Find returns the selected processes that are running, in ascending order. A cgroup that has been removed counts as
+// empty, because services remove their cgroups when they end.
 func (s *Selection) Find() ([]uint32, error) { return s.findIn("/proc") }
 
 func (s *Selection) findIn(proc string) (found []uint32, err error) {
@@ -79,7 +79,7 @@ func (s *Selection) runs(proc string, pid uint32) bool {
 	return isProcess(proc, pid)
 }
 
-// children reports whether processes started by selected ones are selected, too.
+// children reports whether processes started by selected processes are selected, too.
 func (s *Selection) children() bool { return s.Comm != "" || s.Cgroup != "" }
 
 // String describes the selection.

@@ -20,8 +20,8 @@ import (
 const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer
 	sumsEvery  = 5                      // ticks between readings of sums and searches for processes
-	statsEvery = 5                      // statistics of runs are kept in one of these ticks only, as they have a cost
-	statsTick  = 2                      // that tick; not the one with readings, which causes more switches
+	statsEvery = 5                      // run statistics are kept in one tick of this many, because they have a cost
+	statsTick  = 2                      // that tick; it isn't the tick with readings, which causes more switches
 	maxEvents  = 1000                   // per process and second
 	maxStacks  = 6000                   // kept in the kernel, which has room for 8 192
 )
@@ -34,16 +34,16 @@ type observer struct {
 	ledger   *waits.Ledger
 	costs    costs
 
-	alive      map[uint32]bool                   // processes as of the last reading
+	alive      map[uint32]bool                   // running processes as of the last reading
 	stacks     map[waits.StackKey]waits.StackSum // as of the last reading
 	names      map[stackID][]string              // of known stacks
 	losses     waits.Losses                      // as of the last report
 	joins      waits.Joins                       // as of the last report
 	known      map[uint32]int                    // processes known to the joiner, with their last reading
 	reads      int                               // readings so far
-	madeRoom   int                               // reading when stacks were last deleted to make room
+	madeRoom   int                               // number of the reading at which stacks were last deleted to make room
 	lostStacks uint64                            // stacks lost up to then
-	execs      uint64                            // changes of targets up to the last reading
+	execs      uint64                            // number of changes of targets up to the last reading
 	began      time.Time                         // of the next report
 	sums       *waits.Collector                  // of the next report
 	times      map[waits.StackKey]*waits.Stack   // of the next report
@@ -58,7 +58,7 @@ type stackID struct {
 }
 
 // Observe observes the selected processes and passes reports to emit: one at the end, or one for each interval. It
-// ends after the duration, with the context, or when the processes selected by ID have ended.
+// returns when the duration is over, ctx is done, or all processes selected by ID have ended.
 func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (err error) {
 	if err := s.Selection.Check(); err != nil {
 		return err
@@ -109,7 +109,8 @@ func (o *observer) clear(now time.Time) {
 	o.worst = nil
 }
 
-// run reads once per tick until the duration, ctx or all processes selected by ID have ended, and emits reports.
+// run reads once per tick and emits reports, until the duration is over, ctx is done, or all processes selected by ID
+// have ended.
 func (o *observer) run(ctx context.Context, emit func(*waits.Report) error) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -153,8 +154,8 @@ func (o *observer) finish(emit func(*waits.Report) error) error {
 	return o.report(emit)
 }
 
-// tick does the work of a tick, and reports whether all processes selected by ID have ended. Processes selected
-// otherwise may start again.
+// tick does the work of a tick, and reports whether all processes selected by ID have ended. It never reports so for
+// processes selected in other ways, because these may start again.
 func (o *observer) tick(n int) (ended bool, err error) {
 	if err := o.costs.keep(n%statsEvery == statsTick); err != nil {
 		return false, err
@@ -173,8 +174,8 @@ func (o *observer) tick(n int) (ended bool, err error) {
 	return ended, o.apply(o.withChildren(found))
 }
 
-// withChildren adds the processes that selected ones have started, if their spans are wanted. The kernel observes them
-// already, but doesn't know where they store their spans.
+// withChildren returns found with the processes that selected processes have started, if their spans are wanted. The
+// kernel already observes these, but doesn't know where they store their spans.
 func (o *observer) withChildren(found []uint32) []uint32 {
 	if o.settings.Join == nil || !o.settings.Children {
 		return found
@@ -184,7 +185,7 @@ func (o *observer) withChildren(found []uint32) []uint32 {
 	return slices.Compact(all)
 }
 
-// apply makes pids the targets, and renews the lease.
+// apply makes the processes pids the targets, and renews the lease.
 func (o *observer) apply(pids []uint32) error {
 	s := Spec{Targets: make(map[uint32]Target, len(pids)), Thresholds: o.settings.Thresholds}
 	for _, pid := range pids {
@@ -207,7 +208,7 @@ func (o *observer) target(pid uint32) Target {
 	}
 }
 
-// contextOf returns where a process stores the spans of its threads, or the zero value if that is unknown or no spans
+// contextOf returns the location of the spans of a process's threads, or the zero value if it is unknown or no spans
 // are wanted.
 func (o *observer) contextOf(pid uint32) join.Context {
 	if o.settings.Join == nil {
@@ -243,8 +244,8 @@ func (o *observer) read() error {
 	return nil
 }
 
-// follow keeps the memory maps of running processes, because a process may have ended by the time its stacks are read.
-// execs is the number of changes of targets. If it has grown, a process may run another program.
+// follow updates the memory maps of running processes, because a process may have ended by the time its stacks are
+// read. execs is the number of changes of targets. If it has grown, a process may be running another program.
 func (o *observer) follow(open []waits.Open, execs uint64) {
 	alive := make(map[uint32]bool)
 	for i := range open {
@@ -313,8 +314,8 @@ func (o *observer) readStacks() error {
 	return nil
 }
 
-// The stacks in the kernel are deleted to make room once more than mostLost of the samples have been lost, but not
-// before keptStacks readings after the last deletion.
+// The stacks in the kernel are deleted to make room once more than the fraction mostLost of the samples have lost their
+// stack, but at the earliest keptStacks readings after the last deletion.
 const (
 	keptStacks = 10
 	mostLost   = 0.02
@@ -379,7 +380,7 @@ func (o *observer) readEvents() error {
 	return err
 }
 
-// keep records an event if its parts above thresholds are among the longest.
+// keep records an event if its parts above the thresholds are among the longest.
 func (o *observer) keep(e waits.Event) {
 	l := waits.Longest{Event: e}
 	for _, part := range e.Parts(o.settings.Classes, o.settings.Thresholds) {
@@ -402,7 +403,7 @@ func (o *observer) keep(e waits.Event) {
 	o.worst = o.worst[:min(len(o.worst), waits.MaxLongest)]
 }
 
-// report emits the report of the time since the last report.
+// report emits the report for the time since the last report.
 func (o *observer) report(emit func(*waits.Report) error) error {
 	if err := o.readEvents(); err != nil {
 		return err

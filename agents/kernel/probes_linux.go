@@ -23,8 +23,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Probes are BPF programs in the kernel. They are attached only while there are targets. They are not safe for
-// concurrent use.
+// Probes holds the BPF programs in the kernel. The programs are attached only while there are targets. Probes is not
+// safe for concurrent use.
 type Probes struct {
 	objects bpf.WaitObjects
 	ring    *ringbuf.Reader
@@ -50,7 +50,8 @@ type Probes struct {
 	batch batches
 }
 
-// Open loads the programs. It returns an error that wraps [ErrMissing] if the kernel or the rights do not suffice.
+// Open loads the programs. It returns an error that wraps [ErrMissing] if the kernel lacks a feature or the process
+// lacks a capability.
 func Open(o Options) (*Probes, error) {
 	o = o.withDefaults()
 	if _, err := Check(); err != nil {
@@ -120,8 +121,8 @@ func (p *Probes) Close() error {
 }
 
 // Apply applies a specification: it adds, changes and removes targets, and attaches the programs if there are any
-// targets. Processes started by a target stay targets as long as any target has Children. A target that is not running
-// is harmless. Targets beyond [MaxTargets] are skipped and count as lost.
+// targets. Processes started by a target stay targets as long as Children is set for any target. Targets that are not
+// running do no harm. Targets beyond [MaxTargets] are skipped and count as lost.
 func (p *Probes) Apply(s Spec) error {
 	if len(s.Targets) > 0 {
 		if err := p.attach(); err != nil {
@@ -154,7 +155,7 @@ func (p *Probes) renewCopies() error {
 	return nil
 }
 
-// remove deletes the targets that are not in s. It keeps children of targets as long as any target of s has Children.
+// remove deletes the targets that are not in s. It keeps children of targets if Children is set for any target in s.
 func (p *Probes) remove(s Spec) error {
 	children := false
 	for _, t := range s.Targets {
@@ -248,7 +249,7 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 	return added, nil
 }
 
-// observedSince returns when observation of the most recently added targets started.
+// observedSince returns the time at which observation of the most recently added targets started.
 func (p *Probes) observedSince() time.Time {
 	now, err := monotonic()
 	if err != nil {
@@ -257,7 +258,7 @@ func (p *Probes) observedSince() time.Time {
 	return time.Now().Add(-time.Duration(now - p.begun))
 }
 
-// refuse counts a target that doesn't fit, once.
+// refuse counts a target that doesn't fit, unless it has been counted before.
 func (p *Probes) refuse(pid uint32) {
 	if !p.refused[pid] {
 		p.refused[pid] = true
@@ -282,12 +283,12 @@ func (p *Probes) name() error {
 	return p.rotate()
 }
 
-// rotateAfter is the minimum number of changes that the programs make to the targets between two rotations, see rotate.
-// Each child causes up to three changes.
+// rotateAfter is the minimum number of changes of targets by the programs between two rotations; see rotate. Each child
+// causes up to three changes.
 const rotateAfter = 1 << 14
 
-// rotate forgets the IDs of ended children that were started before the previous rotation. It does nothing until there
-// have been rotateAfter changes since then.
+// rotate forgets the IDs of ended children that were started before the previous rotation. It does nothing if there
+// have been fewer than rotateAfter changes since that rotation.
 func (p *Probes) rotate() error {
 	changes := p.Changes()
 	if changes-p.rotatedAt < rotateAfter {
@@ -311,7 +312,7 @@ const (
 	onlyInSpans  = 4
 )
 
-// targets returns the current targets by process ID. It may miss some if many end during the call.
+// targets returns the current targets by process ID. It may miss some targets if many end during the call.
 func (p *Probes) targets() (map[uint32]bpf.WaitTarget, error) {
 	all := make(map[uint32]bpf.WaitTarget)
 	var pid uint32
@@ -340,7 +341,8 @@ func (p *Probes) Renew() error {
 	return p.setUntil(now + uint64(Lease))
 }
 
-// restart makes all targets start at now, because earlier state changes of their threads were not observed.
+// restart makes the observation of all targets start anew at now, because earlier state changes of their threads were
+// not observed.
 func (p *Probes) restart(now uint64) error {
 	p.gaps++
 	all, err := p.targets()
@@ -374,7 +376,7 @@ func (p *Probes) setUntil(t uint64) error {
 	return nil
 }
 
-// attach attaches all programs unless they are attached.
+// attach attaches all programs unless they are already attached.
 func (p *Probes) attach() error {
 	if len(p.links) > 0 {
 		return nil
@@ -436,7 +438,7 @@ func (p *Probes) tracepoints() []*ebpf.Program {
 	return all
 }
 
-// attachClock starts to sample stacks on a CPU, driven by the CPU's clock. It does nothing if the CPU is offline.
+// attachClock starts sampling stacks on a CPU, driven by the CPU's clock. It does nothing if the CPU is offline.
 func (p *Probes) attachClock(cpu int) error {
 	attributes := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER0,

@@ -17,10 +17,11 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// batchSize is the number of entries of a map that one call reads, more than any bucket of a map holds.
+// batchSize is the number of entries of a map that one call reads. It exceeds the number of entries in any bucket of a
+// map.
 const batchSize = 4096
 
-// batches are buffers for reading maps.
+// batches holds buffers for reading maps.
 type batches struct {
 	keys      []waits.Key
 	sums      []waits.Sum
@@ -31,8 +32,8 @@ type batches struct {
 	record    ringbuf.Record
 }
 
-// Read returns all sums, including the times on CPUs of running threads so far, and the states of all threads just
-// before.
+// Read returns all sums, including the time that running threads have spent on a CPU so far, and the states of all
+// threads just before the sums were read.
 func (p *Probes) Read() (waits.Reading, error) {
 	open, onCPU, err := p.threads()
 	if err != nil {
@@ -107,8 +108,8 @@ func (p *Probes) DeleteStackSums(sums map[waits.StackKey]waits.StackSum) error {
 	return nil
 }
 
-// ForgetStacks deletes all stacks to make room. Waits that currently refer to a stack lose it, since another stack may
-// reuse its ID.
+// ForgetStacks deletes all stacks to make room. Waits that currently refer to a stack lose it, because another stack
+// may reuse its ID.
 func (p *Probes) ForgetStacks() error {
 	var id, next uint32
 	err := p.objects.Stacks.NextKey(nil, &next)
@@ -191,7 +192,8 @@ func (p *Probes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	return all, nil
 }
 
-// Others reports whether another program on this machine has the same probes, as far as our rights allow us to see.
+// Others reports whether another process on this machine has loaded the same probes. It returns false if the process
+// lacks the capabilities for finding out.
 func (p *Probes) Others() bool {
 	own, err := p.objects.Switched.Info()
 	if err != nil {
@@ -218,7 +220,7 @@ func (p *Probes) Others() bool {
 }
 
 // Changes returns the total number of targets that the programs have changed because a process ended, started another
-// process, or ran another program. [Probes.Apply] restores the specification.
+// process, or ran another program. Call [Probes.Apply] to restore the specification.
 func (p *Probes) Changes() (n uint64) {
 	if err := p.objects.Changes.Get(&n); err != nil {
 		return p.until // unknown, so assume changes
@@ -259,7 +261,7 @@ func (p *Probes) Losses() (waits.Losses, error) {
 	return l, nil
 }
 
-// runs returns the runs of the programs for the time in which the kernel kept statistics.
+// runs returns the number and the duration of the runs of the programs while the kernel kept statistics.
 func (p *Probes) runs() (all runs, err error) {
 	for _, program := range append(p.tracepoints(), p.objects.Sampled) {
 		s, err := program.Stats()
@@ -272,8 +274,8 @@ func (p *Probes) runs() (all runs, err error) {
 	return all, nil
 }
 
-// readMap returns the entries of a map, read in batches into keys and values. The entries aren't a snapshot if they
-// change during the call.
+// readMap returns the entries of a map, read in batches into keys and values. The result isn't a consistent snapshot if
+// entries change during the call.
 func readMap[K comparable, V any](m *ebpf.Map, keys []K, values []V) (map[K]V, error) {
 	all := make(map[K]V)
 	var cursor ebpf.MapBatchCursor

@@ -23,7 +23,7 @@ type syscall struct {
 	kind waits.Class
 }
 
-// syscalls holds the system calls by number. All others have class other.
+// syscalls holds the known system calls by number. All others belong to the class other.
 var syscalls = func() map[int32]syscall {
 	all := maps.Clone(everywhere)
 	maps.Copy(all, legacy)
