@@ -26,7 +26,8 @@ var knownOffsets = map[string]Context{
 // the probes do not read.
 const firstWithSlice = "go1.24"
 
-// findContext returns where the executable file program stores the spans of its threads.
+// findContext returns the location of the spans of the threads of a program. program is the path of its executable
+// file.
 func findContext(program string) (Context, error) {
 	f, err := untrusted.Open(program)
 	if err != nil {
@@ -36,7 +37,7 @@ func findContext(program string) (Context, error) {
 	return recovered(f)
 }
 
-// recovered is like readContext, but turns panics into errors, because packages elf and dwarf don't check all of their
+// recovered is like readContext, but converts panics to errors, because packages elf and dwarf don't check all of their
 // input.
 func recovered(r io.ReaderAt) (c Context, err error) {
 	defer func() {
@@ -62,7 +63,7 @@ func readContext(r io.ReaderAt) (Context, error) {
 	return goContext(f, built.GoVersion)
 }
 
-// goContext returns where a Go program stores the labels of its goroutines.
+// goContext returns the location of the labels of the goroutines of a Go program.
 func goContext(f *untrusted.ELF, goVersion string) (Context, error) {
 	if f.Machine != elf.EM_X86_64 || runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("goroutines are read on amd64 only")
@@ -101,12 +102,12 @@ func offsets(f *untrusted.ELF, goVersion string) (Context, error) {
 	return c, nil
 }
 
-// debugSections are the sections that describe structures, except for .debug_info.
+// debugSections lists the sections that describe structures, except for .debug_info, without the prefix .debug_.
 var debugSections = []string{"abbrev", "str", "line_str", "str_offsets", "addr", "rnglists"}
 
 const (
 	maxAbbrev  = 1 << 20  // bytes of .debug_abbrev
-	maxTables  = 1 << 30  // total bytes that all units may read, since each unit reads its table again
+	maxTables  = 1 << 30  // total bytes that all units may read, because each unit reads its table again
 	maxEntries = 20 << 20 // of the debug information; each 64 bytes of texts, which may overlap, count as another entry
 )
 
@@ -171,7 +172,7 @@ func readOffsets(sections map[string][]byte, order binary.ByteOrder) (Context, e
 // minUnit is the minimum size of a unit.
 const minUnit = 12
 
-// cutUnit returns the first unit of debug information, and the rest. unit is nil if there is no complete unit.
+// cutUnit returns the first unit in info, and the rest of info. unit is nil if there is no complete unit.
 func cutUnit(info []byte, order binary.ByteOrder) (unit, rest []byte) {
 	const long = 0xffffffff // the length follows, of eight bytes
 	if len(info) < minUnit {
@@ -187,8 +188,8 @@ func cutUnit(info []byte, order binary.ByteOrder) (unit, rest []byte) {
 	return info[:size], info[size:]
 }
 
-// readMembers sets the offsets of missing members of structures that a unit describes, and deletes them from missing.
-// entries counts down the entries that may still be read.
+// readMembers sets the offsets of those missing members that a unit describes, and deletes them from missing. entries
+// is the number of entries that may still be read, and is counted down.
 func readMembers(r *dwarf.Reader, missing map[string]*uint16, entries *int) error {
 	structure, depth := "", 0 // structure and depth of the members that follow
 	for at := 0; len(missing) > 0; {
@@ -224,7 +225,7 @@ func readMembers(r *dwarf.Reader, missing map[string]*uint16, entries *int) erro
 	return nil
 }
 
-// textSize returns the size of the texts of an entry.
+// textSize returns the total size of the texts of an entry in bytes.
 func textSize(e *dwarf.Entry) (n int) {
 	for i := range e.Field {
 		if text, ok := e.Field[i].Val.(string); ok {

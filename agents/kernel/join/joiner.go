@@ -13,14 +13,14 @@ import (
 
 // Joiner attributes waits to the spans and services of processes. It is not safe for concurrent use.
 type Joiner struct {
-	// Hurried delays reading a process whose environment does not name a service. It is for callers with many
-	// processes that mostly end soon.
+	// Hurried delays the reading of processes whose environment does not name a service. Set it if there are many
+	// processes and most of them end soon.
 	Hurried bool
-	// Inspector reads the processes. Its patience is the approximate total time that all methods wait.
+	// Inspector reads the processes. Its Patience is the approximate total time that all methods of the Joiner wait.
 	Inspector untrusted.Inspector
 
 	proc      string
-	service   string // of processes that do not name theirs; may be empty
+	service   string // service of processes that do not name one; may be empty
 	host      string
 	processes map[uint32]*process
 	counts    waits.Joins
@@ -30,30 +30,30 @@ type Joiner struct {
 type process struct {
 	identity untrusted.Identity
 	service  *Service // nil if unknown
-	reads    int      // of the service
+	reads    int      // number of readings of the service
 	pause    int      // calls of [Joiner.Service] until the next reading
 	context  Context
 	reason   error // why there is no context
 	searches int   // for the context
 	rest     int   // calls of [Joiner.Context] until the next search
-	linked   bool  // only a shared library can store the context
+	linked   bool  // the context can only be in a shared library
 	ended    bool
 	answer   *untrusted.Answer[func(*process)] // of the current inspection; may be nil
 }
 
-// longestPause is the maximum number of calls of [Joiner.Service] between two readings of a process's service: an SDK
-// publishes it some time after the start.
+// longestPause is the maximum number of calls of [Joiner.Service] between two readings of a process's service. The
+// readings are repeated because an SDK publishes the service some time after the process has started.
 const longestPause = 128
 
-// NewJoiner returns a Joiner for the processes in the proc file system mounted at proc. If service is not empty, it is
-// used for processes that do not name their service.
+// NewJoiner returns a Joiner for the processes in the proc file system mounted at proc. If service is not empty, the
+// Joiner uses it for processes that do not name their service.
 func NewJoiner(proc, service, host string) *Joiner {
 	return &Joiner{proc: proc, service: service, host: host, processes: make(map[uint32]*process)}
 }
 
-// Service returns the service of a process, or nil if the process has ended, has no name, or does not answer. Call it
-// at regular intervals, because it reads the service again. While the service does not change, the pointer stays the
-// same.
+// Service returns the service of a process, or nil if the process has ended, does not name its service, or could not be
+// inspected in time. Call Service at regular intervals, because the service may change. The pointer stays the same
+// while the service does not change.
 func (j *Joiner) Service(pid uint32) *Service {
 	if p := j.processes[pid]; p != nil && p.service == nil && p.answer == nil && p.pause > 0 {
 		p.pause--
@@ -89,8 +89,8 @@ func (j *Joiner) Service(pid uint32) *Service {
 	return p.service
 }
 
-// ask starts an inspection of a process, and reports whether it did. The answer changes p: at once if it comes soon,
-// otherwise at the next request for the process. A process isn't asked again until it has answered.
+// ask starts an inspection of a process, unless one is still in progress, and reports whether it did. The answer is
+// applied to p at once if it comes soon, or otherwise at the next request for the process.
 func (j *Joiner) ask(p *process, inspection func() func(*process)) bool {
 	if p.answer != nil {
 		return false
@@ -101,7 +101,7 @@ func (j *Joiner) ask(p *process, inspection func() func(*process)) bool {
 	return begun
 }
 
-// settle applies the answer of the current inspection if it has arrived.
+// settle applies the answer of the current inspection to p, if it has arrived.
 func (p *process) settle() {
 	if p.answer == nil {
 		return
@@ -112,9 +112,9 @@ func (p *process) settle() {
 	}
 }
 
-// Context returns where a process stores the spans of its threads. err is the reason why its waits can't be joined: the
-// place is unknown, or it is known but the service is not. first reports whether the first search has ended in this
-// call.
+// Context returns the location of the spans of a process's threads. err is the reason why the waits of the process
+// can't be joined: either the location or the service is unknown. first reports whether the first search has ended in
+// this call.
 func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 	p, err := j.process(pid)
 	if err != nil {
@@ -133,7 +133,7 @@ func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 }
 
 // search searches for the context of a process. It repeats the search at growing intervals, because a library may be
-// loaded late. It reports whether the result is the first one.
+// loaded late. It reports whether this call has yielded the first result.
 func (j *Joiner) search(pid uint32, p *process) (first bool) {
 	unknown := p.reason == nil && p.context == Context{}
 	if p.searches > 0 && (p.reason == nil || p.rest > 0) {
@@ -152,9 +152,9 @@ func (j *Joiner) search(pid uint32, p *process) (first bool) {
 	return unknown && (p.reason != nil || p.context != Context{})
 }
 
-// contextOf returns where a process stores the spans of its threads. folder is the process's folder in the proc file
-// system. After an earlier search, before is the reason why it failed, and linked means that only a shared library can
-// have the context.
+// contextOf returns the location of the spans of a process's threads. folder is the process's folder in the proc file
+// system. before is the reason why the previous search failed, or nil if this is the first search. linked means that
+// the context can only be in a shared library.
 func contextOf(folder string, linked bool, before error) (c Context, _ bool, err error) {
 	if err = before; err == nil {
 		c, err = findContext(filepath.Join(folder, "exe"))
@@ -176,8 +176,8 @@ var errNoService = errors.New("the process does not name its service: set OTEL_S
 
 var errNoAnswer = errors.New("the memory and files of the process could not be read yet")
 
-// process returns the process with ID pid, or an error if it isn't running. If another program now has the ID, it
-// returns a new process.
+// process returns the process with ID pid, or an error if it isn't running. It returns a new process if the ID now
+// belongs to another process or program.
 func (j *Joiner) process(pid uint32) (*process, error) {
 	id, err := untrusted.Identify(j.proc, pid)
 	if err != nil {
@@ -193,7 +193,7 @@ func (j *Joiner) process(pid uint32) (*process, error) {
 	return p, nil
 }
 
-// Program returns the path of the program that a known process runs, or "" if it is unknown.
+// Program returns the path of the program that a process runs, or "" if the process is unknown.
 func (j *Joiner) Program(pid uint32) string {
 	if p := j.processes[pid]; p != nil {
 		return p.identity.Program
@@ -204,7 +204,7 @@ func (j *Joiner) Program(pid uint32) string {
 // Forget forgets a process that has ended.
 func (j *Joiner) Forget(pid uint32) { delete(j.processes, pid) }
 
-// Join returns e with its span and its service. If either is unknown, it counts the reason and returns false.
+// Join returns e with its span and its service. If either is unknown, Join counts the reason and returns false.
 func (j *Joiner) Join(e *waits.Event) (Wait, bool) {
 	w := Wait{Event: *e, Quality: Exact}
 	var missing waits.Reason

@@ -17,17 +17,17 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// maxLibraries is the maximum number of shared libraries that are searched in a process.
+// maxLibraries is the maximum number of shared libraries of a process that are searched.
 const maxLibraries = 1000
 
 // library is a shared library in the memory of a process.
 type library struct {
-	file string // name used by the process
+	file string // path of the file, as seen by the process
 	base uint64 // address of the first byte
 }
 
-// libraryContext returns where a shared library of a process, such as an extension of an interpreter, stores the
-// records of its threads. folder is the process's folder in the proc file system.
+// libraryContext returns the location of the records of a process's threads if a shared library, such as an extension
+// of an interpreter, stores them. folder is the process's folder in the proc file system.
 func libraryContext(folder string) (c Context, err error) {
 	if runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("thread records are read on amd64 only")
@@ -78,8 +78,8 @@ func libraries(maps string) (all []library, err error) {
 }
 
 // descriptor returns the address of the TLS descriptor for the pointer to the record, and whether the library exports
-// the pointer. The OTEP recommends descriptors because they give the place before the library runs. root is the
-// process's root folder.
+// the pointer. The OTEP recommends descriptors because they contain the offset before any code of the library has run.
+// root is the process's root folder.
 func (l *library) descriptor(root string) (at uint64, found bool, err error) {
 	f, err := untrusted.OpenIn(root, l.file)
 	if err != nil {
@@ -129,8 +129,8 @@ func (l *library) descriptor(root string) (at uint64, found bool, err error) {
 // relocationSize is the size of an [elf.Rela64].
 const relocationSize = 24
 
-// readDescriptor returns the offset from the thread pointer in the TLS descriptor at address at of memory, a process's
-// memory file. It returns an error if the offset differs between threads.
+// readDescriptor returns the offset from the thread pointer in the TLS descriptor at the address `at`. memory is the
+// path of the process's memory file. It returns an error if the offset differs between threads.
 func readDescriptor(memory string, at uint64) (offset int32, err error) {
 	f, err := os.Open(memory)
 	if err != nil {

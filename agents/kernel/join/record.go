@@ -9,10 +9,11 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// recordSymbol is the thread-local pointer to the record of OTEP 4947.
+// recordSymbol is the name of the thread-local pointer to the record of OTEP 4947.
 const recordSymbol = "otel_thread_ctx_v1"
 
-// recordContext returns where a program that exports the pointer itself stores the records of its threads.
+// recordContext returns the location of the records of a program's threads. The program itself, rather than a library,
+// must export the pointer.
 func recordContext(f *untrusted.ELF) (Context, error) {
 	if f.Machine != elf.EM_X86_64 || runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("thread records are read on amd64 only")
@@ -31,8 +32,8 @@ func tlsSegment(f *untrusted.ELF) *elf.Prog {
 	return nil
 }
 
-// tlsOffset returns the offset of a program's thread-local variable from the thread pointer, which lies after the
-// variables.
+// tlsOffset returns the offset of a program's thread-local variable from the thread pointer. It is negative, because
+// the thread pointer lies after the variables.
 func tlsOffset(f *untrusted.ELF, table elf.SectionType, name string) (offset int32, err error) {
 	segment := tlsSegment(f)
 	if segment == nil {

@@ -11,15 +11,15 @@ import (
 // Service is the resource of a process's spans.
 type Service struct {
 	Name       string
-	Attributes []Attribute // ascending by key; with service.name
+	Attributes []Attribute // ascending by key; include service.name
 }
 
 // Attribute is an attribute of a resource.
 type Attribute struct{ Key, Value string }
 
-// readService returns the service of a process below proc, with host.name, or nil if its name is unknown. If name is
-// not empty, it is used for a process that doesn't name its service. See [resource.Of] for quick. The error wraps
-// [fs.ErrNotExist] if the process has ended.
+// readService returns the service of a process below proc, with host.name, or nil if the name of the service is
+// unknown. If name is not empty, it is used for a process that doesn't name its service. See [resource.Of] for quick.
+// The error wraps [fs.ErrNotExist] if the process has ended.
 func readService(proc string, pid uint32, name, host string, quick bool) (*Service, error) {
 	attributes, err := resource.Of(proc, pid, quick)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/resource"
 )
 
-// The JVM agent's table of threads (see [ThreadTable]) follows a page that contains the context of the process and,
-// after the context's header, the signature, the version and the number of slots of the table.
+// The JVM agent's table of threads (see [ThreadTable]) follows a page that starts with the header of the process's
+// context. The header is followed by the signature, the version and the number of slots of the table.
 const (
 	tableSignature = "SIBYLTHR"
 	tableVersion   = 1
@@ -22,8 +22,8 @@ const (
 
 var errNoTable = errors.New("the process has no table of threads")
 
-// tableContext returns where a process keeps the table of its threads. folder is the process's folder in the proc file
-// system.
+// tableContext returns the location of the table of a process's threads. folder is the process's folder in the proc
+// file system.
 func tableContext(folder string) (c Context, err error) {
 	at, err := resource.FindThreads(filepath.Join(folder, "maps"))
 	if err != nil {

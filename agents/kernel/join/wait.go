@@ -16,7 +16,7 @@ const Exact Quality = "exact"
 // Wait is a wait that belongs to a span.
 type Wait struct {
 	waits.Event
-	Part    waits.Part // part of the event that the span describes; see [Wait.Parts]
+	Part    waits.Part // part of the event that w stands for; see [Wait.Parts]
 	Trace   [16]byte
 	Parent  [8]byte // the span that waited
 	Quality Quality
@@ -24,7 +24,7 @@ type Wait struct {
 	Frames  []string // functions that waited, innermost first; empty without a stack
 }
 
-// Parts returns one copy of w for each part of its event, see [waits.Event.Parts].
+// Parts returns one copy of w for each part of its event; see [waits.Event.Parts].
 func (w *Wait) Parts(wanted waits.Set, t waits.Thresholds) []Wait {
 	var all []Wait
 	for _, p := range w.Event.Parts(wanted, t) {
