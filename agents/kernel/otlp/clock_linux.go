@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockOffset returns the offset from the monotonic clock, which the probes use, to Unix time.
+// clockOffset returns the difference between Unix time and the time of the monotonic clock, which the probes use.
 func clockOffset() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

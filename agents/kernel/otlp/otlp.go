@@ -32,7 +32,8 @@ const (
 	timeout  = 5 * time.Second
 )
 
-// Exporter sends waits. Add is safe for concurrent use with the other methods.
+// Exporter sends waits. Its methods may be called concurrently, except that Add must not be called during or after
+// Close.
 type Exporter struct {
 	connection *grpc.ClientConn
 	client     ptraceotlp.GRPCClient
@@ -55,8 +56,9 @@ type Counts struct {
 	Failed  uint64 // the receiver refused them or did not answer
 }
 
-// Open returns an Exporter that sends to an endpoint: host:port or grpc://host:port without TLS, grpcs://host:port with
-// TLS. It sends the token unless that is empty, and takes the names of system calls from syscall.
+// Open returns an Exporter that sends to an endpoint: host:port or grpc://host:port without TLS, or grpcs://host:port
+// with TLS. If token isn't empty, the Exporter sends it with each request. syscall must return the name of a system
+// call.
 func Open(endpoint, token string, syscall func(int32) string, log *slog.Logger) (*Exporter, error) {
 	address, security, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -95,7 +97,8 @@ func parseEndpoint(text string) (address string, security credentials.TransportC
 	return address, security, nil
 }
 
-// Add enqueues waits. It never blocks. It must not be called after Close.
+// Add enqueues waits. It never blocks: waits that don't fit into the queue are dropped. It must not be called after
+// Close.
 func (e *Exporter) Add(list []join.Wait) {
 	for len(list) > 0 {
 		n := batch(list)
@@ -108,7 +111,8 @@ func (e *Exporter) Add(list []join.Wait) {
 	}
 }
 
-// batch returns how many of the first waits in list fit into one request: at least one, unless list is empty.
+// batch returns the number of waits at the start of list that fit into one request. It is at least 1 unless list is
+// empty.
 func batch(list []join.Wait) (n int) {
 	const span = 400 // approximate bytes, without the process's texts
 	services := make(map[*join.Service]bool)
@@ -141,8 +145,8 @@ func (e *Exporter) Counts() Counts {
 // maxUnsent is the maximum number of tracepoints that Unsent returns.
 const maxUnsent = 10_000
 
-// Unsent returns the number of waits that were dropped or failed since the previous call, by tracepoint. A receiver
-// does not say which waits it rejects, so all waits in the same request count.
+// Unsent returns the number of waits that were dropped or failed since the previous call, by tracepoint. Receivers do
+// not say which waits they reject, so all waits in the same request count.
 func (e *Exporter) Unsent() map[string]uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -151,7 +155,7 @@ func (e *Exporter) Unsent() map[string]uint64 {
 	return all
 }
 
-// Close sends the waits in the queue, for at most timeout, and closes the connection.
+// Close sends the waits in the queue, which takes at most timeout, and closes the connection.
 func (e *Exporter) Close() error {
 	close(e.queue)
 	select {
@@ -220,7 +224,7 @@ func (e *Exporter) send(ctx context.Context, list []join.Wait) error {
 	return nil
 }
 
-// lose adds n to counter, and counts all waits of list as unsent.
+// lose adds n to counter, and counts all waits in list as unsent.
 func (e *Exporter) lose(counter *uint64, list []join.Wait, n int) {
 	e.count(counter, n)
 	e.mu.Lock()

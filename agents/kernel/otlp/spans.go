@@ -46,7 +46,7 @@ func traces(list []join.Wait, offset time.Duration, syscall func(int32) string) 
 	return all
 }
 
-// fill fills s with a wait.
+// fill sets the fields of s to describe the wait w.
 func fill(s ptrace.Span, w *join.Wait, offset time.Duration, syscall func(int32) string) {
 	s.SetTraceID(w.Trace)
 	s.SetParentSpanID(w.Parent)
@@ -72,8 +72,8 @@ func fill(s ptrace.Span, w *join.Wait, offset time.Duration, syscall func(int32)
 	}
 }
 
-// spanID returns an ID that is the same every time the wait is sent. It is unique because a thread waits for one thing
-// at a time.
+// spanID returns a span ID that is the same each time the wait is sent. It is unique, because a thread waits for only
+// one thing at a time.
 func spanID(w *join.Wait) (id pcommon.SpanID) {
 	const prime = 0x9e3779b97f4a7c15
 	x := (w.Part.End ^ uint64(w.TID)<<40 ^ uint64(w.Part.Class)<<32) * prime
