@@ -21,7 +21,7 @@ const (
 	contextVersion   = 2
 	contextHeader    = 32
 	maxContext       = 16 << 10 // bytes of a payload
-	contextAttempts  = 3        // readings, while the process updates its context
+	contextAttempts  = 3        // attempts to read a context that the process is updating
 )
 
 var (
@@ -30,7 +30,8 @@ var (
 )
 
 // readContext returns the resource that a process publishes. The error wraps errNoContext if the process publishes no
-// valid context, and errUpdating if it keeps changing it. folder is the process's folder in the proc file system.
+// valid context, and errUpdating if the process keeps changing the context. folder is the process's folder in the proc
+// file system.
 func readContext(folder string) (attributes map[string]string, err error) {
 	at, err := findContext(filepath.Join(folder, "maps"))
 	if err != nil {
@@ -63,7 +64,7 @@ func isThreads(mapping string) bool { return strings.HasPrefix(filepath.Base(map
 // the process's list of mappings, /proc/PID/maps.
 func FindThreads(name string) (at int64, err error) { return findMapping(name, isThreads) }
 
-// findContext returns the address of the mapping with the context.
+// findContext returns the address of the mapping with the context. name is the path of the process's list of mappings.
 func findContext(name string) (at int64, err error) {
 	return findMapping(name, func(mapping string) bool {
 		switch mapping {
@@ -99,7 +100,8 @@ func findMapping(name string, wanted func(mapping string) bool) (at int64, err e
 	return 0, errNoContext
 }
 
-// readPayload returns the payload. It returns errUpdating if the process changes it during the call.
+// readPayload returns the payload of the context at the address `at`. It returns errUpdating if the process changes the
+// payload during the call.
 func readPayload(memory *os.File, at int64) ([]byte, error) {
 	var header, again [contextHeader]byte
 	if _, err := memory.ReadAt(header[:], at); err != nil {

@@ -28,16 +28,17 @@ const (
 	PID         = "process.pid"
 )
 
-// maxEnvironment limits the environment read from a process, in bytes.
+// maxEnvironment limits the part of a process's environment that is read, in bytes.
 const maxEnvironment = 1 << 20
 
 // maxValue limits the length of variables, in bytes, because each batch of spans carries them.
 const maxValue = 16 << 10
 
-// Of returns the attributes of a process, found below proc. Attributes that cannot be read are missing. [Service] is
-// missing if the process has no service name. Of returns an error that wraps [fs.ErrNotExist] if the process has ended,
-// and an error if the process keeps updating its context. If quick is true and the environment has no service name,
-// only attributes from the environment are returned, because looking for the context takes long.
+// Of returns the attributes of a process. proc is the mount point of the proc file system. The result lacks attributes
+// that cannot be read, and lacks [Service] if the process has no service name. Of returns an error that wraps
+// [fs.ErrNotExist] if the process has ended, or another error if the process keeps updating its context. If quick is
+// true and the environment contains no service name, Of returns only attributes from the environment, because looking
+// for the context takes long.
 func Of(proc string, pid uint32, quick bool) (map[string]string, error) {
 	folder := filepath.Join(proc, strconv.FormatUint(uint64(pid), 10))
 	environment, err := readAtMost(filepath.Join(folder, "environ"), maxEnvironment)
@@ -63,8 +64,8 @@ func Of(proc string, pid uint32, quick bool) (map[string]string, error) {
 	return attributes, nil
 }
 
-// ofEnvironment returns the attributes in an environment, in the kernel's format of zero-terminated variables. A pod's
-// name is often in a variable or the host name.
+// ofEnvironment returns the attributes that an environment, in the kernel's format of zero-terminated variables,
+// contains. It also looks for the name of the pod, which is often in a variable or in the host name.
 func ofEnvironment(environment []byte) map[string]string {
 	variables := make(map[string]string)
 	for line := range bytes.SplitSeq(environment, []byte{0}) {
@@ -96,8 +97,8 @@ var relevant = map[string]bool{
 	"K8S_POD_NAME": true, "POD_NAME": true, "K8S_NAMESPACE_NAME": true, "POD_NAMESPACE": true,
 }
 
-// parseAttributes parses OTEL_RESOURCE_ATTRIBUTES: key=value pairs with percent-encoded values, separated by commas. A
-// malformed list is ignored completely, as the specification requires.
+// parseAttributes parses OTEL_RESOURCE_ATTRIBUTES: key=value pairs with percent-encoded values, separated by commas. It
+// ignores a malformed list completely, as the specification requires.
 func parseAttributes(text string) map[string]string {
 	attributes := make(map[string]string)
 	for pair := range strings.SplitSeq(text, ",") {
@@ -130,7 +131,7 @@ func containerID(folder string) string {
 	return ids[len(ids)-1]
 }
 
-// readAtMost returns the start of a file, up to limit bytes.
+// readAtMost returns at most the first limit bytes of a file.
 func readAtMost(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
