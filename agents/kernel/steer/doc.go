@@ -2,8 +2,8 @@
 // service on this machine as a tracepoint of layer kernel, turns plans into targets of the probes, and reports hits
 // and costs.
 //
-// A thread's waits cannot be selected by request in the kernel. The probes therefore send the waits of a process if
-// any arm of the plan enables their class, and the agent then selects by trace ID, as all agents do.
+// The kernel cannot select a thread's waits by request. The probes therefore pass on the waits of a process if any arm
+// of the plan enables their class, and the agent then selects waits by trace ID, as all agents do.
 //
 // The agent observes less while it costs more than its limit: see [level].
 package steer
@@ -28,7 +28,7 @@ type Settings struct {
 	// Everything selects all processes that name their service, instead of Selection.
 	Everything bool
 	Service    string           // service of selected processes that don't name theirs; if empty, they are not observed
-	Thresholds waits.Thresholds // minimum durations of individual waits to send; 0 to send no waits of the class
+	Thresholds waits.Thresholds // minimum durations of individual waits to send; 0: send no waits of the class
 	Stacks     bool
 	CPULimit   float64 // share of the machine's CPUs that probes and agent may use together; 0 means no limit
 	Options    kernel.Options
@@ -43,12 +43,12 @@ type Settings struct {
 // them.
 const DefaultCPULimit = 0.01
 
-// StackPeriod is the default time between two stacks of a thread. A stack costs several times as much as a wait, and a
-// few of a problem's many waits are enough to show where it comes from.
+// StackPeriod is the default time between two stacks of a thread. Sampling a stack costs several times as much as
+// recording a wait, and the stacks of a few of a problem's many waits are enough to show the cause.
 const StackPeriod = 20 * time.Millisecond
 
 // Threshold is the default minimum duration of individual waits to send. It is short, because Sibyl enables few classes
-// at a time. Shorter waits of one span and class are added up until they reach it.
+// at a time. Shorter waits of the same span and class are added up until they reach the threshold.
 const Threshold = 100 * time.Microsecond
 
 // DefaultThresholds returns the default minimum durations of individual waits to send, by class.
@@ -63,5 +63,5 @@ func DefaultThresholds() (t waits.Thresholds) {
 const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer
 	scanTicks  = 5                      // between searches for processes, and readings of sums
-	judgeTicks = 25                     // between judgements of the cost, which is measured in one of these ticks only
+	judgeTicks = 25                     // between judgements of the cost, which is measured in only one of these ticks
 )

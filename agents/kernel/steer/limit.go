@@ -2,7 +2,7 @@ package steer
 
 import "fmt"
 
-// level is the extent of the observation. Each level costs less than the one before.
+// level is the extent of the observation. Each level costs less than the previous one.
 type level int
 
 // The levels.
@@ -26,13 +26,13 @@ const (
 
 // Numbers of judgements that make a governor change its level.
 const (
-	burst        = 6   // at twice the limit: half a minute's excess may be used at once, for example at the start
+	burst        = 6   // at twice the limit; so half a minute's excess is allowed at once, for example at the start
 	patience     = 2   // at twice the limit, after a change
 	firstReturn  = 12  // in a row below half of the limit: a minute
 	latestReturn = 360 // half an hour
 )
 
-// governor keeps the cost of the agent below a limit. Judgements come at regular intervals.
+// governor keeps the cost of the agent below a limit. judge must be called at regular intervals.
 type governor struct {
 	limit   float64 // CPUs; 0 is unlimited
 	level   level
@@ -41,8 +41,8 @@ type governor struct {
 	returns int     // calm judgements needed to go back; grows with each failed return
 }
 
-// judge adjusts the level to cost, the number of CPUs used since the last judgement, and reports whether the level
-// changed.
+// judge adjusts the level to cost, the average number of CPUs used since the last judgement, and reports whether the
+// level has changed.
 func (g *governor) judge(cost float64) (changed bool) {
 	if g.limit <= 0 {
 		return false
@@ -69,7 +69,7 @@ func (g *governor) judge(cost float64) (changed bool) {
 	return false
 }
 
-// reason returns why no waits are sent, or "" if waits are sent.
+// reason returns the reason why no waits are sent, or "" if waits are sent.
 func (g *governor) reason() string {
 	if g.level < noEvents {
 		return ""

@@ -13,28 +13,28 @@ const (
 	leastMissing = 0.01
 	// fading is the factor by which the sums decay at each scan, so that they describe about the last ten seconds.
 	fading = 0.9
-	// incompleteScans is the number of scans for which a tracepoint remains incomplete. It is longer than Sibyl takes
-	// to notice, even if the tracepoint is no longer in the plan.
+	// incompleteScans is the number of scans for which a tracepoint remains incomplete. It is longer than the time
+	// until Sibyl notices, even if the tracepoint is no longer in the plan.
 	incompleteScans = 60
 	// maxUntold is the part of a tracepoint's intervals that may be in processes that do not provide their spans,
-	// although other processes of the same program do. Requests are spread over the processes, so below that, the other
-	// processes show the same waits.
+	// although other processes of the same program do. Requests are spread over all processes, so the processes with
+	// spans show the same waits.
 	maxUntold = 0.25
 )
 
-// lately sums up the recent waits of a tracepoint, and judges whether they are complete.
+// lately holds sums over the recent waits of a tracepoint, and judges whether the waits are complete.
 type lately struct {
 	seen, missing float64 // ns, by the probes
 	sent, unsent  float64 // numbers of seen waits, which belong to few requests if the arm is small
 	told, untold  float64 // numbers of all intervals in processes that do or do not provide spans
-	lacks         error   // why the latest process does not provide its spans
-	reason        string  // why waits were last missing
-	fresh         bool    // some were missing since the last scan
+	lacks         error   // reason why the latest process does not provide its spans
+	reason        string  // reason why waits were last missing
+	fresh         bool    // waits have been missing since the last scan
 	until         int     // scan until which the tracepoint is incomplete
 }
 
-// assess judges the sums at a scan, and reports whether the tracepoint has become incomplete. waited is the total time
-// that its service has waited, in ns.
+// assess judges the sums at a scan, and reports whether the tracepoint has become incomplete. waited is the recent
+// total waiting time of the tracepoint's service, in ns.
 func (l *lately) assess(scan int, waited float64) (changed bool) {
 	hides := l.missing > maxMissing*(l.seen+l.missing) && l.missing > leastMissing*waited
 	if l.fresh && (hides || l.unsent > maxMissing*l.sent) {
@@ -103,7 +103,7 @@ func (s *steering) missUnknown(l *waits.Losses, intervals uint64) {
 	s.report()
 }
 
-// assess judges all tracepoints. The caller must hold s.mu.
+// assess judges the completeness of all tracepoints. The caller must hold s.mu.
 func (s *steering) assess() {
 	waited := make(map[string]float64)
 	for id, u := range s.usage {

@@ -10,13 +10,13 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// sharedProbes are probes shared by the goroutine that reads them and the goroutines that change their targets.
+// sharedProbes are probes that the goroutine that reads them shares with the goroutines that change their targets.
 type sharedProbes struct {
 	mu     sync.Mutex // guards the use of probes
 	probes *kernel.Probes
 }
 
-// Apply applies a specification, see [kernel.Probes.Apply].
+// Apply applies a specification; see [kernel.Probes.Apply].
 func (p *sharedProbes) Apply(s kernel.Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *sharedProbes) Stack(id int32) ([]uint64, error) {
 	return p.probes.Stack(id)
 }
 
-// Changes returns the total number of targets that the programs have changed, see [kernel.Probes.Changes].
+// Changes returns the total number of targets that the programs have changed; see [kernel.Probes.Changes].
 func (p *sharedProbes) Changes() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,11 +87,11 @@ func (p *sharedProbes) Losses() (waits.Losses, error) {
 	return p.probes.Losses()
 }
 
-// sharedJoiner is a joiner shared by the same goroutines.
+// sharedJoiner is a Joiner that is shared by the same goroutines as sharedProbes.
 type sharedJoiner struct {
 	mu     sync.Mutex // guards the fields below
 	joiner *join.Joiner
-	used   map[uint32]int // processes, with the last sweep before their last use
+	used   map[uint32]int // by process ID, number of sweeps before the last use
 	sweeps int
 }
 
@@ -103,7 +103,7 @@ func (j *sharedJoiner) Service(pid uint32) *join.Service {
 	return j.joiner.Service(pid)
 }
 
-// Context returns where a process stores the spans of its threads.
+// Context returns the location of the spans of a process's threads.
 func (j *sharedJoiner) Context(pid uint32) (join.Context, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -118,7 +118,7 @@ func (j *sharedJoiner) Program(pid uint32) string {
 	return j.joiner.Program(pid)
 }
 
-// Join returns the span of an event, and whether there is one.
+// Join returns an event with its span and its service, and whether both are known.
 func (j *sharedJoiner) Join(e *waits.Event) (join.Wait, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -15,11 +15,12 @@ const (
 	// forgetScans is the number of scans (ten minutes) for which a service without processes is still announced,
 	// because services restart.
 	forgetScans = 600
-	// maxServices is the maximum number of announced services: a program could start processes of ever new services.
+	// maxServices is the maximum number of announced services. It is needed because a program could keep starting
+	// processes with new service names.
 	maxServices = 256
 )
 
-// processes are the processes of services on this machine. One goroutine owns them.
+// processes holds the processes of services on this machine. It is not safe for concurrent use.
 type processes struct {
 	proc       string // mount of the proc file system
 	own        uint32 // ID of the agent, which does not observe itself

@@ -60,7 +60,7 @@ func Run(ctx context.Context, s Settings) (err error) {
 	return a.run(ctx)
 }
 
-// agent reads the probes. One goroutine runs it, while the exchange with Sibyl changes the targets.
+// agent reads the probes. A single goroutine uses it, while the exchange with Sibyl changes the targets concurrently.
 type agent struct {
 	settings Settings
 	parts    waits.Thresholds // of parts of events
@@ -76,7 +76,7 @@ type agent struct {
 	named    map[uint32]*join.Service // processes that the resolver knows
 
 	judged time.Time     // time of the last judgement
-	used   time.Duration // CPU time of the process until then
+	used   time.Duration // CPU time that the process had used by then
 	losses waits.Losses  // at the last reading
 	limits string        // exceeded limits, as last logged
 }
@@ -128,7 +128,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	return a
 }
 
-// ServiceName is the name under which the agent itself registers.
+// ServiceName is the service name that the agent itself registers with.
 const ServiceName = "sibyl-agent-kernel"
 
 func (a *agent) exchangeSettings() exchange.Settings {
@@ -246,7 +246,7 @@ func (a *agent) readEvents() error {
 	return nil
 }
 
-// frames returns the names of the functions that waited, or nil if the stack is missing or has been deleted.
+// frames returns the names of the functions in the stack of e, or nil if e has no stack or the stack has been deleted.
 func (a *agent) frames(e *waits.Event, process *join.Service) []string {
 	if e.Stack < 0 {
 		return nil
@@ -287,7 +287,8 @@ func (a *agent) forgetStacks() error {
 	return a.probes.ForgetStacks()
 }
 
-// judge reads the sums, and adapts the level to the cost of the agent.
+// judge reads the sums, distributes the cost of the probes among tracepoints, and adapts the level to the cost of the
+// agent.
 func (a *agent) judge(ctx context.Context) error {
 	reading, err := a.probes.Read()
 	if err != nil {

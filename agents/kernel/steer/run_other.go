@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel"
 )
 
-// ServiceName is the name under which the agent itself registers.
+// ServiceName is the service name that the agent itself registers with.
 const ServiceName = "sibyl-agent-kernel"
 
 // Run returns the error of [kernel.Check].

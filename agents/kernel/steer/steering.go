@@ -14,18 +14,18 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// maxEvents is the maximum number of individual waits of a process per second. Further waits are missing from the
-// evidence.
+// maxEvents is the maximum number of individual waits that are recorded per process and second. Further waits are
+// missing from the evidence.
 const maxEvents = 10_000
 
-// steering applies plans by turning them into targets of the probes. It implements [exchange.Tracepoints].
+// steering applies plans by converting them to targets of the probes. It implements [exchange.Tracepoints].
 type steering struct {
 	thresholds waits.Thresholds
 	stacks     bool
 	apply      func(kernel.Spec) error
 	changes    func() uint64                          // number of targets that ended or ran another program
-	context    func(pid uint32) (join.Context, error) // where a process stores the spans of its threads
-	program    func(pid uint32) string                // the path of the program that a process runs
+	context    func(pid uint32) (join.Context, error) // location of the spans of a process's threads
+	program    func(pid uint32) string                // path of the program that a process runs
 	changed    chan struct{}                          // holds a value if the catalogue changed
 	due        chan struct{}                          // holds a value if the states of tracepoints changed
 
@@ -33,7 +33,7 @@ type steering struct {
 	processes processes
 	enabled   *enabled
 	governor  governor
-	slice     bool              // at the level sampled: whether it observes now
+	slice     bool              // at the level sampled: whether threads are currently observed
 	targets   map[uint32]target // of applied
 	omitted   map[string]int    // processes of enabled services beyond the number that can be observed
 	failure   error             // of the last apply
@@ -46,14 +46,14 @@ type steering struct {
 type target struct {
 	service *join.Service
 	classes waits.Set // that the plan enables
-	lacks   error     // why the spans of its threads are unknown
+	lacks   error     // reason why the spans of its threads are unknown
 	program string    // path; empty if unknown
 }
 
 // usage counts the use of a tracepoint since the start of the session.
 type usage struct {
 	sent   uint64  // spans
-	waits  uint64  // above the threshold, including requests that the plan does not select
+	waits  uint64  // above the threshold, including waits of requests that the plan does not select
 	recent uint64  // waits since the last distribution of costs
 	drops  uint64  // waits that were not sent
 	nanos  float64 // time of the probes
@@ -141,8 +141,8 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 	return o
 }
 
-// unjoined returns why no process of a service provides the spans of its threads. It returns nil if at least one does
-// or the service has no targets. The caller must hold s.mu.
+// unjoined returns the reason why no process of a service provides the spans of its threads. It returns nil if at least
+// one process does, or if the service has no targets. The caller must hold s.mu.
 func (s *steering) unjoined(service string) (err error) {
 	for _, t := range s.targets {
 		if t.service.Name != service {
@@ -158,7 +158,7 @@ func (s *steering) unjoined(service string) (err error) {
 	return err
 }
 
-// scan looks for processes and makes the processes of enabled services targets.
+// scan looks for processes, and makes processes of services that the plan enables targets.
 func (s *steering) scan() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,8 +235,8 @@ func (s *steering) update() {
 	s.applied = spec.Targets
 }
 
-// limits describes how many services and processes are omitted because there are too many. It returns "" if nothing is
-// omitted.
+// limits returns a text with the numbers of services that are omitted, or have omitted processes, because there are too
+// many. It returns "" if nothing is omitted.
 func (s *steering) limits() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,7 +269,8 @@ func targetOf(classes waits.Set, l level, stacks bool) kernel.Target {
 	return t
 }
 
-// target returns the target for process pid, and the gate of its service. ok is false if the process is not a target.
+// target returns the target with process ID pid, and the gate of its service. ok is false if the process is not a
+// target.
 func (s *steering) target(pid uint32) (t target, enabled gate, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +280,8 @@ func (s *steering) target(pid uint32) (t target, enabled gate, ok bool) {
 	return t, enabled, ok
 }
 
-// record counts part, a wait of the service, and its span if sent is true.
+// record counts part, a wait in a process of the service. If sent is true, it also counts the span that was sent for
+// the wait.
 func (s *steering) record(service string, part *waits.Part, sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,9 +305,9 @@ func (s *steering) usageOf(id string) *usage {
 	return u
 }
 
-// distribute divides nanos, the time that the probes took, among tracepoints. Each gets a share by its number of
-// intervals, including short ones, and its number of single waits. distribute also counts the intervals of processes
-// that don't provide their spans.
+// distribute divides nanos, the time that the probes took, among tracepoints. The share of a tracepoint depends on the
+// number of its intervals, including short ones, and on the number of its individual waits. distribute also counts the
+// intervals of processes that do or don't provide their spans.
 func (s *steering) distribute(changes []waits.Row, nanos float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,8 +344,8 @@ func (s *steering) distribute(changes []waits.Row, nanos float64) {
 type program struct{ service, path string }
 
 // tellingPrograms returns the programs that provide the spans of their threads in at least one process. Other programs
-// of the same service are mostly scripts and tools that it has started, which inherit its environment. The caller must
-// hold s.mu.
+// of the same service are mostly scripts and tools that the service has started, which inherit its environment. The
+// caller must hold s.mu.
 func (s *steering) tellingPrograms() map[program]bool {
 	all := make(map[program]bool)
 	for _, t := range s.targets {

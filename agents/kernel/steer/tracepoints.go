@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Cost of a hit until it is measured: an event and its span.
+// Assumed cost of a hit, that is, of an event and its span, until the cost is measured.
 const (
 	hitNanos = 1500
 	hitBytes = 350
@@ -24,11 +24,11 @@ func parseID(id string) (service string, c waits.Class, ok bool) {
 	return id[:at], c, err == nil && offered.Has(c)
 }
 
-// offered holds the classes that plans can enable: all classes of time in which a thread does not run.
+// offered holds the classes that plans can enable: all classes except time on a CPU.
 const offered = waits.All &^ (1 << waits.OnCPU)
 
-// tracepointsOf returns the tracepoints of services, ascending by ID. They have no owner, because a thread may wait
-// anywhere.
+// tracepointsOf returns the tracepoints of services, ascending by ID. The tracepoints have no owner, because a thread
+// may wait anywhere.
 func tracepointsOf(services []string) []protocol.Tracepoint {
 	var list []protocol.Tracepoint
 	for _, service := range services {
@@ -58,15 +58,15 @@ func validService(name string) bool {
 	return name != "" && protocol.Printable(name, most) == name
 }
 
-// enabled is a plan, indexed for decisions about waits. It is immutable.
+// enabled is an index of a plan for decisions about waits. It is immutable.
 type enabled struct {
 	plan    *protocol.Plan       // may be nil
 	classes map[string]waits.Set // by service, of all arms
 	arms    []map[string]rates   // by service
-	unknown []string             // IDs that no agent of this kind has
+	unknown []string             // IDs that no kernel agent offers
 }
 
-// gate reports whether the plan enables waits of class c for the request with trace ID trace. Waits of other requests
+// A gate reports whether the plan enables waits of class c for the request with trace ID trace. Waits of other requests
 // must not be sent.
 type gate func(c waits.Class, trace [16]byte) bool
 
