@@ -1,8 +1,8 @@
 // Package symbols names the functions at addresses in running processes. It uses the symbol tables of ELF files, the
 // line tables of Go programs, and the perf maps written by just-in-time compilers.
 //
-// Files and memory maps belong to the observed processes, so their content may be hostile: sizes are limited, and a
-// file that cannot be parsed has no names.
+// Files and memory maps belong to the observed processes, so their content may be hostile: sizes are limited, and files
+// that cannot be parsed yield no names.
 package symbols
 
 import (
@@ -29,13 +29,14 @@ const (
 	maxMemory    = 256 << 20 // of the names of all files and processes, in bytes
 )
 
-// Resolver names addresses. It caches symbol tables by file. It is not safe for concurrent use.
+// Resolver returns the names of functions by address. It caches symbol tables by file. It is not safe for concurrent
+// use.
 type Resolver struct {
 	proc      string // where the proc file system is mounted
 	now       func() time.Time
 	files     map[fileID]*reading
 	processes map[uint32]*process
-	late      bool // a table that is needed has not been read yet
+	late      bool // the last call of Names needed a table that has not been read yet
 	inspector untrusted.Inspector
 }
 
@@ -65,7 +66,7 @@ type process struct {
 type mapping struct {
 	start, end, offset uint64
 	file               fileID
-	path               string // "" or in brackets if not a file
+	path               string // "" or in brackets if the mapping has no file
 }
 
 // NewResolver returns a resolver for the proc file system mounted at proc.
@@ -73,14 +74,14 @@ func NewResolver(proc string, now func() time.Time) *Resolver {
 	return &Resolver{proc: proc, now: now, files: make(map[fileID]*reading), processes: make(map[uint32]*process)}
 }
 
-// reread is the age at which mappings and perf maps are read again when an address is not found. It grows with each MB
-// of names, because a large perf map takes long to read.
+// reread is the minimum age at which mappings and perf maps are read again if an address is not found. It is added once
+// more for each MB of names in the perf map, because a large perf map takes long to read.
 const reread = time.Second
 
-// Names returns the names of the functions at return addresses in a process. If an address has no name, the name of
-// its file is used. The names end before the first address that is not code, because code compiled without frame
-// pointers leaves arbitrary values behind. final is false if symbols have not been read yet, so that there may be
-// better names later.
+// Names returns the names of the functions at return addresses in a process. If an address has no name, Names uses the
+// name of its file. The names end before the first address that is not code, because code compiled without frame
+// pointers leaves arbitrary values behind. final is false if some symbols have not been read yet, so that a later call
+// may return better names.
 func (r *Resolver) Names(pid uint32, addresses []uint64) (names []string, final bool) {
 	p := r.process(pid)
 	names, r.late = make([]string, 0, len(addresses)), false
@@ -118,7 +119,7 @@ func (r *Resolver) process(pid uint32) *process {
 	return p
 }
 
-// Know starts to read the mappings of a process, so that its addresses can be named even if it ends soon.
+// Know starts reading the mappings of a process, so that its addresses can be named even if it ends soon.
 func (r *Resolver) Know(pid uint32) { r.process(pid) }
 
 // Renew forgets a process if it now runs another program, and reports whether it does.
@@ -131,8 +132,8 @@ func (r *Resolver) Renew(pid uint32) bool {
 	return true
 }
 
-// readProcess starts to read the mappings of a process, and marks its perf map to be read again, unless this is in
-// progress.
+// readProcess starts reading the mappings of a process, unless that is already in progress, and marks the perf map as
+// stale.
 func (r *Resolver) readProcess(pid uint32, p *process) {
 	if p.answer != nil {
 		return
@@ -155,8 +156,8 @@ func (r *Resolver) path(pid uint32, name string) string {
 	return filepath.Join(r.proc, strconv.FormatUint(uint64(pid), 10), name)
 }
 
-// name returns the best available name of an address. ok is false if there may be a better one once the mappings or the
-// perf map have been read again.
+// name returns the best available name of an address. ok is false if there may be a better name once the mappings or
+// the perf map have been read again.
 func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok bool) {
 	m := p.mapping(address)
 	if m == nil {
@@ -192,8 +193,8 @@ func (p *process) mapping(address uint64) *mapping {
 	return &p.mappings[i]
 }
 
-// settle takes the mappings if they have been read. A process that has ended has no mappings, so its old ones are
-// kept.
+// settle replaces the mappings if a reading has finished. It keeps the old mappings if the new ones are empty, because
+// the process has then ended.
 func (p *process) settle() {
 	if p.answer == nil {
 		return
@@ -211,7 +212,7 @@ func (p *process) settle() {
 	}
 }
 
-// tableOf returns the symbols of the file behind a mapping.
+// tableOf returns the symbols of the file that is mapped by m. They are empty until the file has been read.
 func (r *Resolver) tableOf(pid uint32, m *mapping) *table {
 	f, ok := r.files[m.file]
 	if !ok {
@@ -226,7 +227,8 @@ func (r *Resolver) tableOf(pid uint32, m *mapping) *table {
 	return r.settle(f)
 }
 
-// perfOf returns the names written by a just-in-time compiler for a process.
+// perfOf returns the names that a just-in-time compiler has written for a process. They are empty until the perf map
+// has been read.
 func (r *Resolver) perfOf(pid uint32, p *process) *table {
 	if p.perf == nil || p.perf.stale && p.perf.answer == nil {
 		folder := r.path(pid, "")
@@ -235,7 +237,7 @@ func (r *Resolver) perfOf(pid uint32, p *process) *table {
 	return r.settle(p.perf)
 }
 
-// begin starts to read a table. It returns nil if too many earlier readings have not answered yet.
+// begin starts reading a table. It returns nil if too many earlier readings have not finished yet.
 func (r *Resolver) begin(read func() *table) *reading {
 	if a := untrusted.Inspect(&r.inspector, read); a != nil {
 		return &reading{answer: a}
@@ -281,8 +283,8 @@ func (f *reading) size() int {
 	return f.table.size
 }
 
-// readTable reads the symbols of a mapped file through the mapping, which also works for deleted files, or else by its
-// name in the process. The table is empty if neither works.
+// readTable reads the symbols of a mapped file. It opens the file through the mapping, which also works for deleted
+// files, or otherwise by the name that the process uses. The table is empty if neither works.
 func readTable(mapped, root, name string) *table {
 	f, err := untrusted.Open(mapped)
 	if err != nil {

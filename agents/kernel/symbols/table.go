@@ -31,16 +31,16 @@ type table struct {
 	size      int       // approximate size in bytes
 }
 
-// function is a named range of addresses.
+// function is a function with its range of addresses.
 type function struct {
-	start, end uint64 // if end is 0, the function extends to the next
+	start, end uint64 // if end is 0, the function extends to the next one
 	name       string
 }
 
 // segment maps offsets in the file to addresses.
 type segment struct{ offset, size, address uint64 }
 
-// atOffset returns the name of the function at an offset in the file, and whether there is one.
+// atOffset returns the name of the function at an offset in the file, and whether there is such a function.
 func (t *table) atOffset(offset uint64) (string, bool) {
 	for _, s := range t.segments {
 		if offset >= s.offset && offset-s.offset < s.size {
@@ -50,7 +50,7 @@ func (t *table) atOffset(offset uint64) (string, bool) {
 	return "", false
 }
 
-// at returns the name of the function at an address, and whether there is one.
+// at returns the name of the function at an address, and whether there is such a function.
 func (t *table) at(address uint64) (name string, ok bool) {
 	i, found := slices.BinarySearchFunc(t.functions, address, func(f function, a uint64) int {
 		return cmp.Compare(f.start, a)
@@ -64,7 +64,8 @@ func (t *table) at(address uint64) (name string, ok bool) {
 	return "", false
 }
 
-// add adds a function, unless its name is empty or the table is full. If size is 0, the function extends to the next.
+// add adds a function, unless its name is empty or the table is full. If size is 0, the function extends to the next
+// one.
 func (t *table) add(start, size uint64, name string) {
 	const overhead = 48
 	if start == 0 || name == "" || t.size > maxTable {
@@ -110,8 +111,8 @@ func (t *table) read(f *untrusted.ELF, kind elf.SectionType) {
 	_ = f.Symbols(kind, func(s *untrusted.Symbol) { t.add(s.Value, s.Size, s.Name) }, elf.STT_FUNC, elf.STT_GNU_IFUNC)
 }
 
-// sort sorts the functions and keeps one for each address: the one with the shortest name, which has the fewest
-// decorations.
+// sort sorts the functions, and keeps only the function with the shortest name at each address, because it has the
+// fewest decorations.
 func (t *table) sort() {
 	sorting.Slice(t.functions, func(a, b function) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(len(a.name), len(b.name)), cmp.Compare(a.name, b.name))
@@ -125,8 +126,8 @@ const (
 	goTable120 = 0xfffffff1
 )
 
-// readGo adds the functions in the line table that Go programs keep even when they are stripped, since Go 1.18. We do
-// not use package gosym, because it trusts the sizes in the table.
+// readGo adds the functions in the line table of a Go program, which remains even if the program is stripped. It
+// supports programs built by Go 1.18 or later. We do not use package gosym, because it trusts the sizes in the table.
 func (t *table) readGo(f *untrusted.ELF) {
 	section, text := f.Section(".gopclntab"), f.Section(".text")
 	if section == nil || text == nil || f.Class != elf.ELFCLASS64 {
@@ -189,7 +190,7 @@ func readPerfMap(folder string, pid uint32) *table {
 	return t
 }
 
-// innerPID returns the ID of a process in its own PID namespace, or pid if that is unknown.
+// innerPID returns the ID of a process in its own PID namespace, or pid if the former is unknown.
 func innerPID(folder string, pid uint32) string {
 	own := strconv.FormatUint(uint64(pid), 10)
 	text, err := os.ReadFile(filepath.Join(folder, "status"))
@@ -206,7 +207,7 @@ func innerPID(folder string, pid uint32) string {
 	return own
 }
 
-// lines yields the lines of a text up to the first one that is too long.
+// lines yields the lines of a text up to the first line that is longer than maxLine.
 func lines(r io.Reader) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		s := bufio.NewScanner(r)
