@@ -45,11 +45,12 @@ func NewELF(r io.ReaderAt) (f *ELF, err error) {
 	return &ELF{parsed, limited}, nil
 }
 
-// Reader returns the file for packages that read it themselves, within the limit of all readings.
+// Reader returns a reader of the file for packages that read it themselves. Such reads count toward the limit on the
+// total size of all reads.
 func (f *ELF) Reader() io.ReaderAt { return f.r }
 
-// limitedReader reads up to a total number of bytes. The process may change the file at any time, so the reader keeps
-// checked parts unchanged.
+// limitedReader reads up to a total number of bytes. It keeps copies of the parts that have been checked, because the
+// process may change the file at any time.
 type limitedReader struct {
 	r    io.ReaderAt
 	left int64
@@ -75,7 +76,7 @@ func (l *limitedReader) ReadAt(p []byte, at int64) (int, error) {
 	return l.r.ReadAt(p, at)
 }
 
-// keep reads size bytes at offset at and keeps them.
+// keep reads size bytes at the offset `at` and keeps a copy for later reads.
 func (l *limitedReader) keep(at int64, size int) ([]byte, error) {
 	data := make([]byte, size)
 	n, err := l.ReadAt(data, at)
@@ -86,8 +87,8 @@ func (l *limitedReader) keep(at int64, size int) ([]byte, error) {
 	return data, nil
 }
 
-// checkHead checks the number of sections, and the section with their names. Each name must end with a zero, because
-// package elf copies it up to there.
+// checkHead checks the number of sections, and the section with their names. Each name must end with a zero byte,
+// because package elf copies names up to the next zero byte.
 func (l *limitedReader) checkHead() error {
 	b, err := l.keep(0, 16)
 	if err != nil {
@@ -131,7 +132,7 @@ func (l *limitedReader) checkHead() error {
 	return nil
 }
 
-// Data returns the content of a section, or an error if it exceeds MaxSection.
+// Data returns the contents of a section, or an error if they exceed MaxSection bytes.
 func Data(s *elf.Section) ([]byte, error) {
 	if s.Size > MaxSection || s.FileSize > MaxSection {
 		return nil, fmt.Errorf("section %s: %w", s.Name, errTooLarge)
@@ -148,7 +149,7 @@ type Symbol struct {
 }
 
 // Symbols calls each for the symbols of the given types in all tables of type table, SHT_SYMTAB or SHT_DYNSYM. It does
-// not use package elf, which would copy the string table for each symbol if its names were not terminated.
+// not use package elf, because that would copy the string table for each symbol if the names were not terminated.
 func (f *ELF) Symbols(table elf.SectionType, each func(*Symbol), types ...elf.SymType) error {
 	for _, s := range f.Sections {
 		if s.Type != table || int(s.Link) >= len(f.Sections) {
@@ -193,8 +194,8 @@ func (f *ELF) symbols(data, names []byte, each func(*Symbol), types []elf.SymTyp
 	}
 }
 
-// Text returns the text at offset at in a string table, up to its terminating zero or [MaxName] bytes. It returns "" if
-// at is beyond the end.
+// Text returns the text at the offset `at` in a string table, up to its terminating zero byte or [MaxName] bytes. It
+// returns "" if `at` is beyond the end.
 func Text(table []byte, at uint64) string {
 	if at >= uint64(len(table)) {
 		return ""

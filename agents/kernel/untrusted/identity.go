@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// Identity distinguishes programs that use a process ID one after the other, without asking the process.
+// Identity distinguishes the programs that have the same process ID one after the other. Reading it does not depend on
+// the cooperation of the process.
 type Identity struct {
 	StartNs     uint64 // since boot
-	environment string // its address, which is chosen at random when a program starts; "0" without the right to read it
+	environment string // its address, random for each start of a program; "0" without the right to read it
 	Program     string // path; empty without the right to read it
 }
 
 // StartPrecisionNs is the precision of the kernel's start times of processes.
 const StartPrecisionNs = 10_000_000
 
-// Identify returns the identity of a process below proc.
+// Identify returns the identity of a process. proc is the mount point of the proc file system.
 func Identify(proc string, pid uint32) (Identity, error) {
 	folder := filepath.Join(proc, strconv.FormatUint(uint64(pid), 10))
 	text, err := os.ReadFile(filepath.Join(folder, "stat"))

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// maxLate limits the inspections without an answer. Each of them occupies a thread.
+// maxLate limits the number of inspections without an answer, because each of them occupies a thread.
 const maxLate = 32
 
-// Inspector runs inspections of processes. An inspection may take forever: if a process controls the file system, it
-// decides when its files and the memory that maps them answer. The zero value is ready to use.
+// Inspector runs inspections of processes. An inspection may take forever: a process that controls a file system can
+// delay reads of files in it, and of memory that maps such files, for as long as it likes. The zero value is ready to
+// use.
 type Inspector struct {
 	// Patience is the time that callers wait for an answer while no other answer is late. The default is one second.
 	Patience time.Duration
@@ -20,8 +21,9 @@ type Inspector struct {
 // Answer is the result of an inspection that may still be running.
 type Answer[T any] struct{ c chan T }
 
-// Inspect runs an inspection and waits a short time for its answer. The inspection must not access data of the caller.
-// Inspect returns nil if too many other inspections have no answer.
+// Inspect runs an inspection and waits a short time for its answer. The inspection must not access data of the caller,
+// because it may still be running when Inspect returns. Inspect returns nil if too many other inspections have no
+// answer yet.
 func Inspect[T any](i *Inspector, inspection func() T) *Answer[T] {
 	late := i.late.Add(1) - 1
 	if late >= maxLate {
@@ -44,7 +46,7 @@ func Inspect[T any](i *Inspector, inspection func() T) *Answer[T] {
 	return a
 }
 
-// Take returns the answer once. ok is false until there is one.
+// Take returns the answer, but only once. ok is false if there is no answer yet, or if it has been taken.
 func (a *Answer[T]) Take() (answer T, ok bool) {
 	select {
 	case answer = <-a.c:

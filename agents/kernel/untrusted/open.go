@@ -1,5 +1,5 @@
-// Package untrusted reads the files and the memory of the observed processes. All of it may be hostile: names may lead
-// to pipes and devices, readings may never return, and tables may contain wrong sizes.
+// Package untrusted reads the files and the memory of the observed processes. All of them may be hostile: names may
+// lead to pipes and devices, reads may never return, and tables may contain wrong sizes.
 package untrusted
 
 import (
@@ -16,15 +16,16 @@ import (
 // MaxName is the maximum length of names chosen by processes, in bytes.
 const MaxName = 256
 
-// Name returns a name chosen by a process, as valid UTF-8 of about [MaxName] bytes at most.
+// Name returns a name chosen by a process as valid UTF-8, cut off after [MaxName] bytes.
 func Name(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), MaxName)], "\uFFFD")
 }
 
-// Open opens a regular file. It returns an error for other files, because opening them may wait or have effects.
+// Open opens a regular file. It returns an error for other files, because opening them may block or have side effects.
 func Open(name string) (*os.File, error) { return open(name, os.Stat, os.OpenFile) }
 
-// OpenIn is like [Open], but for a name seen by a process with the given root. It does not leave that root.
+// OpenIn is like [Open], but interprets name as a process with the given root folder would. It never opens files
+// outside of that root.
 func OpenIn(root, name string) (*os.File, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -34,8 +35,8 @@ func OpenIn(root, name string) (*os.File, error) {
 	return open(strings.TrimPrefix(path.Clean("/"+name), "/"), r.Stat, r.OpenFile)
 }
 
-// WrittenFor reports whether a file belongs to root or to the user of a process, who is the owner of the process's
-// folder in the proc file system.
+// WrittenFor reports whether a file belongs to root or to the user of a process. folder is the process's folder in the
+// proc file system, which belongs to that user.
 func WrittenFor(f *os.File, folder string) bool {
 	file, err1 := f.Stat()
 	process, err2 := os.Stat(folder)
