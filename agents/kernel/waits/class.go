@@ -12,7 +12,7 @@ type Class uint32
 // for something.
 const (
 	OnCPU     Class = iota
-	Preempted       // the kernel took the CPU away
+	Preempted       // the kernel gave the CPU to another thread
 	RunQueue        // runnable after a wake-up, its creation or a yield, but not on a CPU yet
 	File            // regular files, folders, block devices, and calls that take paths
 	Sync            // fsync and its relatives
@@ -58,7 +58,7 @@ func ParseClass(name string) (Class, error) {
 	return 0, fmt.Errorf("unknown class %q; the classes are %s", name, strings.Join(classNames[:], ", "))
 }
 
-// Set is a set of classes, a bit for each.
+// Set is a set of classes, with one bit per class.
 type Set uint32
 
 // All contains all classes.
@@ -70,7 +70,7 @@ func (s Set) With(c Class) Set { return s | 1<<c }
 // Has reports whether s contains c.
 func (s Set) Has(c Class) bool { return s&(1<<c) != 0 }
 
-// Group groups classes with the same kind of remedy.
+// Group is a group of classes with the same kind of remedy.
 type Group uint32
 
 // The groups.
@@ -119,6 +119,6 @@ func (c Class) Group() Group {
 	return Rest
 }
 
-// Thresholds holds, by class, the minimum duration in ns of an interval that counts as long. If it is 0, no interval
-// does.
+// Thresholds holds, by class, the duration in ns from which an interval counts as long. A threshold of 0 means that no
+// interval counts as long.
 type Thresholds [NumClasses]uint64

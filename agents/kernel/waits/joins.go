@@ -9,10 +9,10 @@ const (
 	MissingNoGoroutine               // a thread of Go's runtime, which works for no request
 	MissingNoSpan                    // the thread worked for no span
 	MissingUnreadable                // memory of the process was paged out
-	MissingUnsampled                 // a span that is not exported
+	MissingUnsampled                 // the span is not exported
 	MissingInvalid                   // the digits of an ID are invalid
 	MissingNoService                 // the name of the service is unknown
-	MissingEnded                     // the process is unknown, or another one has its ID now
+	MissingEnded                     // the process is unknown, or its ID now belongs to another process
 	NumReasons         = iota
 )
 

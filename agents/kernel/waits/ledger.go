@@ -10,7 +10,7 @@ type Row struct {
 	Comm      Comm
 	Count     uint64 // includes an interval of an earlier report that continues; see [Ledger.Begin]
 	TotalNs   uint64
-	MaxNs     uint64 // an upper bound, unless it is the longest since the start of the observation
+	MaxNs     uint64 // an upper bound, or exact for the longest interval since the start of the observation
 	RunqNs    uint64
 	MaxRunqNs uint64
 	Over      uint64
@@ -18,13 +18,13 @@ type Row struct {
 	Buckets   [Buckets]uint64 // without the current interval
 }
 
-// Reading is the state of the kernel's sums at one time. Open was read before Sums.
+// Reading is a reading of the state of threads and of the kernel's sums. Open was read before Sums.
 type Reading struct {
 	Open []Open
 	Sums map[Key]Sum
 }
 
-// Ledger turns successive readings of growing sums into their changes. It is not safe for concurrent use.
+// Ledger computes the changes between successive readings of growing sums. It is not safe for concurrent use.
 type Ledger struct {
 	thresholds Thresholds
 	classes    Set
@@ -32,7 +32,7 @@ type Ledger struct {
 	report     int // number of reports started
 }
 
-// standing is a sum, including the current interval, as of the last reading.
+// standing is the value of a sum, including the current interval, as of the last reading.
 type standing struct {
 	Row
 	seen   bool // in the last reading of sums
@@ -40,17 +40,17 @@ type standing struct {
 	report int  // report that already counts this interval
 }
 
-// NewLedger returns a ledger without readings. The kernel only keeps sums of the given classes, but reports the
-// current intervals of all classes.
+// NewLedger returns a Ledger without readings. classes are the classes whose sums the kernel keeps. Ledger ignores the
+// current intervals of other classes, which the kernel reports, too.
 func NewLedger(t Thresholds, classes Set) *Ledger {
 	return &Ledger{thresholds: t, classes: classes, state: make(map[Key]standing)}
 }
 
-// Begin starts a report. An interval that continues counts once more, because part of it lies in the new report.
+// Begin starts a report. An interval that continues counts again, because part of it lies in the new report.
 func (l *Ledger) Begin() { l.report++ }
 
-// Update returns the changes since the previous reading, and the keys of threads that have ended since. Their sums are
-// final and may be deleted. The order of both is random.
+// Update returns the changes since the previous reading, and the keys of threads that have ended since. The sums of
+// these threads are final and may be deleted. changes and ended are in no particular order.
 func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 	alive, open := make(map[Thread]Comm, len(r.Open)), make(map[Key]bool, len(r.Open))
 	now := make(map[Key]Row, len(r.Sums))
@@ -92,8 +92,8 @@ func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 	return changes, ended
 }
 
-// addOpen adds the current interval of a thread to its row, unless the sums, which are read later, already have it. It
-// returns the key of the row, and whether it has added the interval.
+// addOpen adds the current interval of a thread to its row, unless the sums, which are read later, already include the
+// interval. It returns the key of the row, and whether it has added the interval.
 func (l *Ledger) addOpen(now map[Key]Row, o Open, sums map[Key]Sum) (Key, bool) {
 	k := Key{o.TGID, o.TID, o.Syscall, o.Class}
 	if sums[k].Last > o.Now || o.Since == 0 || !l.classes.Has(o.Class) {
@@ -143,8 +143,8 @@ func rowOf(k Key, s Sum) Row {
 	return row
 }
 
-// appendChange appends the difference of row and before unless nothing has changed. carried is the number of intervals
-// continued from earlier reports.
+// appendChange appends the difference between row and before to changes, unless nothing has changed. carried is the
+// number of intervals continued from earlier reports.
 func appendChange(changes []Row, row, before Row, carried uint64) []Row {
 	d := row
 	d.Count = difference(row.Count, before.Count) + carried
@@ -167,8 +167,8 @@ func appendChange(changes []Row, row, before Row, carried uint64) []Row {
 	return append(changes, d)
 }
 
-// longest returns an upper bound on the intervals in buckets. It returns otherwise if there are no intervals, or if
-// some are in the last bucket, which is unbounded.
+// longest returns an upper bound on the durations of the intervals in buckets. It returns `otherwise` if there are no
+// intervals, or if some are in the last bucket, which is unbounded.
 func longest(buckets [Buckets]uint64, otherwise uint64) uint64 {
 	for i := Buckets - 2; i >= 0; i-- {
 		if buckets[i+1] > 0 {
@@ -181,7 +181,7 @@ func longest(buckets [Buckets]uint64, otherwise uint64) uint64 {
 	return otherwise
 }
 
-// difference returns now − before, or 0 if the sum has been deleted and started again.
+// difference returns now − before, or 0 if that is negative, because the sum has been deleted and has started again.
 func difference(now, before uint64) uint64 {
 	d, borrow := bits.Sub64(now, before, 0)
 	if borrow != 0 {

@@ -1,16 +1,16 @@
 package waits
 
-// Part is a part of an interval that has one reason.
+// Part is a part of an interval with a single reason.
 type Part struct {
 	Class      Class
 	Syscall    int32
 	Start, End uint64 // ns of the monotonic clock
-	RunqNs     uint64 // after End, on the run queue
+	RunqNs     uint64 // time on the run queue after End
 }
 
 // Parts returns the parts of the interval whose classes are in wanted, in order: the wait, and the time from the
-// wake-up to the CPU as a part of class [RunQueue]. They do not overlap. Parts shorter than their threshold, or
-// without one, are omitted.
+// wake-up to the CPU as a part of class [RunQueue]. The parts do not overlap. Parts shorter than their threshold, or
+// without a threshold, are omitted.
 func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	var parts []Part
 	woken := e.End - min(e.RunqNs, e.End)
@@ -53,5 +53,5 @@ func SpanName(c Class) string { return "wait " + c.String() }
 // TracepointInfix separates the service and the class in the IDs of tracepoints.
 const TracepointInfix = "/kernel/"
 
-// TracepointID returns the ID of the tracepoint of a class in a service. Its spans carry it.
+// TracepointID returns the ID of the tracepoint of a class in a service. The spans of the tracepoint carry it.
 func TracepointID(service string, c Class) string { return service + TracepointInfix + c.String() }

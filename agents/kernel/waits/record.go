@@ -12,14 +12,15 @@ import (
 // NoSyscall is the system call of an interval outside any system call.
 const NoSyscall = -1
 
-// Buckets is the number of buckets of a histogram: below 2^10 ns, then by powers of two; the last is unbounded.
+// Buckets is the number of buckets of a histogram. The first bucket holds durations below 2^10 ns, the bounds of the
+// following ones are powers of two, and the last bucket is unbounded.
 const Buckets = 28
 
 // firstBucketBits is the binary logarithm of the first bucket's bound.
 const firstBucketBits = 10
 
-// BucketBound returns the upper bound of bucket i in ns. The last bucket is unbounded; for it, the result is the next
-// power of two.
+// BucketBound returns the upper bound of bucket i in ns. The last bucket has no upper bound; for it, BucketBound
+// returns the next power of two.
 func BucketBound(i int) uint64 { return 1 << (firstBucketBits + i) }
 
 // Key identifies a sum.
@@ -44,21 +45,21 @@ func (c Comm) String() string {
 	return string(name)
 }
 
-// Sum is the sum of intervals since the observation of its thread started.
+// Sum is the sum of the intervals of a thread since its observation started.
 type Sum struct {
 	Count     uint64
 	TotalNs   uint64
 	MaxNs     uint64
-	RunqNs    uint64 // on run queues, after the wake-ups that ended the intervals
+	RunqNs    uint64 // time on run queues, after the wake-ups that ended the intervals
 	MaxRunqNs uint64
-	Last      uint64 // when the last interval ended, including its run-queue part
+	Last      uint64 // end of the last interval, including its run-queue part
 	Over      uint32 // intervals above the threshold
 	RunqOver  uint32 // run-queue parts above the threshold of [RunQueue]
 	Comm      Comm
 	Buckets   [Buckets]uint32
 }
 
-// Add adds another sum of the same key. Last and Comm stay.
+// Add adds another sum with the same key. It doesn't change Last and Comm.
 func (s *Sum) Add(o *Sum) {
 	s.Count += o.Count
 	s.TotalNs += o.TotalNs
@@ -72,7 +73,8 @@ func (s *Sum) Add(o *Sum) {
 	}
 }
 
-// Event is one interval above a threshold, or several shorter intervals of one span whose sum is above it.
+// Event is one interval above a threshold, or several shorter intervals of the same span with a sum above the
+// threshold.
 type Event struct {
 	End       uint64 // of the run-queue part
 	WaitNs    uint64
@@ -82,7 +84,7 @@ type Event struct {
 	Class     Class
 	Stack     int32 // negative without a stack
 	Found     Found
-	More      uint16 // further intervals that it stands for
+	More      uint16 // number of further intervals that the event includes
 	Comm      Comm
 	Trace     [32]uint8 // see Found
 	Span      [16]uint8
@@ -110,7 +112,7 @@ type MissingKey struct {
 	Cause Cause
 }
 
-// Missed sums up individual intervals that are missing.
+// Missed holds the number and the total duration of individual intervals that are missing.
 type Missed struct{ Count, TotalNs uint64 }
 
 // Cause is a reason why individual intervals are missing.
@@ -119,9 +121,9 @@ type Cause uint32
 // The values are defined in bpf/wait.bpf.c.
 const (
 	RingFull Cause = iota // the ring buffer was full
-	Limited               // there were more than the process may send
+	Limited               // there were more than the probes may record for the process
 	Unknown               // the memory with the span's ID was paged out
-	Cramped               // short intervals did not fit in their span next to others
+	Cramped               // short intervals did not fit into their span next to other intervals
 	NumCauses
 )
 
@@ -157,7 +159,7 @@ type StackKey struct {
 	Class   Class
 }
 
-// StackSum counts the samples of a stack, and sums up the time that they represent.
+// StackSum holds the number of samples of a stack, and the total time that they represent.
 type StackSum struct {
 	Count   uint64
 	TotalNs uint64
@@ -190,7 +192,8 @@ func DecodeEvent(record []byte) (Event, error) {
 	return e, nil
 }
 
-// DecodeThreads decodes the output of the task iterator: the state of each thread, and the sum of its time on CPUs.
+// DecodeThreads decodes the output of the task iterator, which consists of the state and the sum of the time on CPUs of
+// each thread.
 func DecodeThreads(records []byte) (open []Open, onCPU []Sum, err error) {
 	const size = OpenSize + SumSize
 	if len(records)%size != 0 {
@@ -239,7 +242,7 @@ func DecodeOpen(records []byte) ([]Open, error) {
 	return open, nil
 }
 
-// fields are the bytes of a record that are not decoded yet.
+// fields holds the bytes of a record that are not decoded yet.
 type fields []byte
 
 func (f *fields) u64() uint64 {

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 )
 
-// Total sums up intervals of one class.
+// Total holds sums over intervals of one class.
 type Total struct {
 	Count   uint64
 	TotalNs uint64
@@ -25,10 +25,10 @@ func (t *Total) Add(o Total) {
 	t.Over += o.Over
 }
 
-// Totals are the sums of each class. [RunQueue] includes the run-queue parts of all other classes.
+// Totals holds the sums for each class. The sum for [RunQueue] includes the run-queue parts of all other classes.
 type Totals [NumClasses]Total
 
-// Ns returns the sum over all classes: the time observed.
+// Ns returns the sum over all classes, that is, the time for which threads were observed.
 func (t *Totals) Ns() uint64 {
 	var ns uint64
 	for i := range t {
@@ -44,7 +44,7 @@ func (t *Totals) add(r *Row) {
 	}
 }
 
-// Call sums up the intervals of one class in one system call.
+// Call holds sums over the intervals of one class in one system call.
 type Call struct {
 	Class   Class
 	Syscall int32
@@ -52,14 +52,14 @@ type Call struct {
 	Buckets [Buckets]uint64
 }
 
-// ThreadReport sums up the time of one thread by class.
+// ThreadReport holds the time of one thread by class.
 type ThreadReport struct {
 	TID    uint32 // 0 for all threads beyond the limit of a report
 	Comm   string
 	Totals Totals
 }
 
-// ProcessReport sums up the time of one process by class, system call and thread.
+// ProcessReport holds the time of one process by class, system call and thread.
 type ProcessReport struct {
 	PID     uint32
 	Comm    string         // name of its first thread
@@ -101,15 +101,15 @@ func (l *Longest) TooLongNs() (ns uint64) {
 	return ns
 }
 
-// Losses count records that are missing.
+// Losses holds the numbers of missing records by cause.
 type Losses struct {
 	Events   uint64 // single waits: the ring buffer was full
-	Limited  uint64 // single waits: more than the process may send; the sums have them
+	Limited  uint64 // single waits: above the limit for a process; the sums include them
 	Sums     uint64 // intervals: the map of sums was full
 	Threads  uint64 // switches of threads without memory for their state
 	Stacks   uint64 // sampled stacks: their map was full
 	Children uint64 // processes: the map of targets was full
-	Missed   uint64 // runs of the probes: nested in another one
+	Missed   uint64 // runs of the probes: nested in another run
 	Switches uint64 // parts of a thread's time: the kernel did not report that it left a CPU
 	Gaps     uint64 // times when the agent was stopped for too long
 	// Uncounted are missing events that [MissingKey] does not include. Events and Limited include them.
@@ -117,8 +117,8 @@ type Losses struct {
 	Unseen    uint64 // switches to a CPU that the kernel did not report; replaced by the scheduler's times
 }
 
-// Lost returns the number of records lost. Limited records do not count, because the limit is intended, nor do unseen
-// switches, because they are replaced.
+// Lost returns the number of lost records. It doesn't count limited records, because the limit is intended, or unseen
+// switches, because the scheduler's times replace them.
 func (l *Losses) Lost() uint64 {
 	return l.Events + l.Sums + l.Threads + l.Stacks + l.Children + l.Missed + l.Switches + l.Gaps
 }
@@ -134,12 +134,12 @@ func (l Losses) Since(before Losses) Losses {
 
 // Cost is the cost of the probes.
 type Cost struct {
-	Hits     uint64  // runs; an estimate from a part of the time
+	Hits     uint64  // runs, extrapolated from a part of the time
 	NsPerHit float64 // 0 if unknown
 	CPUShare float64 // of one CPU
 }
 
-// Report sums up the time of the observed processes during an interval.
+// Report accounts for the time of the observed processes during an interval.
 type Report struct {
 	From      time.Time
 	Duration  time.Duration
@@ -162,17 +162,17 @@ func (r *Report) Reason(c Class, syscall int32) string {
 }
 
 // maxThreads limits the threads of one report, so that short-lived threads do not fill the memory. Further threads are
-// summed up by process, and further processes in a single one.
+// summed up by process, and further processes in a single ThreadReport.
 const maxThreads = 50_000
 
-// Collector sums up changes for a report.
+// Collector adds up changes for a report.
 type Collector struct {
 	threads map[Thread]*ThreadReport
 	calls   map[Key]*Call   // TID is 0
 	names   map[uint32]Comm // of processes, by their first thread
 }
 
-// NewCollector returns a collector without changes.
+// NewCollector returns an empty Collector.
 func NewCollector() *Collector {
 	return &Collector{threads: make(map[Thread]*ThreadReport), calls: make(map[Key]*Call), names: make(map[uint32]Comm)}
 }
@@ -200,7 +200,7 @@ func (c *Collector) Add(changes []Row) {
 	}
 }
 
-// thread returns the sums of a thread, or the sums shared by all threads beyond the limit.
+// thread returns the sums of a thread, or sums that the threads beyond the limit share.
 func (c *Collector) thread(id Thread) *ThreadReport {
 	if t, ok := c.threads[id]; ok {
 		return t
