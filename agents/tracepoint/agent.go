@@ -65,19 +65,19 @@ func WithHTTPClient(c *http.Client) Option {
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = cmp.Or(l, o.logger) } }
 
 // WithGoroutineLabels sets the labels trace_id and span_id on goroutines while they run spans, for profilers and kernel
-// probes, and on Linux publishes the process's resource for them. A span must then be ended by the goroutine that
-// started it.
+// probes, and, on Linux, publishes the process's resource for such readers. A span must then be ended by the goroutine
+// that started it.
 func WithGoroutineLabels() Option { return func(o *options) { o.labels = true } }
 
 // Connect applies the plans of Sibyl to the tracepoints of [Default] until ctx is done or the agent is closed. It does
 // not wait for a connection: while Sibyl is unreachable, only the baseline is enabled. It returns an error if the
-// options are not valid or [Default] already has an agent.
+// options are not valid, or if [Default] already has an agent.
 func Connect(ctx context.Context, opts ...Option) (*Agent, error) {
 	return Default.Connect(ctx, opts...)
 }
 
-// Connect is like [Connect] for the tracepoints of r. It returns an error if r has another agent that is not closed and
-// whose context is not done.
+// Connect is like [Connect], but for the tracepoints of r. It returns an error if r already has an agent that has not
+// been closed and whose context is not done.
 func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) {
 	o := options{
 		id:       rand.Text(),
@@ -126,7 +126,7 @@ func (r *Registry) exchangeSettings(o *options) exchange.Settings {
 	}
 }
 
-// Close returns to the baseline and waits for the agent's goroutines to end.
+// Close disables all tracepoints outside the baseline, and waits for the agent's goroutines to end.
 func (a *Agent) Close() { a.exchange.Close() }
 
 // ID returns the ID of the agent. It changes if another agent has registered with the same ID.

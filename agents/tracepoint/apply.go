@@ -12,14 +12,14 @@ type state struct {
 	previous *plan // for requests that started under it; may be nil
 }
 
-// plan is a plan, indexed for decisions about requests. It is immutable.
+// plan is an index of a plan for decisions about requests. It is immutable.
 type plan struct {
 	source  *protocol.Plan
 	version int64
 	arms    []*arm // in the order of source.Arms
 }
 
-// arm is an arm of one plan. Arms of different plans are distinct even if their names are equal.
+// arm is an arm of one plan. Arms of different plans are distinct, even if they have the same name.
 type arm struct {
 	name     string
 	decision string                       // text form of the decision about requests that match no filter
@@ -45,9 +45,9 @@ func (p *plan) arm(name string) *arm {
 	return nil
 }
 
-// Apply makes p the current plan. If p is nil, it returns to the baseline. The plan applies to requests that start
-// from now on. Running requests keep the plan they started under for as long as it is the current or the previous one.
-// Apply ignores IDs that the registry does not know; [Registry.Outcomes] reports them. It returns an error, and
+// Apply makes p the current plan. If p is nil, only the baseline remains enabled. The plan applies to requests that
+// start from now on. Running requests keep the plan they started under for as long as it is the current or the previous
+// one. Apply ignores IDs that the registry does not know; [Registry.Outcomes] reports them. It returns an error, and
 // changes nothing, if p is not valid. The caller must not modify p afterwards.
 func (r *Registry) Apply(p *protocol.Plan) error {
 	var next state
@@ -100,7 +100,7 @@ func compile(p *protocol.Plan) *plan {
 	return c
 }
 
-// activation returns the activation of p under the current state, or nil if p is disabled. The caller holds r.mu.
+// activation returns the activation of p under the current state, or nil if p is disabled. The caller must hold r.mu.
 func (r *Registry) activation(p *Point) *activation { return r.activationIn(r.state.Load(), p) }
 
 // activationIn is like activation, but under state s. While stacks are being sampled, the activation of a point outside

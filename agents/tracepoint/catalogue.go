@@ -32,7 +32,7 @@ func (r *Registry) Catalogue() []protocol.Tracepoint {
 	return list[:min(len(list), protocol.MaxCatalogue)]
 }
 
-// sorted returns the points ordered by scope, name and kind. The caller holds r.mu.
+// sorted returns the points ordered by scope, name and kind. The caller must hold r.mu.
 func (r *Registry) sorted() []*Point {
 	keys := make([]pointKey, 0, len(r.points))
 	for k := range r.points {
@@ -48,7 +48,7 @@ func (r *Registry) sorted() []*Point {
 	return list
 }
 
-// validText reports whether s consists of printable characters and has 1 to limit bytes.
+// validText reports whether s consists of 1 to limit bytes of printable characters.
 func validText(s string, limit int) bool {
 	if s == "" || len(s) > limit || !utf8.ValidString(s) {
 		return false

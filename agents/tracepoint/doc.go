@@ -1,5 +1,5 @@
 // Package tracepoint provides instrumentation that Sibyl enables where it searches for the cause of slow requests.
-// While it is disabled, it costs next to nothing.
+// Disabled instrumentation costs next to nothing.
 //
 //	var price = tracepoint.Span("cart.price") // registered once, disabled
 //
@@ -14,8 +14,8 @@
 // instrumentation switchable. [Connect] fetches plans from Sibyl; [Registry.Apply] applies a plan directly.
 //
 // The first process that a request reaches decides which tracepoints are enabled for it. The decision travels in the
-// tracestate under the key "sibyl", so that all services instrument the request consistently. A plan that arrives while
-// a request runs does not affect that request.
+// tracestate, under the key "sibyl", so that all services instrument the request consistently. A plan that arrives
+// while a request runs does not affect that request.
 //
 // All functions and methods are safe for concurrent use.
 package tracepoint

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// measureEvery is the sampling interval of measurements: one hit in measureEvery is measured.
+// measureEvery is the sampling interval of measurements: one in measureEvery hits is measured.
 const measureEvery = 256
 
 // Estimated cost of a hit until it is measured.
@@ -22,11 +22,12 @@ const (
 	variableBytes = 40
 )
 
-// spanOverheadBytes is the OTLP size of a span without name and attributes: IDs, times, tags and lengths.
+// spanOverheadBytes is the OTLP size of a span without its name and attributes, that is, of IDs, times, tags and
+// lengths.
 const spanOverheadBytes = 70
 
-// attributeOverheadBytes is the OTLP size of an attribute without its key and string value: tags and lengths. A number
-// fits in it, too.
+// attributeOverheadBytes is the OTLP size of an attribute without its key and string value, that is, of tags and
+// lengths. It also covers numeric values.
 const attributeOverheadBytes = 10
 
 // estimateSpanBytes returns the estimated OTLP size of a span with the given name.
@@ -41,7 +42,7 @@ const maxHitDuration = time.Millisecond
 // measurements accumulates the measured costs of hits.
 type measurements struct{ timed, sized, nanos, bytes atomic.Uint64 }
 
-// add adds one hit. It ignores implausible durations, and sizes of 0, which are unknown.
+// add adds one hit. It ignores implausible durations, and sizes of 0, which mean unknown.
 func (m *measurements) add(d time.Duration, bytes int) {
 	if d < maxHitDuration {
 		m.nanos.Add(uint64(d))

@@ -30,8 +30,8 @@ type tracerKey struct {
 	attributes            attribute.Distinct
 }
 
-// maxTracers limits the tracers that a provider caches. Once the cache is full, every call of Tracer with a new scope
-// creates a tracer.
+// maxTracers limits the tracers that a provider caches. Once the cache is full, each call of Tracer with a scope that
+// isn't cached creates a new tracer.
 const maxTracers = 1024
 
 // A ProviderOption configures [Provider].
@@ -52,12 +52,12 @@ func WithBaseline(kinds ...trace.SpanKind) ProviderOption {
 // scope and name the plan enables. A disabled span has the span context of the nearest enabled span, so that children
 // get the right parent and context propagation works.
 //
-// Use it instead of inner, preferably globally: otel.SetTracerProvider(tracepoint.Provider(inner)).
+// Use the result instead of inner, preferably globally: otel.SetTracerProvider(tracepoint.Provider(inner)).
 func Provider(inner trace.TracerProvider, options ...ProviderOption) trace.TracerProvider {
 	return Default.Provider(inner, options...)
 }
 
-// Provider is like [Provider] for r.
+// Provider is like [Provider], but for the tracepoints of r.
 func (r *Registry) Provider(inner trace.TracerProvider, options ...ProviderOption) trace.TracerProvider {
 	p := &provider{
 		registry: r, inner: inner, tracepointTracer: inner.Tracer(Scope), tracers: make(map[tracerKey]*tracer),
@@ -147,8 +147,8 @@ func (t *tracer) startBaseline(
 	return s.contextWith(s.Context), s
 }
 
-// startRoot starts the first span of a trace. It makes the decision about the request only after the span has started,
-// because starting it generates the trace ID. The point may be nil.
+// startRoot starts the first span of a trace. It makes the decision about the request only after it has started the
+// span, because the decision depends on the trace ID, which is generated at the start. The point may be nil.
 func (t *tracer) startRoot(
 	ctx context.Context, point *Point, options []trace.SpanStartOption, e *entrySpan,
 ) (context.Context, trace.Span) {
@@ -165,7 +165,7 @@ func (t *tracer) startRoot(
 	return s.contextWith(s.Context), s
 }
 
-// startDisabled returns a disabled span below parent. If returned isn't nil, the span calls it when it ends.
+// startDisabled returns a disabled span below parent. If returned isn't nil, the span calls it at its end.
 func (t *tracer) startDisabled(
 	ctx context.Context, parent trace.Span, p *parentInfo, returned func(),
 ) (context.Context, trace.Span) {
@@ -203,7 +203,7 @@ func (t *tracer) point(name string, kind trace.SpanKind, baseline bool) *Point {
 }
 
 // discover returns the tracepoint of the spans with the given scope and name, and registers it if necessary. It returns
-// nil if maxDiscovered tracepoints have been discovered already.
+// nil if the tracepoint is unknown and maxDiscovered tracepoints have already been discovered.
 func (r *Registry) discover(scope, name string, kind trace.SpanKind, baseline bool) *Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,11 +22,11 @@ var published struct {
 	sync.Mutex // guards the fields below
 	resource   map[string]string
 	memory     []byte // nil if nothing is published
-	done       bool   // nothing more may be published: several services share the process, or the SDK publishes
+	done       bool   // nothing may be published any more: several services share the process, or the SDK publishes
 }
 
-// publish publishes the resource of the process, unless it is too large. If another resource is published already,
-// publish withdraws it for good, because readers couldn't tell which one a thread works for.
+// publish publishes the resource of the process, unless it is too large. If a different resource is already published,
+// publish withdraws it for good, because readers couldn't tell which of the two a thread works for.
 func publish(resource map[string]string) {
 	p := &published
 	p.Lock()
@@ -47,7 +47,7 @@ func publish(resource map[string]string) {
 	p.resource, p.done = maps.Clone(resource), p.memory == nil
 }
 
-// fillContext writes the payload and then the header, the signature last.
+// fillContext writes the payload and then the header to memory. It writes the signature last.
 func fillContext(memory, payload []byte, address, now uint64) {
 	copy(memory[headerSize:], payload)
 	binary.NativeEndian.PutUint32(memory[8:], contextVersion)

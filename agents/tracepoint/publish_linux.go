@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// mapContext returns a memory mapping that contains payload, the context of the process, and stays until the process
-// ends. It returns nil if the system doesn't allow it or another library publishes one.
+// mapContext returns a memory mapping that contains payload, the context of the process, and exists until the process
+// ends. It returns nil if the system doesn't allow such a mapping, or if another library already publishes a context.
 func mapContext(payload []byte) []byte {
 	if maps, err := os.ReadFile("/proc/self/maps"); err != nil || bytes.Contains(maps, []byte(contextName)) {
 		return nil

@@ -2,5 +2,5 @@
 
 package tracepoint
 
-// mapContext returns nil, because other systems have no readers.
+// mapContext returns nil, because there are no readers of such mappings on other systems.
 func mapContext([]byte) []byte { return nil }

@@ -19,11 +19,11 @@ const Scope = "github.com/sibyl-trace/sibyl/agents/tracepoint"
 // UnknownService is the service name of [Default] until [Connect] or [Registry.SetService] sets one.
 const UnknownService = "unknown_service"
 
-// maxDiscovered limits the tracepoints that providers discover, since span names may contain data.
+// maxDiscovered limits the number of tracepoints that providers discover, because span names may contain data.
 const maxDiscovered = 4096
 
-// Registry holds the tracepoints of one service and their activation. Most processes use [Default] only. Several
-// registries represent several services in one process, for example in tests.
+// Registry holds the tracepoints of one service and their activation. Most processes use only [Default]. Use several
+// registries if several services share a process, for example in tests.
 type Registry struct {
 	state         atomic.Pointer[state]     // never nil
 	defaultTracer atomic.Pointer[tracerBox] // for spans whose parent comes from another provider
@@ -83,8 +83,8 @@ type Point struct {
 // ambiguousOwner is the owner of points that run in several baseline spans or in an unknown one.
 var ambiguousOwner Point
 
-// recordOwner records that the discovered point p ran in a span of owner, or of an unknown owner if it is nil. It
-// changes the catalogue at most twice: for the first owner and for the second.
+// recordOwner records that the discovered point p ran in a span of owner, or in a span of an unknown owner if owner is
+// nil. It changes the catalogue at most twice: at the first owner, and at the first different one.
 func (p *Point) recordOwner(owner *Point) {
 	if owner == nil {
 		owner = &ambiguousOwner
@@ -114,7 +114,7 @@ func (p *Point) recordName(name string) {
 }
 
 // ownerHint returns the name and kind of the only baseline span that p was seen in, or else the name and kind declared
-// with [WithOwner]. They are empty if neither is known. The caller holds registry.mu.
+// with [WithOwner]. name and kind are empty if neither is known. The caller must hold registry.mu.
 func (p *Point) ownerHint() (name string, kind protocol.SpanKind) {
 	if o := p.owner.Load(); o != nil && o != &ambiguousOwner && !o.renamed.Load() {
 		return o.info.Operation, o.info.SpanKind
@@ -154,16 +154,17 @@ func WithCode(code string) PointOption {
 	return func(t *protocol.Tracepoint) { t.Code = code }
 }
 
-// Span returns the tracepoint with the given name, and registers it if necessary. While it is enabled, it starts spans
-// with that name. Span panics unless name consists of 1 to 128 bytes of printable characters.
+// Span returns the tracepoint with the given name, and registers it if necessary. While the tracepoint is enabled, it
+// starts spans with that name. Span panics unless name consists of 1 to 128 bytes of printable characters.
 func Span(name string, options ...PointOption) *Point { return Default.Span(name, options...) }
 
-// Span is like [Span] for r.
+// Span is like [Span], but for the tracepoints of r.
 func (r *Registry) Span(name string, options ...PointOption) *Point {
 	return r.point(pointKey{kind: protocol.SpanPoint, name: name}, options)
 }
 
-// maxName is the maximum length of the names of tracepoints, in bytes. It leaves room for a service name in their IDs.
+// maxName is the maximum length of the names of tracepoints, in bytes. It leaves room for the name of a service in the
+// IDs of tracepoints.
 const maxName = 128
 
 // point returns the tracepoint with the given key, and registers it if necessary.
@@ -195,7 +196,7 @@ func (r *Registry) point(key pointKey, options []PointOption) *Point {
 	return r.add(key, info)
 }
 
-// add registers a point. The caller holds r.mu.
+// add registers a point. The caller must hold r.mu.
 func (r *Registry) add(key pointKey, info protocol.Tracepoint) *Point {
 	info.Layer = protocol.App
 	p := &Point{registry: r, name: key.name, info: info}
@@ -216,7 +217,8 @@ func (r *Registry) notifyChanged() {
 	}
 }
 
-// assignID sets the ID of p: service, path and, if another point has the same path, a number. The caller holds r.mu.
+// assignID sets the ID of p, which consists of the service, the path and, if another point has the same path, a number.
+// The caller must hold r.mu.
 func (r *Registry) assignID(p *Point) {
 	id := r.service + "/" + p.path()
 	for n := 2; r.byID[id] != nil; n++ {
@@ -244,8 +246,8 @@ func (p *Point) ID() string {
 	return p.id
 }
 
-// SetService sets the service name, which changes the IDs of all tracepoints. It must precede the first plan. [Connect]
-// calls it.
+// SetService sets the service name, which changes the IDs of all tracepoints. It must be called before the first plan
+// is applied. [Connect] calls it.
 func (r *Registry) SetService(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -266,7 +268,7 @@ func (r *Registry) serviceName() string {
 }
 
 // tracerFor returns the tracer for children of spans of p. If p is nil, because no provider of r started the spans, it
-// returns the tracer of r's latest provider or, without one, of OpenTelemetry's global provider.
+// returns the tracer of r's latest provider or, if r has no provider, of OpenTelemetry's global provider.
 func (r *Registry) tracerFor(p *provider) trace.Tracer {
 	if p != nil {
 		return p.tracepointTracer

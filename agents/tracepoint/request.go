@@ -11,7 +11,7 @@ import (
 // immutable once published.
 type request struct {
 	registry   *Registry
-	owner      *Point // of the baseline span; nil if there is no baseline span or it is unknown
+	owner      *Point // point of the baseline span; nil if there is no baseline span or it is unknown
 	arm        *arm   // nil if only the baseline is enabled
 	version    int64  // of the plan; may be 0
 	randomness protocol.Randomness
@@ -69,8 +69,8 @@ func (r *Registry) requestOf(sc trace.SpanContext, e *entrySpan) *request {
 	return r.decide(sc.TraceID(), e)
 }
 
-// follow returns the request with the given trace ID according to d, another service's decision with the given text. If
-// r doesn't have the plan of d, only the baseline is enabled.
+// follow returns the request with the given trace ID according to d, the decision of another service. text is the text
+// form of d. If r doesn't have the plan of d, only the baseline is enabled.
 func (r *Registry) follow(d protocol.Decision, text string, id trace.TraceID) *request {
 	q := &request{registry: r, randomness: protocol.RandomnessOf(id), filters: d.Filters, decision: text}
 	if p := r.state.Load().plan(d.Version); p != nil {
@@ -79,7 +79,7 @@ func (r *Registry) follow(d protocol.Decision, text string, id trace.TraceID) *r
 	return q
 }
 
-// decide makes the decision about a request that reaches this service before any other.
+// decide makes the decision about a request that hasn't reached any other service before.
 func (r *Registry) decide(id trace.TraceID, e *entrySpan) *request {
 	q := &request{registry: r, randomness: protocol.RandomnessOf(id)}
 	p := r.state.Load().current

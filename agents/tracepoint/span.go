@@ -15,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// span is an enabled span, and the context that holds it. It wraps a span of the SDK. Instrumentation that asks a span
-// for its provider, like otelhttp, gets the wrapping provider.
+// span is an enabled span, and also the context that contains it. It wraps a span of the SDK. Instrumentation that asks
+// a span for its provider, like otelhttp, gets the wrapping provider.
 type span struct {
 	context.Context           //nolint:containedctx // a span is a context; see contextWith
 	trace.Span                // of the SDK
@@ -37,8 +37,8 @@ type extra struct {
 	returned func()             // ends the call of the followed request; may be nil
 }
 
-// spanKey is the key under which OpenTelemetry looks up the span of a context. It is nil if OpenTelemetry does not
-// look up a single key. With the key, a span can be its own context, which saves an allocation per span.
+// spanKey is the key under which OpenTelemetry looks up the span of a context. It is nil if OpenTelemetry does not look
+// up exactly one key. Knowing the key lets a span be its own context, which saves an allocation per span.
 var spanKey = func() any {
 	var r keyRecorder
 	trace.SpanFromContext(&r)
@@ -57,7 +57,7 @@ func (r *keyRecorder) Value(key any) any {
 	return nil
 }
 
-// contextWith returns ctx with the span. It must be called at most once.
+// contextWith returns a context that contains the span and otherwise equals ctx. It must be called at most once.
 func (s *span) contextWith(ctx context.Context) context.Context {
 	if spanKey == nil {
 		return trace.ContextWithSpan(ctx, s)
@@ -66,7 +66,8 @@ func (s *span) contextWith(ctx context.Context) context.Context {
 	return s
 }
 
-// Value returns the span itself for the key of OpenTelemetry's spans, and otherwise the value of the wrapped context.
+// Value returns the span itself for the key of OpenTelemetry's spans, or the value of the wrapped context for other
+// keys.
 func (s *span) Value(key any) any {
 	if key == spanKey {
 		return s
@@ -102,7 +103,7 @@ func (s *span) SetName(name string) {
 	s.Span.SetName(name)
 }
 
-// End ends the span. If it is deferred and the goroutine panics, it records the panic.
+// End ends the span. If End is deferred and the goroutine panics, it records the panic.
 func (s *span) End(options ...trace.SpanEndOption) { s.end(recover(), options) }
 
 // end ends the span. If recovered isn't nil, it is the value of a panic: end records it and panics again.
@@ -138,7 +139,7 @@ func (x *extra) leave() {
 	}
 }
 
-// recordPanic records a panic with the same event as the SDK would.
+// recordPanic records a panic as the same event that the SDK would record.
 func (s *span) recordPanic(recovered any, options []trace.SpanEndOption) {
 	attributes := []attribute.KeyValue{
 		attribute.String("exception.type", fmt.Sprintf("%T", recovered)),
@@ -150,9 +151,9 @@ func (s *span) recordPanic(recovered any, options []trace.SpanEndOption) {
 	s.AddEvent("exception", trace.WithAttributes(attributes...))
 }
 
-// disabledSpan is a disabled span, and the context that holds it. It has the span context of its parent, so that its
-// children become children of that parent. It isn't the parent span itself, because some instrumentation (otelgrpc)
-// takes its span from the context and ends it.
+// disabledSpan is a disabled span, and also the context that contains it. It has the span context of its parent, so
+// that its children become children of that parent. We can't use the parent span itself, because some instrumentation,
+// like otelgrpc, takes its span from the context and ends it.
 type disabledSpan struct {
 	context.Context //nolint:containedctx // it is a context
 	noop.Span
@@ -178,7 +179,8 @@ func (d *disabledSpan) contextWith(ctx context.Context) context.Context {
 	return d
 }
 
-// Value returns the span itself for the key of OpenTelemetry's spans, and otherwise the value of the wrapped context.
+// Value returns the span itself for the key of OpenTelemetry's spans, or the value of the wrapped context for other
+// keys.
 func (d *disabledSpan) Value(key any) any {
 	if key == spanKey {
 		return d
@@ -204,12 +206,12 @@ func spanOf(ctx context.Context) trace.Span {
 type parentInfo struct {
 	span     trace.Span // nearest enabled span
 	request  *request   // nil if unknown, because the parent is not a span of this registry
-	provider *provider  // nil if not from this registry
+	provider *provider  // nil if the parent is not from this registry
 	local    bool       // span belongs to this registry: the new span is not the request's first in this service
 	sampled  bool       // whether the request is sampled; true if unknown
 }
 
-// parentOf describes s as the parent of a new span.
+// parentOf returns the description of s as the parent of a new span.
 func (r *Registry) parentOf(s trace.Span) parentInfo {
 	switch s := s.(type) {
 	case *span:
@@ -225,12 +227,12 @@ func (r *Registry) parentOf(s trace.Span) parentInfo {
 	return parentInfo{span: s, sampled: true}
 }
 
-// noopEnd ends a disabled span.
+// noopEnd ends a disabled span by doing nothing.
 func noopEnd() {}
 
-// Start starts a span if the tracepoint is enabled for the request of ctx. The caller must call end exactly once.
-// While the tracepoint is disabled, Start returns ctx itself, except while Sibyl asks for the stacks of requests. If
-// ctx has no parent span, the tracepoint is always disabled.
+// Start starts a span if the tracepoint is enabled for the request of ctx. The caller must call end exactly once. While
+// the tracepoint is disabled, Start returns ctx itself, unless Sibyl has asked for the stacks of requests. If ctx
+// contains no parent span, the tracepoint is always disabled.
 //
 // Start is small enough to be inlined; BenchmarkDisabled shows the difference.
 func (p *Point) Start(ctx context.Context) (_ context.Context, end func()) {
@@ -297,7 +299,7 @@ func (p *Point) startEnabled(
 	return s
 }
 
-// startSpan starts an enabled span. The parent's request must be set.
+// startSpan starts an enabled span. parent.request must be set.
 func startSpan(
 	ctx context.Context, tracer trace.Tracer, name string, options []trace.SpanStartOption, parent *parentInfo,
 ) *span {
@@ -320,8 +322,8 @@ func (s *span) ensureExtra() *extra {
 	return s.extra
 }
 
-// enterService makes s the first span of its request in this service. It sets the attributes for plan and arm, and
-// passes the decision on.
+// enterService makes s the first span of its request in this service. It sets the attributes for plan and arm, and adds
+// the decision to the tracestate.
 func (s *span) enterService() {
 	q := s.request
 	if q.arm != nil {
@@ -338,12 +340,12 @@ func (s *span) enterService() {
 	}
 }
 
-// labelKeys holds the keys of both labels, so that they are next to each other in memory.
+// labelKeys consists of the keys of both labels, so that they are next to each other in memory.
 const labelKeys = "trace_idspan_id"
 
-// setLabels sets the goroutine's labels until the span ends, which then restores the labels of outer. The labels are
-// empty if the span isn't sampled, because it is never exported. Keys and values are next to each other in memory,
-// which halves the cost of Sibyl's kernel agent for reading them.
+// setLabels sets the goroutine's labels until the span ends. The end of the span restores the labels of outer. The
+// labels are empty if the span isn't sampled, because it is then never exported. Keys and values are next to each other
+// in memory, which halves the cost of Sibyl's kernel agent for reading them.
 func (s *span) setLabels(outer context.Context) {
 	const traceDigits = 32
 	text := ""

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Limits on following requests.
+// Limits on following requests through tracepoints.
 const (
 	followedCalls  = 20_000          // calls of tracepoints per second, about 0.25 µs each: 0.5 % of a CPU
 	followedFrames = 512             // frames of a request
@@ -19,15 +19,16 @@ const (
 	reportAge      = 5 * time.Second // minimum age of a report
 )
 
-// stacks measures how much time requests spend in each tracepoint that they run through, while Sibyl asks for it. It
-// exports nothing. Unlike a sampling profiler, it sees every call, waiting or running, so a few seconds are enough.
+// stacks measures the time that requests spend in each tracepoint that they run through, while Sibyl asks for it. It
+// exports no spans. Unlike a sampling profiler, it sees every call, whether waiting or running, so a few seconds are
+// enough.
 type stacks struct {
 	on   atomic.Bool  // read before the mutex is locked
 	left atomic.Int64 // calls that may be followed until the next report
 
 	mu       sync.Mutex // guards the fields below
 	stop     *time.Timer
-	started  time.Time // start of following; requests that began before it lack calls
+	started  time.Time // start of the measurement; requests that began before it lack calls
 	since    time.Time // start of the current report
 	finished map[operation][]*followed
 }
@@ -38,8 +39,8 @@ type operation struct {
 	kind protocol.SpanKind
 }
 
-// SampleStacks makes r record the calling trees of requests for d from now on; see [Registry.Stacks]. Afterwards, the
-// tracepoints return to their usual cost.
+// SampleStacks makes r record the calling trees of requests for the duration d from now on; see [Registry.Stacks].
+// Tracepoints cost more during that time.
 func (r *Registry) SampleStacks(d time.Duration) {
 	x := &r.stacks
 	x.mu.Lock()
@@ -74,7 +75,7 @@ func (r *Registry) activateAll() {
 	}
 }
 
-// begin starts a report. The caller holds x.mu.
+// begin starts a report. The caller must hold x.mu.
 func (x *stacks) begin() {
 	now := time.Now()
 	seconds := min(now.Sub(x.since).Seconds(), 10)
@@ -82,9 +83,9 @@ func (x *stacks) begin() {
 	x.since, x.finished = now, make(map[operation][]*followed)
 }
 
-// Stacks returns the calling trees of the slow requests that have ended since it last returned any, one tree per
-// operation, with the most frequent operations first. It omits the trees that don't fit into a status, and returns nil
-// until it has measured for a few seconds.
+// Stacks returns the calling trees of the slow requests that have ended since Stacks last returned any, one tree per
+// operation, most frequent operations first. It omits trees that don't fit into a status. It returns nil until r has
+// measured for a few seconds.
 func (r *Registry) Stacks() []protocol.Stacks {
 	var list []protocol.Stacks
 	for op, requests := range r.stacks.take() {
@@ -98,7 +99,7 @@ func (r *Registry) Stacks() []protocol.Stacks {
 }
 
 // take returns the requests that have ended and begins a new report, or returns nil if the current report is younger
-// than reportAge. The requests are no longer changed, so they can be merged while others end.
+// than reportAge. The returned requests no longer change, so they can be merged while others end.
 func (x *stacks) take() map[operation][]*followed {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,8 +111,8 @@ func (x *stacks) take() map[operation][]*followed {
 	return finished
 }
 
-// merge sorts requests and returns the calling tree of the slowest quarter. If few requests are slow, the others would
-// hide the cause.
+// merge sorts requests and returns the calling tree of the slowest quarter. The other requests could hide the cause if
+// only a few requests are slow.
 func (r *Registry) merge(op operation, requests []*followed) protocol.Stacks {
 	slices.SortFunc(requests, func(a, b *followed) int { return cmp.Compare(b.frames[0].spent, a.frames[0].spent) })
 	slow := requests[:(len(requests)+3)/4]
@@ -165,7 +166,7 @@ type frame struct {
 	spent       time.Duration
 }
 
-// follow starts to follow a request that enters the operation of the baseline span `point`. It returns the context for
+// follow starts following a request that enters the operation of the baseline span `point`. It returns the context for
 // the request's calls and the followed request, or ctx and nil if the request is not followed.
 func (x *stacks) follow(ctx context.Context, point *Point) (context.Context, *followed) {
 	if point == nil || !x.on.Load() {
@@ -187,8 +188,8 @@ func (q *followed) rename(name string) {
 	q.name.name = name
 }
 
-// end ends the request. Calls that still run are not part of it. If following stopped in the meantime, calls are
-// missing, and the request doesn't count. Further calls of end do nothing.
+// end ends the request. Calls that are still running are not part of it. If the measurement has been stopped since the
+// request began, calls may be missing, so the request doesn't count. Further calls of end do nothing.
 func (q *followed) end() {
 	q.mu.Lock()
 	ended := q.ended
@@ -243,7 +244,7 @@ type followedContext struct {
 // followedKey is the key of a followedContext.
 type followedKey struct{}
 
-// Value returns the context itself for its key, and otherwise the value of the wrapped context.
+// Value returns the context itself for followedKey, or the value of the wrapped context for other keys.
 func (c *followedContext) Value(key any) any {
 	if key == (followedKey{}) {
 		return c
@@ -251,8 +252,8 @@ func (c *followedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// call records that a tracepoint is called in ctx. The caller must call end once it returns; further calls of end do
-// nothing. It returns ctx and nil if the request is not followed.
+// call records that the tracepoint p is called in ctx. The caller must call end when the tracepoint returns; further
+// calls of end do nothing. call returns ctx and nil if the request is not followed.
 func (x *stacks) call(ctx context.Context, p *Point) (_ context.Context, end func()) {
 	if !x.on.Load() {
 		return ctx, nil

@@ -30,22 +30,22 @@ func String(name string, options ...PointOption) *Variable[string] {
 // Bool is like [Int] for booleans.
 func Bool(name string, options ...PointOption) *Variable[bool] { return Default.Bool(name, options...) }
 
-// Int is like [Int] for r.
+// Int is like [Int], but for the tracepoints of r.
 func (r *Registry) Int(name string, options ...PointOption) *Variable[int] {
 	return variable[int](r, name, options)
 }
 
-// Float is like [Float] for r.
+// Float is like [Float], but for the tracepoints of r.
 func (r *Registry) Float(name string, options ...PointOption) *Variable[float64] {
 	return variable[float64](r, name, options)
 }
 
-// String is like [String] for r.
+// String is like [String], but for the tracepoints of r.
 func (r *Registry) String(name string, options ...PointOption) *Variable[string] {
 	return variable[string](r, name, options)
 }
 
-// Bool is like [Bool] for r.
+// Bool is like [Bool], but for the tracepoints of r.
 func (r *Registry) Bool(name string, options ...PointOption) *Variable[bool] {
 	return variable[bool](r, name, options)
 }
