@@ -1,6 +1,6 @@
 // Package exchange implements the agents' side of the tracepoint protocol over HTTP. It registers a catalogue with
-// Sibyl, applies the plans that Sibyl sends while their leases last, and reports their state and cost. Package
-// protocol defines the messages.
+// Sibyl, applies the plans that Sibyl sends while their leases last, and reports the states and costs of tracepoints.
+// Package protocol defines the messages.
 package exchange
 
 import (
@@ -20,12 +20,12 @@ import (
 
 // Timing of the exchange with Sibyl.
 const (
-	maxWait           = 30 * time.Second // of a request for a plan; never more than a third of the lease
+	maxWait           = 30 * time.Second // for a new plan in a request; never more than a third of the lease
 	statusInterval    = 10 * time.Second
 	catalogueDebounce = time.Second // delay before registering a changed catalogue, since changes come in bursts
 	minBackoff        = 500 * time.Millisecond
 	maxBackoff        = 30 * time.Second
-	maxSample         = time.Minute // for which stacks are sampled after a status
+	maxSample         = time.Minute // time for which stacks are sampled after a status
 	minPollInterval   = time.Second // if "not modified" comes earlier, the server does not support long polling
 )
 
@@ -40,12 +40,12 @@ type Tracepoints interface {
 	Outcomes() []protocol.Outcome
 }
 
-// StackSampler is implemented by [Tracepoints] that can tell where slow requests spend their time. Their agents should
-// have the capability [protocol.CanStacks].
+// StackSampler is implemented by [Tracepoints] that can measure where slow requests spend their time. Their agents
+// should have the capability [protocol.CanStacks].
 type StackSampler interface {
-	// SampleStacks samples for d from now on, then stops.
+	// SampleStacks starts sampling stacks, and stops after d.
 	SampleStacks(d time.Duration)
-	// Stacks returns the stacks since the last call. They must fit into a status.
+	// Stacks returns the stacks sampled since the previous call. They must fit into a status.
 	Stacks() []protocol.Stacks
 }
 
@@ -74,14 +74,15 @@ type Agent struct {
 	stop        context.CancelFunc
 	done        sync.WaitGroup
 
-	statusDue   chan struct{}  // holds one value if the state to report changed since the last receive
+	statusDue   chan struct{}  // holds one value if the state to report has changed since the last receive
 	registering sync.Mutex     // serializes registrations
 	mu          sync.Mutex     // guards the fields below
 	plan        *protocol.Plan // nil for the baseline
-	planError   string         // why the last plan was rejected; empty if it was not
+	planError   string         // reason why the last plan was rejected; empty if it was accepted
 }
 
-// New returns an agent that does nothing before [Agent.Start]. It returns an error if the settings are not valid.
+// New returns an agent that does nothing until [Agent.Start] is called. It returns an error if the settings are not
+// valid.
 func New(s Settings, tracepoints Tracepoints) (*Agent, error) {
 	c, err := newClient(&s)
 	if err != nil {
@@ -97,8 +98,8 @@ func New(s Settings, tracepoints Tracepoints) (*Agent, error) {
 	}, nil
 }
 
-// Start applies the plans of Sibyl until ctx is done or the agent is closed, then calls ended. It does not wait for a
-// connection.
+// Start applies the plans of Sibyl in the background until ctx is done or the agent is closed, and then calls ended. It
+// does not wait for a connection.
 func (a *Agent) Start(ctx context.Context, ended func()) {
 	ctx, a.stop = context.WithCancel(ctx)
 	a.done.Go(func() {
@@ -108,7 +109,7 @@ func (a *Agent) Start(ctx context.Context, ended func()) {
 	a.done.Go(func() { a.reportStatus(ctx) })
 }
 
-// Close returns to the baseline and waits for the agent's goroutines to end.
+// Close disables all tracepoints outside the baseline, and waits for the agent's goroutines to end.
 func (a *Agent) Close() {
 	a.stop()
 	a.done.Wait()
@@ -117,7 +118,7 @@ func (a *Agent) Close() {
 // ID returns the ID of the agent. It changes if Sibyl knows another agent by the same ID.
 func (a *Agent) ID() string { return a.client.agentID() }
 
-// followPlans applies plans until ctx is done. It returns to the baseline when a lease expires.
+// followPlans applies plans until ctx is done. It applies nil, that is, the baseline, when a lease expires.
 func (a *Agent) followPlans(ctx context.Context) {
 	defer a.apply(nil)
 	s := pollState{wait: maxWait, backoff: newBackoff()}
@@ -153,7 +154,7 @@ func newBackoff() *backoff.ExponentialBackOff {
 	return b
 }
 
-// poll registers the agent if necessary and waits for one plan, at most until the lease expires.
+// poll registers the agent if necessary, and then waits for one plan, at most until the lease expires.
 func (a *Agent) poll(ctx context.Context, s *pollState) error {
 	if s.hash != "" {
 		var cancel context.CancelFunc
@@ -203,7 +204,7 @@ func (a *Agent) recovered(ctx context.Context, s *pollState) {
 	s.backoff.Reset()
 }
 
-// apply makes p the current plan. If p is nil, it returns to the baseline.
+// apply makes p the current plan. If p is nil, only the baseline remains enabled.
 func (a *Agent) apply(p *protocol.Plan) {
 	a.tracepoints.Apply(p)
 	a.mu.Lock()
@@ -212,8 +213,8 @@ func (a *Agent) apply(p *protocol.Plan) {
 	a.setPlanError(nil)
 }
 
-// setPlanError records err, the reason why the last plan was rejected, and triggers a status. err is nil if the plan
-// was accepted.
+// setPlanError records err, the reason why the last plan was rejected, and triggers a status. A nil err means that the
+// plan was accepted.
 func (a *Agent) setPlanError(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -238,7 +239,7 @@ func (a *Agent) register(ctx context.Context) error {
 	return err
 }
 
-// waitToRetry waits after a failed request for the time given by the backoff or Retry-After, but not beyond the lease.
+// waitToRetry waits after a failed request for the longer of the backoff and Retry-After, but not beyond the lease.
 func (a *Agent) waitToRetry(ctx context.Context, s *pollState, cause error) {
 	if !s.failing {
 		a.logger.WarnContext(ctx, "cannot get a plan from Sibyl", slog.Any("error", cause))

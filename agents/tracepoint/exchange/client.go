@@ -25,7 +25,7 @@ const (
 	maxRetryAfter  = 5 * time.Minute
 	maxErrorBody   = 4096 // bytes
 	minCompressed  = 1024 // bytes; smaller bodies are not compressed
-	maxPageRounds  = 3    // of sending the missing pages of a catalogue
+	maxPageRounds  = 3    // rounds of sending the missing pages of a catalogue
 )
 
 var (
@@ -104,7 +104,7 @@ func newClient(s *Settings) (*client, error) {
 	}, nil
 }
 
-// validText reports whether s consists of printable characters and has 1 to limit bytes.
+// validText reports whether s consists of 1 to limit bytes of printable characters.
 func validText(s string, limit int) bool {
 	return s != "" && protocol.Printable(s, limit) == s
 }
@@ -115,7 +115,7 @@ func (c *client) agentID() string {
 	return c.id
 }
 
-// renewID replaces the ID by the configured ID with a random suffix.
+// renewID replaces the ID with the configured ID and a random suffix.
 func (c *client) renewID() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *client) put(ctx context.Context, r *protocol.Registration) ([]int, erro
 	return response.Missing, err
 }
 
-// status sends s and returns the time for which to sample stacks from now on, at most maxSample.
+// status sends s. It returns the time for which the agent should sample stacks from now on, at most maxSample.
 func (c *client) status(ctx context.Context, s *protocol.Status) (sample time.Duration, err error) {
 	s.Protocol, s.Session = protocol.Version, c.session
 	var answer protocol.StatusAnswer
