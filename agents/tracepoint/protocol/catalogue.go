@@ -52,7 +52,7 @@ type Tracepoint struct {
 	// Code is the place in the source, for display: a function, or a file and a line.
 	Code      string   `json:"code,omitempty"`
 	Parent    string   `json:"parent_hint,omitempty"` // ID of the tracepoint that calls it
-	Owner     string   `json:"owner_hint,omitempty"`  // name of the baseline span of the same service that it runs in
+	Owner     string   `json:"owner_hint,omitempty"`  // name of the baseline span, in the same service, that it runs in
 	OwnerKind SpanKind `json:"owner_span_kind,omitempty"`
 	CostNanos int64    `json:"cost_ns"` // estimated CPU time per hit; 0 if unknown
 	Bytes     int      `json:"bytes"`   // estimated trace data per hit; 0 if unknown
@@ -95,7 +95,7 @@ const (
 	CanStacks   Capability = "stacks" // Status.Stacks
 )
 
-// Registration is the body of PUT. It describes the agent and holds at most one page of its catalogue.
+// Registration is the body of PUT. It describes the agent and contains at most one page of its catalogue.
 //
 // Agents of one service usually have the same catalogue. An agent whose catalogue has several pages therefore first
 // registers without a page, and then sends the pages that the response lists as missing.

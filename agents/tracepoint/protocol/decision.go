@@ -17,8 +17,8 @@ const (
 )
 
 // Decision records the first agent's decision about a request. All other agents follow it, so that the request is
-// instrumented consistently. Its text form in the tracestate is "version", "version-arm" or "version-arm-filters",
-// with filters in hexadecimal digits: "17-b".
+// instrumented consistently. Its text form in the tracestate is "version", "version-arm" or "version-arm-filters", like
+// "17-b". The filters are in hexadecimal digits.
 type Decision struct {
 	Version int64  // of the plan; 0 if the first agent had no plan, so that only the baseline is enabled
 	Arm     string // may be empty
@@ -55,7 +55,7 @@ func (d Decision) String() string {
 }
 
 // Randomness is a uniformly distributed value derived from the trace ID of a request. It determines the arm of the
-// request and which rates select it. All agents derive the same value.
+// request, and the rates that select it. All agents derive the same value.
 type Randomness uint64
 
 // RandomnessOf returns the randomness of the request with the given trace ID.
@@ -63,8 +63,8 @@ func RandomnessOf(traceID [16]byte) Randomness {
 	return Randomness(mix64(binary.BigEndian.Uint64(traceID[:8]) ^ mix64(binary.BigEndian.Uint64(traceID[8:]))))
 }
 
-// Arm returns the index in p.Arms of the request's arm. This is the first arm whose cumulative share exceeds r, taken
-// as a fraction in [0, 1). It returns -1 if the request has no arm.
+// Arm returns the index in p.Arms of the request's arm. This is the first arm whose cumulative share exceeds r,
+// interpreted as a fraction in [0, 1). It returns -1 if the request has no arm.
 func (r Randomness) Arm(p *Plan) int {
 	x, sum := unitInterval(uint64(r)), 0.0
 	for i := range p.Arms {

@@ -12,7 +12,7 @@
 // of every error response is a [Problem].
 //
 // Rules:
-//   - Messages are idempotent: a message that arrives twice changes nothing.
+//   - Messages are idempotent: a message that arrives again changes nothing.
 //   - A plan replaces the previous plan as a whole. An agent keeps the previous plan for requests that started under
 //     it.
 //   - Every response to GET plan, including 304, renews the lease. When the lease expires, the agent falls back to its

@@ -19,8 +19,8 @@ const (
 	StatusPath = "/status"
 )
 
-// The names of the configuration files that carry the same JSON over OpAMP: the plan in the remote configuration, the
-// catalogue in the effective configuration.
+// The names of the configuration files that carry the same JSON over OpAMP. The remote configuration contains the plan,
+// and the effective configuration contains the catalogue.
 const (
 	ConfigPlan      = "sibyl.tracepoints"
 	ConfigCatalogue = "sibyl.catalogue"
@@ -52,10 +52,10 @@ const (
 	MaxPlanVersion   = 1<<53 - 1 // every JSON implementation represents integers up to here exactly
 )
 
-// ErrVersion reports a message of an unsupported protocol version.
+// ErrVersion is the error for a message of an unsupported protocol version.
 var ErrVersion = errors.New("not version 1 of the tracepoint protocol")
 
-// InvalidError reports an invalid field of a message.
+// InvalidError is the error for an invalid field of a message.
 type InvalidError struct {
 	Field  string // path in the JSON: "arms[1].tracepoints[0].id"
 	Reason string
@@ -74,7 +74,7 @@ func checkVersion(protocol int) error {
 	return nil
 }
 
-// checkText returns an error unless s consists of printable characters and has at most limit bytes.
+// checkText returns an error unless s, the value of field, consists of at most limit bytes of printable characters.
 func checkText(field, s string, limit int) error {
 	switch {
 	case len(s) > limit:
@@ -116,7 +116,8 @@ func checkCount(field string, n, limit int) error {
 	return nil
 }
 
-// checkRange returns an error unless least ≤ x ≤ most. NaN is out of range.
+// checkRange returns an error unless x, the value of field, is at least `least` and at most `most`. NaN is out of
+// range.
 func checkRange(field string, x, least, most float64) error {
 	if math.IsNaN(x) || x < least || x > most {
 		return invalid(field, "%v is not in [%v, %v]", x, least, most)
@@ -124,7 +125,7 @@ func checkRange(field string, x, least, most float64) error {
 	return nil
 }
 
-// checkHash returns an error unless s has the format of a hash.
+// checkHash returns an error unless s, the value of field, has the format of a hash.
 func checkHash(field, s string) error {
 	if len(s) != hashDigits {
 		return invalid(field, "%q is not %d hexadecimal digits", s, hashDigits)

@@ -26,11 +26,11 @@ type Filter struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// Arm is a random share of the requests and the tracepoints that are enabled for them in addition to the baseline.
+// Arm is a random share of the requests, with the tracepoints that are enabled for them in addition to the baseline.
 type Arm struct {
 	Name string `json:"name"` // lower-case letters and digits
-	// Share is the share of all requests, in [0, 1]. The shares of all arms sum to at most 1; the other requests have
-	// the baseline only.
+	// Share is the share of all requests, in [0, 1]. The shares of all arms add up to at most 1. For the remaining
+	// requests, only the baseline is enabled.
 	Share       float64   `json:"share"`
 	Tracepoints []Enabled `json:"tracepoints"` // ascending by ID
 }

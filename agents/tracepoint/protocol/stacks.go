@@ -2,14 +2,14 @@ package protocol
 
 import "fmt"
 
-// Stacks is the calling tree of slow requests of an operation, with the times that they spent in each frame, waiting or
-// running. An agent may sample or measure them. Sibyl first tries the tracepoints with the most time, and skips
-// tracepoints that appear in no frame or have hardly any time. An agent must therefore recognize the frames of all
+// Stacks is the calling tree of slow requests of an operation, with the time that they spent in each frame, waiting or
+// running. An agent may sample or measure these times. Sibyl first tries the tracepoints with the most time, and skips
+// tracepoints that appear in no frame or with hardly any time. An agent must therefore recognize the frames of all
 // tracepoints in its catalogue, except variables.
 type Stacks struct {
 	Operation string   `json:"operation"` // name of the baseline span
 	SpanKind  SpanKind `json:"span_kind"`
-	Requests  int      `json:"requests"` // number of slow requests, about a quarter of all
+	Requests  int      `json:"requests"` // number of slow requests, about a quarter of all requests
 	Frames    []Frame  `json:"frames"`   // the first is the operation; each follows its caller
 }
 
@@ -18,7 +18,7 @@ type Stacks struct {
 type Frame struct {
 	ID     string `json:"id,omitempty"` // of the tracepoint; empty for the operation
 	Caller int    `json:"caller"`       // index in Frames
-	Nanos  int64  `json:"ns"`           // in the frame itself, without the frames that it calls
+	Nanos  int64  `json:"ns"`           // time in the frame itself, without the frames that it calls
 }
 
 // LimitStacks returns the longest prefix of list that fits into a status.

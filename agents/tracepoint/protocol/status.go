@@ -12,23 +12,23 @@ const (
 	Unsupported State = "unsupported" // the agent does not know the ID or lacks a capability
 )
 
-// Status is the body of POST status. It reports which tracepoints of the plan are applied and their cost. An agent
-// sends it after it applied a plan, after a lease expired, and every few seconds.
+// Status is the body of POST status. It reports the states and the costs of tracepoints. An agent sends it after it has
+// applied a plan, after a lease has expired, and every few seconds.
 type Status struct {
 	Protocol int    `json:"protocol"`
 	Session  string `json:"session"`
 	Version  int64  `json:"version"`         // of the current plan; 0 if the agent runs its baseline
 	Hash     string `json:"hash"`            // of the current plan; may be empty
-	Error    string `json:"error,omitempty"` // why the agent rejected the last plan that it received
+	Error    string `json:"error,omitempty"` // reason why the agent rejected the last plan that it received
 	// Tracepoints holds the tracepoints of the plan, and others that were hit in the session.
 	Tracepoints []Outcome `json:"tracepoints,omitempty"`
-	// Stacks are the stacks of slow requests since the last status, at most MaxStacks, if Sibyl asked for them.
+	// Stacks holds the stacks of slow requests since the last status, at most MaxStacks, if Sibyl has asked for them.
 	Stacks []Stacks `json:"stacks,omitempty"`
 }
 
-// StatusAnswer is the answer to a status of an agent with the capability CanStacks.
+// StatusAnswer is the response to a status of an agent with the capability CanStacks.
 type StatusAnswer struct {
-	StackSeconds int `json:"stack_seconds"` // how long the agent should sample stacks from now on; 0 to stop
+	StackSeconds int `json:"stack_seconds"` // time for which the agent should sample stacks from now on; 0: stop
 }
 
 // Outcome is the state of one tracepoint and its cost. Counts are cumulative since the start of the session, so lost
@@ -41,8 +41,8 @@ type Outcome struct {
 	Drops  uint64  `json:"drops"`   // hits that recorded nothing: the request is not sampled, or a limit is exceeded
 	Nanos  float64 `json:"cost_ns"` // mean measured CPU time per hit in the session; 0 if not measured
 	Bytes  float64 `json:"bytes"`   // mean measured trace data per hit in the session; 0 if not measured
-	// Incomplete means that much of the tracepoint's recent data is missing, for Reason. The absence of data then
-	// proves nothing. The tracepoint may soon work again.
+	// Incomplete means that much of the tracepoint's recent data is missing, for the reason in Reason, so that the
+	// absence of data proves nothing. The tracepoint may soon work again.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
