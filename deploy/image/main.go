@@ -1,5 +1,5 @@
-// Command image builds a container image from a static binary of sibyl, without a container engine or a base image: an
-// OCI layout, which skopeo, podman and crane read. Equal inputs give the same image.
+// Command image builds a container image from a static binary of sibyl, without a container engine or a base image. The
+// image is an OCI layout, which skopeo, podman and crane can read. Equal inputs give the same image.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// options are the inputs of an image.
+// options holds the command-line options: the files that go into the image, its version and its architecture.
 type options struct {
 	binary, certificates, licenses, version, arch string
 }
@@ -80,10 +80,10 @@ func write(image v1.Image, dir, version string) error {
 	return nil
 }
 
-// user is the ID of the unprivileged user and group, as in distroless images.
+// user is the ID of the unprivileged user and of its group, as in distroless images.
 const user = 65532
 
-// build returns the image.
+// build returns an image with the files and the metadata in o.
 func build(o *options) (v1.Image, error) {
 	system, err := systemFiles(o)
 	if err != nil {
@@ -146,7 +146,7 @@ func dir(name string, owner int, mode int64) entry {
 	return entry{name: name, owner: owner, mode: mode}
 }
 
-// systemFiles returns all files but the program.
+// systemFiles returns all files of the image except the program.
 func systemFiles(o *options) ([]entry, error) {
 	certificates, err := os.ReadFile(o.certificates)
 	if err != nil {
@@ -176,7 +176,7 @@ func systemFiles(o *options) ([]entry, error) {
 	}, nil
 }
 
-// layerOf returns a layer with files, dated 1970.
+// layerOf returns a layer with files. Their modification times are in 1970, so that equal files give equal layers.
 func layerOf(files []entry) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
