@@ -1,7 +1,7 @@
 // Command notices writes THIRD_PARTY_NOTICES: the licenses of all third-party software in bin/sibyl. go-licenses lists
-// the Go packages that are linked, and Vite the npm packages that are bundled in the web UI. It fails on a license that
-// is not known to be compatible with Apache-2.0, and on classes of unknown origin in the jar of the JVM agent. `make
-// notices` runs all of it.
+// the Go packages that are linked, and Vite the npm packages that are bundled in the web UI. The command fails if a
+// license is not known to be compatible with Apache-2.0, or if the jar of the JVM agent contains classes of unknown
+// origin. `make notices` runs these tools and this command.
 package main
 
 import (
@@ -32,13 +32,13 @@ func main() {
 	}
 }
 
-// compatible lists the SPDX identifiers of licenses whose code may be part of a work under Apache-2.0. MPL-2.0 is one
-// because it covers only its own files, and recipients learn where their source is.
+// compatible lists the SPDX identifiers of licenses whose code may be part of a work under Apache-2.0. MPL-2.0 is
+// compatible because it covers only its own files, and the notices tell recipients where to find their source.
 var compatible = []string{
 	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "Unlicense",
 }
 
-// A component is third-party software, in part or as a whole.
+// A component is a piece of third-party software.
 type component struct {
 	name, version, license string
 	text                   string // of the license
@@ -83,7 +83,7 @@ func run(args []string, out, errOut io.Writer) error {
 	return err
 }
 
-// goComponents reads the report of go-licenses. A package has a line per license.
+// goComponents reads the components from a report of go-licenses. A package has one line per license.
 func goComponents(report string) ([]component, error) {
 	data, err := os.ReadFile(report)
 	if err != nil {
@@ -111,7 +111,8 @@ func goComponents(report string) ([]component, error) {
 	return all, nil
 }
 
-// goComponent reads the texts of a package's license, whose file has the given path.
+// goComponent returns the component for a Go package, with the texts of its license. path is the path of the license
+// file.
 func goComponent(name, version, path, license string) (component, error) {
 	if license == "Unknown" && strings.HasPrefix(name, asmModule+"/") {
 		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", asmModule).Output()
@@ -148,7 +149,7 @@ func goComponent(name, version, path, license string) (component, error) {
 // asmModule is under MIT-0, a license that go-licenses does not recognize.
 const asmModule = "github.com/segmentio/asm"
 
-// standardLibrary returns Go's own library with the version of the toolchain, as go version -m shows it.
+// standardLibrary returns Go's standard library as a component, with the text of its license.
 func standardLibrary() (component, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -158,7 +159,7 @@ func standardLibrary() (component, error) {
 	return component{name: "the standard library", license: "BSD-3-Clause", text: string(text)}, err
 }
 
-// webComponents reads the report of Vite.
+// webComponents reads the npm packages from a report of Vite.
 func webComponents(report string) ([]component, error) {
 	data, err := os.ReadFile(report)
 	if err != nil {
@@ -204,7 +205,7 @@ var libraries = map[string]component{
 
 var ours = regexp.MustCompile(`^(META-INF|(agent/)?io/github/sibyltrace/agent)/`)
 
-// jarComponents returns the libraries whose classes are in the jar, with the versions of the pom.
+// jarComponents returns the libraries whose classes are in the jar, with the versions in the pom file.
 func jarComponents(jar []byte, pom string) ([]component, error) {
 	project, err := os.ReadFile(pom)
 	if err != nil {
@@ -252,7 +253,8 @@ type part struct {
 	components    []component
 }
 
-// check returns an error that names each component without a license, or with one that is not known to be compatible.
+// check returns an error that names each component without a license text, or with a license that is not known to be
+// compatible.
 func check(parts []part) error {
 	var bad []error
 	for _, p := range parts {
@@ -273,7 +275,7 @@ func check(parts []part) error {
 
 const rule = "--------------------------------------------------------------------------------\n"
 
-// write returns the list of all components, followed by each text once.
+// write returns the list of all components, followed by the license texts, each text only once.
 func write(parts []part) string {
 	var b strings.Builder
 	b.WriteString("Sibyl contains this software by others, under its own licenses. Their texts follow the list.\n" +
@@ -298,7 +300,8 @@ func write(parts []part) string {
 	return b.String()
 }
 
-// add adds the name of a package with the license `text`. It ignores empty lines around the text and carriage returns.
+// add adds name, a package with the license `text`, to the names of that text. It ignores empty lines around the text,
+// and carriage returns.
 func add(names map[string][]string, text, name string) {
 	text = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if text != "" {
