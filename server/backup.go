@@ -14,12 +14,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
-// backupName is the name of the backup's directory. It is in the data directory, because hard links need the same file
-// system.
+// backupName is the name of the backup's directory. The backup is in the data directory, because hard links can't cross
+// file systems.
 const backupName = "backup"
 
 // backupAttempts limits the attempts to copy store and journal without a checkpoint that trims the journal in between.
-// A few are enough, because a copy takes much less time than passes between checkpoints.
+// A few attempts suffice, because copying takes much less time than the interval between checkpoints.
 const backupAttempts = 5
 
 // backup replaces the backup with a copy of the data from which the service can be restored, and returns its directory.
@@ -50,7 +50,7 @@ func (t *tenant) backup() (string, error) {
 }
 
 // copyTo copies the data to dir in an order that makes the copy consistent: first the files with people's input, which
-// refer to incidents and problems in the store, then the store, then the journal. The copied journal then has all
+// refer to incidents and problems in the store, then the store, then the journal. The copied journal then contains all
 // records since the checkpoint in the copied store, unless the journal was trimmed in between. copyTo reports whether
 // the copy is complete and on disk.
 func (t *tenant) copyTo(dir string) (whole bool, err error) {

@@ -24,13 +24,13 @@ const (
 	storeName   = "store"
 )
 
-// without describes, for each database, the loss if its folder is moved away.
+// without describes, for each database, the effect of moving its folder away.
 var without = map[string]string{
 	journalName: "Sibyl then loses the requests since its last checkpoint, and the traces that were open",
 	storeName:   "Sibyl then relearns from the rest of the journal, and loses its incidents, problems and kept traces",
 }
 
-// explain adds the remedy to err, an error of the database name in dataDir.
+// explain adds a remedy to err, an error from the database called name in dataDir.
 func explain(err error, dataDir, name string) error {
 	dir := filepath.Join(dataDir, name)
 	const another = "name another directory with --data-dir"
@@ -52,8 +52,8 @@ func explain(err error, dataDir, name string) error {
 	return err
 }
 
-// explained returns giveUp for the database name in dataDir, with the remedy added to its error. It returns nil if
-// giveUp is nil.
+// explained returns a function that adds a remedy to its error, as explain does, and passes it to giveUp. It returns
+// nil if giveUp is nil.
 func explained(giveUp func(error), dataDir, name string) func(error) {
 	if giveUp == nil {
 		return nil
@@ -61,7 +61,8 @@ func explained(giveUp func(error), dataDir, name string) func(error) {
 	return func(err error) { giveUp(explain(err, dataDir, name)) }
 }
 
-// asideSuffix, followed by a number, is the suffix of the names that errors propose for files to be moved away.
+// asideSuffix, followed by a number, is the suffix of the names that error messages propose for files that users move
+// away.
 const asideSuffix = ".aside"
 
 // asideName returns an unused name next to path.
@@ -106,7 +107,7 @@ func CheckDataDir(dir string) error {
 	return fmt.Errorf("the data directory %s has no data of Sibyl but other files (%s)", dir, list)
 }
 
-// isOwn reports whether the file name in dataDir shows that Sibyl has written to the directory.
+// isOwn reports whether the file called name in dataDir proves that Sibyl has written to the directory.
 func isOwn(dataDir, name string) bool {
 	switch base, _, _ := strings.Cut(name, asideSuffix); base {
 	case journalName, storeName: // other programs have a journal, too
@@ -123,7 +124,7 @@ func isOwn(dataDir, name string) bool {
 	}
 }
 
-// warnOfMissing logs a warning if dataDir has only one of its two databases, because they belong together.
+// warnOfMissing logs a warning if dataDir contains only one of the two databases, because they belong together.
 func warnOfMissing(dataDir string, log *slog.Logger) {
 	var missing []string
 	for _, name := range []string{journalName, storeName} {

@@ -27,14 +27,14 @@ type exporting struct {
 	open     chan []exportable // open problems as of the last epoch; holds one list
 }
 
-// exportable identifies a problem and the group that has its exemplars.
+// exportable identifies a problem and the group that the problem's exemplars belong to.
 type exportable struct{ problem, group analysis.Hash }
 
 // exportedProblems limits the problems whose exemplars are exported in an epoch, by rank.
 const exportedProblems = 50
 
-// epoch queues problems, the open problems in order of rank. It replaces the problems of an earlier epoch if they are
-// still queued.
+// epoch queues problems, which must be the open problems in order of rank. They replace the problems of an earlier
+// epoch if these are still queued.
 func (x *exporting) epoch(problems []detect.Problem) {
 	var open []exportable
 	for i := range problems[:min(len(problems), exportedProblems)] {
@@ -97,7 +97,7 @@ func (x *exporting) add(of *exportable) error {
 	return nil
 }
 
-// newExporting returns the configured export of critical paths, or nil if no backend is configured.
+// newExporting returns the exporting that o.config describes, or nil if no backend is configured.
 func (o *outbound) newExporting(s *store.Store, path critpath.Options) (*exporting, error) {
 	c := &o.config.Export
 	if c.URL == "" {

@@ -55,7 +55,7 @@ func (f *fetching) prepare(servers []config.JaegerQuery) ([]*fetcher, error) {
 	return all, nil
 }
 
-// find returns the current fetcher with the settings q, or nil.
+// find returns the current fetcher with the settings q, or nil if there is no such fetcher.
 func (f *fetching) find(q config.JaegerQuery) *fetcher {
 	for _, p := range f.all() {
 		if reflect.DeepEqual(p.settings, q) {

@@ -12,13 +12,13 @@ type fileLimits struct {
 // File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents,
 // which hold a long poll each, cannot starve senders of traces.
 const (
-	leastDatabase = 74 // files that a database opens at least, whatever its limit
+	leastDatabase = 74 // minimum number of files that a database opens, regardless of its limit
 	// mostReserved is the maximum number of files for the databases and the rest of the process, unless the databases
-	// need more. If half of all files is less, that is the maximum.
+	// need more. The number is also at most half of all files.
 	mostReserved   = 2048
-	needed         = 48     // number of these files that the rest of the process needs
+	needed         = 48     // number of the reserved files that the rest of the process needs
 	mostOthers     = 1024   // maximum connections to a listener without agents
-	othersShare    = 16     // such a listener gets at most one in othersShare connections
+	othersShare    = 16     // such a listener gets at most 1/othersShare of the connections
 	otherAddresses = 4      // listeners of the receivers and of remote sampling
 	mostAgents     = 24_000 // maximum connections of agents and API clients; control admits fewer, to save memory
 )

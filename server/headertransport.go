@@ -8,8 +8,8 @@ import (
 )
 
 // headerTransport sends requests with the headers of an endpoint. It reads the files with header values for each
-// request, so that a rotated key takes effect without a restart. This is cheap enough, because requests are few. It is
-// safe for concurrent use.
+// request, so that a rotated key takes effect without a restart. This is cheap enough, because there are few requests.
+// It is safe for concurrent use.
 type headerTransport struct{ endpoint *config.Endpoint }
 
 // newHeaderTransport returns a headerTransport for `to`, or an error if a header can't be sent.

@@ -160,7 +160,7 @@ func (t *tenant) queues() []operating.Size {
 	return all
 }
 
-// received counts the requests that the receivers answered, and measures how long they took.
+// received counts the requests that the receivers have answered, and measures their durations.
 type received struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec

@@ -31,7 +31,7 @@ import (
 // outbound holds the integrations with other systems: webhooks, remote sampling, fetching from Jaeger, and export of
 // critical paths.
 type outbound struct {
-	config       *config.Config // configuration at the start; used only for keys that need a restart to change
+	config       *config.Config // configuration at the start; used only for keys whose change needs a restart
 	log          *slog.Logger
 	store        *store.Store
 	notes        *cases.Notes // people's notes on incidents, which can mute them
@@ -44,7 +44,7 @@ type outbound struct {
 	rates        atomic.Pointer[sampling.Options]
 	fetching     *fetching
 	exporting    *exporting         // nil if off
-	samplingHTTP *listener.Listener // this and the next are set by listen; nil if off
+	samplingHTTP *listener.Listener // this and samplingGRPC are set by listen; nil if off
 	samplingGRPC *listener.Listener
 }
 
@@ -228,8 +228,8 @@ func entryRates(core *engine.View) map[trace.Op]float64 {
 	return rates
 }
 
-// namesOf returns names for the events of the epoch e. They include the request types of incidents, and the groups of
-// the decisions and problems.
+// namesOf returns names for the events of the epoch e, including the request types of incidents, and the groups of
+// decisions and problems.
 func namesOf(core *engine.View, e live.Ended) *describe.Names {
 	names, g := describe.New(core.Table, describe.Verbatim), core.Groups
 	affected := core.AffectedTypes()

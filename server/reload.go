@@ -40,17 +40,17 @@ type Reloader struct {
 	Server *Server
 	Load   func() (*config.Effective, error) // reads the configuration
 	Level  *slog.LevelVar                    // level of the log
-	Every  time.Duration                     // interval between checks of the file; two seconds if 0
+	Every  time.Duration                     // interval between checks of the file; 0: checkInterval
 	Log    *slog.Logger
 }
 
-// checkInterval is the default interval between checks of the file. It is short, because the file has only a few
+// checkInterval is the default interval between checks of the file. It is short, because the file contains only a few
 // kilobytes.
 const checkInterval = 2 * time.Second
 
-// Run reloads the configuration on every signal from asked, and when its file has changed. A change must be seen by
-// two consecutive checks, because an editor may write the file piece by piece. Run starts from current, the
-// configuration of the server, and ends when ctx is done.
+// Run reloads the configuration on every signal from asked, and when its file has changed. It acts only on a change
+// that two consecutive checks have seen, because an editor may write the file piece by piece. Run starts from current,
+// the configuration of the server, and ends when ctx is done.
 func (r *Reloader) Run(ctx context.Context, current *config.Effective, asked <-chan os.Signal) {
 	if r.Every == 0 {
 		r.Every = checkInterval
@@ -78,12 +78,12 @@ func (r *Reloader) Run(ctx context.Context, current *config.Effective, asked <-c
 	}
 }
 
-// tryAgain differs from every fingerprint.
+// tryAgain stands for a fingerprint that differs from the file's, so that Run reloads the file again.
 const tryAgain = "none"
 
-// reload reads and applies the configuration. asked reports whether a signal asked for it, and again whether the last
-// attempt must be repeated. It returns the configuration in effect, and whether to try again. The audit log has only
-// one entry for a series of failed attempts.
+// reload reads and applies the configuration. asked is set if a signal asked for the reload, and again is set if the
+// previous attempt failed and must be repeated. reload returns the configuration in effect, and whether to try again. A
+// series of failed attempts has only one entry in the audit log.
 func (r *Reloader) reload(
 	ctx context.Context, current *config.Effective, asked, again bool,
 ) (next *config.Effective, retry bool) {

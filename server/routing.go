@@ -42,7 +42,7 @@ func (s *Server) front() http.Handler {
 	})
 }
 
-// answer answers a request with h, a handler of t, unless t is being deleted.
+// answer passes a request to h, a handler of t, unless t is being deleted.
 func (t *tenant) answer(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	if !t.enter() {
 		errNoTenant.Write(w, errNoTenant.Problem())
@@ -58,8 +58,8 @@ func (s *Server) serveAgent(w http.ResponseWriter, r *http.Request) {
 	t.answer(t.agents, w, r)
 }
 
-// serveReady reports whether the process is ready, that is, whether all of its tenants are. A tenant that isn't ready
-// answers the request or, if all are ready, the default tenant.
+// serveReady reports whether the process is ready, that is, whether all of its tenants are. It passes the request to
+// the first tenant that isn't ready or, if all are ready, to the default tenant.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	t, all := s.main, s.all()
 	if i := slices.IndexFunc(all, func(t *tenant) bool { return !t.live.Ready() }); i >= 0 {
@@ -82,8 +82,8 @@ func (s *Server) byPath(path string) *tenant {
 	return s.main
 }
 
-// byToken returns the tenant that the certificate of an agent names or, if there is no such tenant, the tenant of its
-// token or else the default tenant. The tenant may still refuse the request.
+// byToken returns the tenant for a request of an agent: the tenant that the agent's certificate names, else the tenant
+// of its token, else the default tenant. The tenant may still refuse the request.
 func (s *Server) byToken(r *http.Request) *tenant {
 	all := s.open.Load()
 	if len(all.named) == 0 {
@@ -100,7 +100,7 @@ func (s *Server) byToken(r *http.Request) *tenant {
 	return all.named[token.Tenant]
 }
 
-// bearer returns the bearer token of a request, or "".
+// bearer returns the bearer token of a request, or "" if it has none.
 func bearer(r *http.Request) string {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -120,7 +120,7 @@ func (s *Server) serveOpAMP(w http.ResponseWriter, r *http.Request) {
 }
 
 // newReceiver returns the receiver of traces. Each tenant has its own limits on requests, so that one tenant's requests
-// don't keep out another's.
+// don't keep out the requests of another.
 func (s *Server) newReceiver() (*receiver.Server, error) {
 	c := s.config
 	options := receiver.Options{
@@ -148,14 +148,14 @@ func (s *Server) newReceiver() (*receiver.Server, error) {
 	return receiver.New(intake{s.main}, s.destination(options, s.main))
 }
 
-// receive sets the destination of the traces of t, which isn't the default tenant.
+// receive sets the destination of the traces of t, which must not be the default tenant.
 func (s *Server) receive(t *tenant) (err error) {
 	t.traces, err = receiver.NewDestination(intake{t}, s.destination(receiver.Options{}, t))
 	return err
 }
 
-// destination returns options with the limits of t. The tenants divide the maximum number of concurrent requests among
-// themselves: otherwise, they could keep each other's connections from being accepted.
+// destination returns options with the limits of t. The tenants share the maximum number of concurrent requests
+// equally. Otherwise, one tenant could keep the connections of another from being accepted.
 func (s *Server) destination(options receiver.Options, t *tenant) receiver.Options {
 	options.MaxRequestBytes = t.config.OTLP.MaxRequest
 	options.MaxInFlightBytes = t.config.MaxInFlight()
@@ -166,7 +166,7 @@ func (s *Server) destination(options receiver.Options, t *tenant) receiver.Optio
 	return options
 }
 
-// sender returns the token of a sender, or a refusal if it may not send traces.
+// sender returns the token of x, or a refusal if x may not send traces.
 func (s *Server) sender(x receiver.Sender) (*access.Token, error) {
 	token, _, err := s.shared.tokens.Identify(x.Token, x.From, time.Now())
 	if err != nil {
@@ -179,8 +179,8 @@ func (s *Server) sender(x receiver.Sender) (*access.Token, error) {
 }
 
 // route returns the tenant for the traces of a sender, or a refusal. Senders may leave out the token only if tokens
-// aren't required. Once there are several tenants, a token that is sent must be valid in any case, because it decides
-// where the traces go.
+// aren't required. Once there are several tenants, a token must be valid whenever it is sent, because it determines the
+// tenant that receives the traces.
 func (s *Server) route(x receiver.Sender) (*tenant, error) {
 	all := s.open.Load()
 	certified, named, err := certifiedTenant(s.config.OTLP.TLS.ClientTenant, x.Certificate)
@@ -222,9 +222,9 @@ func (s *Server) route(x receiver.Sender) (*tenant, error) {
 	return all.named[name], nil
 }
 
-// certifiedTenant returns the tenant that a client's certificate names in the given part, see [config.TLS], and whether
-// certificates name tenants at all. If they do, it returns a refusal unless c, which may be nil, names exactly one
-// tenant. Certificates of some authorities have several organizations.
+// certifiedTenant returns the tenant that a client's certificate names in the given part; see [config.TLS]. named
+// reports whether certificates name tenants at all. If they do, certifiedTenant returns a refusal unless c, which may
+// be nil, names exactly one tenant: some authorities issue certificates with several organizations.
 func certifiedTenant(part string, c *x509.Certificate) (name string, named bool, err error) {
 	var names []string
 	switch {

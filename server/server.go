@@ -35,7 +35,7 @@ type Server struct {
 	open     atomic.Pointer[tenants] // all tenants that are served; replaced when one is created or deleted
 	receiver *receiver.Server
 	files    fileLimits
-	http     *listener.Listener // this and the following are set by Listen; nil if off
+	http     *listener.Listener // this and agents are set by Listen; nil if off
 	agents   *listener.Listener // for OpAMP
 
 	changing sync.Mutex     // held while a tenant is created or withdrawn and while the configuration is applied
@@ -81,7 +81,8 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	return s, err
 }
 
-// openAll opens the data directories of all tenants, and finishes deletions that a kill has interrupted.
+// openAll opens the data directories of all tenants. It first finishes deletions of tenants that were interrupted when
+// the process was killed.
 func (s *Server) openAll() (err error) {
 	c := s.config
 	if err := durable.MkdirAll(c.DataDir); err != nil {
@@ -132,7 +133,7 @@ func (s *Server) newShared(build Build) (x shared, err error) {
 
 const drainTimeout = 20 * time.Second
 
-// errEnded is the error if a part ends without an error before the service is stopped.
+// errEnded is the error for a part of the service that returns nil before the service is stopped.
 var errEnded = errors.New("a part of the service stopped unexpectedly")
 
 // Serve runs the service until ctx is done or one of its parts ends. It then accepts no more requests, finishes the

@@ -38,8 +38,8 @@ func telemetryOptions(c *config.Config, log *slog.Logger) (o telemetry.Options, 
 	return o, nil
 }
 
-// kubernetesTransport returns a transport for the API of Kubernetes. Without encryption, as with kubectl proxy, it
-// sends no token.
+// kubernetesTransport returns a transport for the API of Kubernetes. It sends no token if the URL isn't encrypted, as
+// with kubectl proxy.
 func kubernetesTransport(c *config.Kubernetes) (http.RoundTripper, error) {
 	if !strings.HasPrefix(c.URL, "https://") {
 		return http.DefaultTransport, nil
@@ -62,7 +62,7 @@ func kubernetesTransport(c *config.Kubernetes) (http.RoundTripper, error) {
 	return tokenTransport{c.TokenFile, trusting}, nil
 }
 
-// tokenTransport sends requests with the bearer token in a file. It reads the file for each request, because the
+// tokenTransport sends requests with a bearer token from a file. It reads the file for each request, because the
 // cluster renews the token.
 type tokenTransport struct {
 	file string

@@ -33,7 +33,7 @@ import (
 )
 
 // tenant is a service of its own within the process: it owns a data directory with its databases, and all parts whose
-// state depends on them. Its life cycle is openTenant, serve, start, close.
+// state depends on the databases. Its life cycle is openTenant, serve, start, close.
 type tenant struct {
 	Tenant                                  // its name is empty for the default tenant
 	config    *config.Config                // configuration at the start
@@ -51,7 +51,7 @@ type tenant struct {
 	registry  *prometheus.Registry // metrics of parts other than the API
 	backingUp sync.Mutex           // held during a backup
 
-	shared *shared      // this and the following are set by serve
+	shared *shared      // this and the following fields up to traces are set by serve
 	api    *api.API     // serves the API, the UI and /metrics
 	agents http.Handler // serves agents
 	opamp  *opamp.Server
@@ -74,11 +74,10 @@ func (t *tenant) enter() bool {
 	return !t.deleted
 }
 
-// done ends the use that a successful call of enter has started.
+// done ends a use of the tenant that a successful call of enter has started.
 func (t *tenant) done() { t.using.Done() }
 
-// bodiesShare determines the memory for bodies that are being read from agents: the configured memory divided by
-// bodiesShare.
+// bodiesShare is the ratio of the configured memory to the memory for bodies that are being read from agents.
 const bodiesShare = 16
 
 // opening holds the arguments of openTenant.
@@ -183,8 +182,8 @@ func (t *tenant) serve(with *shared) (err error) {
 }
 
 // start runs the tenant until ctx is done or t.stop is called. The engine then finishes the accepted requests and takes
-// a checkpoint. run must run a part of the tenant in a goroutine. The part may only return after the context `until` is
-// done.
+// a checkpoint. run must run a part of the tenant in a goroutine. If the part returns before the context `until` is
+// done, that is an error.
 func (t *tenant) start(ctx context.Context, run func(until context.Context, part func() error)) {
 	process := ctx
 	ctx, t.stop = context.WithCancel(process)
@@ -360,8 +359,8 @@ func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (
 }
 
 // takeZipkin translates body, spans in Zipkin's format, and passes the result to the engine, so that the journal
-// contains only OTLP. Rejected spans are counted, but the sender isn't told about them, because Zipkin's answers have
-// no field for that.
+// contains only OTLP. Rejected spans are counted, but the sender isn't told about them, because Zipkin's responses have
+// no field for their number.
 func (i intake) takeZipkin(ctx context.Context, body []byte) (receiver.Rejected, error) {
 	if refused := i.live.Refuse(); refused != nil { // before spending time on a translation
 		return receiver.Rejected{}, refused

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Refusals of changes of tenants.
+// Refusals of requests to create or delete tenants.
 var (
 	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 	errFiles    = refusal.New(refusal.Conflict, "the process may not open enough files for another tenant",
@@ -144,7 +144,8 @@ func (s *Server) withdraw(name string) (*tenant, error) {
 	return t, nil
 }
 
-// remove ends the connections of a tenant's agents and readers, waits for its requests, and removes its directory.
+// remove ends the connections of a tenant's agents and event readers, waits until its requests have ended, and removes
+// its directory.
 func (s *Server) remove(t *tenant) error {
 	t.mu.Lock()
 	t.deleted = true

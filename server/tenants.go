@@ -31,8 +31,8 @@ type Tenant struct {
 type tenants struct {
 	sorted []*tenant // the default tenant, then the others by name
 	named  map[string]*tenant
-	// several reports whether there are tenants besides the default one, or there were some before: requests for them
-	// must not end up in the default one.
+	// several reports whether there are or were tenants other than the default one. Requests for former tenants must
+	// not end up in the default one.
 	several bool
 }
 
@@ -57,7 +57,7 @@ func (x *tenants) without(t *tenant) *tenants {
 	return y
 }
 
-// quotas describes all tenants but the default one.
+// quotas returns the descriptions of all tenants except the default one, including their quotas.
 func (x *tenants) quotas() (all []Tenant) {
 	for _, t := range x.sorted[1:] {
 		all = append(all, t.Tenant)
@@ -65,7 +65,7 @@ func (x *tenants) quotas() (all []Tenant) {
 	return all
 }
 
-// all returns the default tenant and all others, sorted by name.
+// all returns the default tenant, followed by all others, sorted by name.
 func (s *Server) all() []*tenant { return s.open.Load().sorted }
 
 // named reports whether there is a tenant with this name, which is access.DefaultTenant for the default tenant.
@@ -75,7 +75,7 @@ func (s *Server) named(name string) bool {
 
 // Quota limits a tenant.
 type Quota struct {
-	Memory float64 `json:"memory_percent,omitempty"`   // of the memory and the disk; 0: an equal share of the rest
+	Memory float64 `json:"memory_percent,omitempty"`   // share of memory and disk; 0: an equal share of the rest
 	Spans  int     `json:"spans_per_second,omitempty"` // 0: unlimited
 }
 
@@ -106,7 +106,7 @@ var (
 	errLeaving     = errors.New("a tenant of this name is still being deleted: try again in some seconds")
 )
 
-// Tenants returns the tenants in the data directory dataDir, sorted by name, without the default one.
+// Tenants returns the tenants in the data directory dataDir, except the default one, sorted by name.
 func Tenants(dataDir string) ([]Tenant, error) {
 	dir := filepath.Join(dataDir, config.TenantsDir)
 	entries, err := os.ReadDir(dir)
@@ -132,7 +132,8 @@ func Tenants(dataDir string) ([]Tenant, error) {
 	return all, nil
 }
 
-// warnOfUnknown warns of tenants that the configuration names but that don't exist. They may be created later.
+// warnOfUnknown logs a warning about each tenant that the configuration names but that doesn't exist. It is no error,
+// because the tenant may be created later.
 func (s *Server) warnOfUnknown() {
 	for i := range s.applied.Tenants {
 		if name := s.applied.Tenants[i].Name; !s.named(name) {
@@ -180,8 +181,8 @@ func CreateTenant(dataDir string, t Tenant) error {
 	return durable.Replace(filepath.Join(dir, tenantFile), append(text, '\n'))
 }
 
-// TenantDir returns the directory of a tenant. It returns an error if the tenant doesn't exist or a running service
-// uses it.
+// TenantDir returns the directory of a tenant. It returns an error if the tenant doesn't exist, or if a running service
+// uses the directory.
 func TenantDir(dataDir, name string) (string, error) {
 	dir := filepath.Join(dataDir, config.TenantsDir, name)
 	if !config.IsTenantName(name) {
@@ -217,8 +218,8 @@ func beginDeletion(dir string) error {
 	return errors.Join(err, durable.SyncDir(dir))
 }
 
-// finishDeletion revokes the tokens of a tenant, because they would be good for a later tenant of the same name, and
-// removes its directory. It removes deletedFile last, so that an interrupted deletion can be finished later.
+// finishDeletion revokes the tokens of a tenant, because they would be valid for a later tenant of the same name, and
+// removes the tenant's directory. It removes deletedFile last, so that an interrupted deletion can be finished later.
 func finishDeletion(dataDir, name string) error {
 	if err := revokeTokens(access.Open(dataDir), name); err != nil {
 		return err
@@ -269,7 +270,8 @@ func revokeTokens(tokens *access.Tokens, tenant string) error {
 	return err
 }
 
-// shares returns the shares of the memory, between 0 and 1, of the default tenant and then of all others.
+// shares returns the tenants' shares of the memory, between 0 and 1: first the share of the default tenant, then the
+// shares of all.
 func shares(all []Tenant) ([]float64, error) {
 	if len(all) > mostTenants-1 {
 		return nil, errTenants
@@ -300,8 +302,8 @@ func shares(all []Tenant) ([]float64, error) {
 	return each, nil
 }
 
-// configs returns the configurations of the default tenant and then of all others. If there are no others, the default
-// tenant uses c itself. configs returns an error if a tenant has too little memory.
+// configs returns the configurations of the default tenant and of the tenants in all, in this order. If all is empty,
+// the default tenant uses c itself. configs returns an error if a tenant has too little memory.
 func configs(c *config.Config, all []Tenant) ([]*config.Config, error) {
 	if len(all) == 0 {
 		return []*config.Config{c}, nil
