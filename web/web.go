@@ -76,7 +76,8 @@ func New(base string) (*UI, error) {
 	return u, err
 }
 
-// load returns the embedded file name, whose gzip is packed. It sets the base path in the page.
+// load returns the embedded file called name. packed is the file's gzip-compressed form. load sets the base path in the
+// page.
 func (u *UI) load(name string, packed []byte) (*file, error) {
 	plain, err := unpack(packed)
 	if err != nil {
@@ -113,9 +114,9 @@ var views = []string{
 	"tracepoints", "traces", "trees",
 }
 
-// wantsPage reports whether to answer r, a request for a path without a file, with the page. A request that accepts
-// HTML gets the page for any path. A request that accepts anything, as curl and link checkers send, gets the page only
-// for the paths of views.
+// wantsPage reports whether the response to r, a request for a path without a file, is the page. A request that accepts
+// HTML gets the page for any path. A request that accepts anything, like those of curl and link checkers, gets the page
+// only for the paths of views.
 func wantsPage(r *http.Request, path string) bool {
 	accept := r.Header.Get("Accept")
 	if strings.Contains(accept, "text/html") {
@@ -125,8 +126,8 @@ func wantsPage(r *http.Request, path string) bool {
 	return slices.Contains(views, view) && (accept == "" || strings.HasPrefix(accept, "*/*"))
 }
 
-// Serve answers r if it asks for the page or one of its files, and reports whether it did. It also serves the page for
-// other paths, see wantsPage.
+// Serve serves the page and its files. It returns false, without writing a response, if r asks for anything else. It
+// also serves the page for some other paths; see wantsPage.
 func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -147,7 +148,7 @@ func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// negotiate wraps a handler to pass it a gzhttp.GzipResponseWriter if the client accepts gzip.
+// negotiate wraps a handler so that it gets a gzhttp.GzipResponseWriter if the client accepts gzip.
 var negotiate = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.EnableZstd(false))
 	if err != nil {
@@ -179,7 +180,7 @@ func (f *file) handler(forever bool) http.HandlerFunc {
 	}
 }
 
-// acceptsGzip reports whether w is from negotiate for a client that accepts gzip.
+// acceptsGzip reports whether negotiate made w for a client that accepts gzip.
 func acceptsGzip(w http.ResponseWriter) bool {
 	switch w.(type) {
 	case *gzhttp.GzipResponseWriter, gzhttp.GzipResponseWriterWithCloseNotify:
