@@ -1,5 +1,5 @@
 // Command pack replaces every file in a directory with its gzip-compressed form: `go run ./web/pack web/dist`. Equal
-// files yield equal bytes on every machine. Node's gzip does not, because it depends on zlib.
+// files yield equal bytes on every machine, unlike with Node's gzip, which depends on the version of zlib.
 package main
 
 import (
