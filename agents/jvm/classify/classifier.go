@@ -73,8 +73,7 @@ var defaults = sync.OnceValues(func() (names, Model) {
 	return n, m
 })
 
-// HasLauncher reports whether the main class is a well-known launcher, in which case the application itself starts
-// elsewhere.
+// HasLauncher reports whether the main class is a well-known launcher. If so, the application itself starts elsewhere.
 func (d *Deployment) HasLauncher() bool {
 	n, _ := defaults()
 	return n.covers("launcher", d.Main)

@@ -34,8 +34,7 @@ type origin struct {
 	words   map[string]bool // words in its names
 }
 
-// mixedOwners is the number of owners of classes in a main jar from which we assume that the jar also contains
-// libraries.
+// mixedOwners is the minimum number of owners of classes in a main jar that we assume to contain libraries, too.
 const mixedOwners = 5
 
 func newOrigin(n names, d *Deployment) *origin {
