@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// Lease is the time for which the programs run unless the agent renews the lease.
+// Lease is the time that the programs keep running unless the agent renews the lease.
 const Lease = 10 * time.Second
 
 // MaxTargets is the maximum number of processes that can be observed at a time, as in bpf/wait.bpf.c.

@@ -276,8 +276,8 @@ func (o *observer) follow(open []waits.Open, execs uint64) {
 	o.alive, o.execs = alive, execs
 }
 
-// keptReads is the number of readings for which a process is kept after the last one that contained it, because its
-// last events arrive late.
+// keptReads is the number of readings that a process is kept after the last reading that contained it, because its last
+// events arrive late.
 const keptReads = 2
 
 func (o *observer) readStacks() error {

@@ -249,7 +249,7 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 	return added, nil
 }
 
-// observedSince returns the time at which observation of the most recently added targets started.
+// observedSince returns the time when observation of the most recently added targets started.
 func (p *Probes) observedSince() time.Time {
 	now, err := monotonic()
 	if err != nil {
