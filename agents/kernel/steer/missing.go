@@ -13,8 +13,8 @@ const (
 	leastMissing = 0.01
 	// fading is the factor by which the sums decay at each scan, so that they describe about the last ten seconds.
 	fading = 0.9
-	// incompleteScans is the number of scans for which a tracepoint remains incomplete. It is longer than the time
-	// until Sibyl notices, even if the tracepoint is no longer in the plan.
+	// incompleteScans is the number of scans that a tracepoint remains incomplete. It is longer than the time until
+	// Sibyl notices, even if the tracepoint is no longer in the plan.
 	incompleteScans = 60
 	// maxUntold is the part of a tracepoint's intervals that may be in processes that do not provide their spans,
 	// although other processes of the same program do. Requests are spread over all processes, so the processes with

@@ -125,8 +125,7 @@ func (j *sharedJoiner) Join(e *waits.Event) (join.Wait, bool) {
 	return j.joiner.Join(e)
 }
 
-// keptSweeps is the number of sweeps for which a process is kept after its last use, because its last events arrive
-// late.
+// keptSweeps is the number of sweeps that a process is kept after its last use, because its last events arrive late.
 const keptSweeps = 5
 
 // Sweep forgets processes that have not been used for more than keptSweeps sweeps.

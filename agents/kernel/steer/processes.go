@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// forgetScans is the number of scans (ten minutes) for which a service without processes is still announced,
-	// because services restart.
+	// forgetScans is the number of scans (ten minutes) that a service without processes is still announced, because
+	// services restart.
 	forgetScans = 600
 	// maxServices is the maximum number of announced services. It is needed because a program could keep starting
 	// processes with new service names.

@@ -70,7 +70,7 @@ type enabled struct {
 // must not be sent.
 type gate func(c waits.Class, trace [16]byte) bool
 
-// rates holds, by class, the share of an arm's requests for which the class is enabled.
+// rates holds, by class, the share of an arm's requests that the class is enabled for.
 type rates [waits.NumClasses]float64
 
 // index returns the index of a plan.
