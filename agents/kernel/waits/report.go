@@ -28,7 +28,7 @@ func (t *Total) Add(o Total) {
 // Totals holds the sums for each class. The sum for [RunQueue] includes the run-queue parts of all other classes.
 type Totals [NumClasses]Total
 
-// Ns returns the sum over all classes, that is, the time for which threads were observed.
+// Ns returns the sum over all classes, that is, the total time that threads were observed.
 func (t *Totals) Ns() uint64 {
 	var ns uint64
 	for i := range t {
