@@ -42,7 +42,7 @@ func (q *request) withOwner(owner *Point) *request {
 	return &inner
 }
 
-// entrySpan describes the span with which a request enters the service, as of the start of the span.
+// entrySpan describes the first span of a request in the service, as of the start of the span.
 type entrySpan struct {
 	name       string
 	kind       trace.SpanKind

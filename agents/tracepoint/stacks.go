@@ -212,7 +212,7 @@ func (q *followed) end() {
 	x.finished[name] = append(kept, q)
 }
 
-// child returns the frame of p below caller, or -1 if there is no room for it. The caller of child holds q.mu.
+// child returns the frame of p below caller, or -1 if there is no room for it. The caller of child must hold q.mu.
 func (q *followed) child(caller int32, p *Point) int32 {
 	last := int32(0)
 	for k := q.frames[caller].first; k > 0; k = q.frames[k].next {
