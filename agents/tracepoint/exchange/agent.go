@@ -25,7 +25,7 @@ const (
 	catalogueDebounce = time.Second // delay before registering a changed catalogue, since changes come in bursts
 	minBackoff        = 500 * time.Millisecond
 	maxBackoff        = 30 * time.Second
-	maxSample         = time.Minute // time for which stacks are sampled after a status
+	maxSample         = time.Minute // maximum time of sampling stacks after a status
 	minPollInterval   = time.Second // if "not modified" comes earlier, the server does not support long polling
 )
 

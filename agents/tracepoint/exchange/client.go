@@ -161,7 +161,7 @@ func (c *client) put(ctx context.Context, r *protocol.Registration) ([]int, erro
 	return response.Missing, err
 }
 
-// status sends s. It returns the time for which the agent should sample stacks from now on, at most maxSample.
+// status sends s. It returns how long the agent should sample stacks from now on, at most maxSample.
 func (c *client) status(ctx context.Context, s *protocol.Status) (sample time.Duration, err error) {
 	s.Protocol, s.Session = protocol.Version, c.session
 	var answer protocol.StatusAnswer
