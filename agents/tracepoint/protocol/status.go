@@ -28,7 +28,7 @@ type Status struct {
 
 // StatusAnswer is the response to a status of an agent with the capability CanStacks.
 type StatusAnswer struct {
-	StackSeconds int `json:"stack_seconds"` // time for which the agent should sample stacks from now on; 0: stop
+	StackSeconds int `json:"stack_seconds"` // how long the agent should sample stacks from now on; 0: stop
 }
 
 // Outcome is the state of one tracepoint and its cost. Counts are cumulative since the start of the session, so lost
