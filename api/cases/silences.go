@@ -183,8 +183,8 @@ func zoneOf(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// windowAt reports whether x covers the time now. If so, until is the time at which it stops: its own end, or the end
-// of its current weekly window.
+// windowAt reports whether x covers the time now. If so, until is the time when it stops: its own end, or the end of
+// its current weekly window.
 func windowAt(x *contract.Silence, now time.Time) (until time.Time, covers bool) {
 	w := x.Weekly
 	switch {
