@@ -184,5 +184,5 @@ func (p Page) Index() (int, error) {
 	return i, nil
 }
 
-// At returns a cursor for which [Page.Index] returns i.
+// At returns a cursor that makes [Page.Index] return i.
 func (p Page) At(i int) string { return Cursor{Sort: p.Sort, ID: strconv.Itoa(i)}.String() }
