@@ -308,7 +308,7 @@ func (s *sample) population(label string, rows []int) population {
 	return p
 }
 
-// extent returns the time span in which the given rows arrived.
+// extent returns the time span that the given rows arrived in.
 func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	from = trace.MaxNanos
 	for _, row := range rows {

@@ -17,7 +17,7 @@ import (
 const (
 	// maxWindows limits the number of windows in a response.
 	maxWindows = 10_000
-	// shortSpan is the longest time span for which short windows are the default.
+	// shortSpan is the longest time span with short windows as the default.
 	shortSpan = 2 * group.Day
 )
 

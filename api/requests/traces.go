@@ -109,7 +109,7 @@ func (a *Requests) GetTrace(
 	return contract.GetTrace200JSONResponse(*d), nil
 }
 
-// minRanked is the minimum number of spans of an operation at which percentiles are shown.
+// minRanked is the minimum number of spans of an operation for showing percentiles.
 const minRanked = 20
 
 // rank sets the percentile of each span of d among the spans of its step. steps holds the steps by span ID.
