@@ -77,7 +77,7 @@ func (b *Backends) lines(ctx context.Context, q *Question, filter string) ([]con
 	return all, err
 }
 
-// variable matches the parts in which similar lines differ: numbers, times and IDs.
+// variable matches the parts of a line that may differ between similar lines: numbers, times and IDs.
 var variable = regexp.MustCompile(`\b[0-9a-fA-F]{8,}(-[0-9a-fA-F]+)*\b|[0-9]+`)
 
 // alike merges similar lines into the newest of them, which gets their count. lines must be ordered newest first.
