@@ -100,7 +100,7 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 	return status, at, nil
 }
 
-// MaxGap is the time without traces after which [Client.Gap] reports that traces have stopped.
+// MaxGap is the maximum time without traces before [Client.Gap] reports that traces have stopped.
 const MaxGap = time.Minute
 
 // Gap returns a sentence that says that traces have stopped arriving. It returns "" if traces are arriving, or if no

@@ -76,8 +76,8 @@ func (p *page) since(t *time.Time) string {
 	return "since " + t.Local().Format("15:04:05") + " (" + units.Coarse(p.now.Sub(*t)) + ")"
 }
 
-// period returns the time at which a problem opened or, if it is closed, the time at which it closed and how long it
-// was open, as text.
+// period returns the time when a problem opened or, if it is closed, the time when it closed and how long it was open,
+// as text.
 func (p *page) period(x *contract.Problem) string {
 	if x.Closed == nil {
 		return p.since(x.Since)
