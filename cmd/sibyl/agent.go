@@ -52,11 +52,11 @@ type kernelFlags struct {
 	cpuLimit     float64
 }
 
-// mostSums is the maximum of --sums, at which the sums take 1 GB.
+// mostSums is the maximum of --sums. That many sums take 1 GB.
 const mostSums = 1 << 22
 
-// defaultThresholds lists the classes in which programs rarely wait on purpose, each with a duration that is long for
-// its class.
+// defaultThresholds lists the classes of waits that are rarely intended, each with a duration that is long for its
+// class.
 var defaultThresholds = []string{"file=10ms", "sync=20ms", "fault=10ms", "dns=50ms", "preempted=20ms", "runqueue=10ms"}
 
 func kernelAgentCommand(p *process) *cobra.Command {

@@ -276,7 +276,7 @@ func (f *analyzeFlags) incidents(c *config.Config) (*backtest.Options, error) {
 	return &backtest.Options{Core: c.Engine(), Assembly: c.OpenTraces()}, nil
 }
 
-// keys returns the attribute keys in which to search for causes, and the keys that c needs.
+// keys returns the attribute keys to search for causes, and the keys that c needs.
 func (f *analyzeFlags) keys(c *config.Config) (*ingest.Keys, error) {
 	with := *c
 	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {

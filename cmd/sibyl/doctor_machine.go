@@ -141,7 +141,7 @@ func checkClock() finding {
 	return f
 }
 
-// usefulFiles is the limit on open files from which databases and connections don't compete for them.
+// usefulFiles is the minimum limit on open files that keeps databases and connections from competing for them.
 const usefulFiles = 8192
 
 // checkFiles checks the number of files that a process may open.

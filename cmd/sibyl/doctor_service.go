@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Limits on which findings about a service depend.
+// Limits that findings about a service depend on.
 const (
 	mostSkew       = 2 * time.Second // between its clock and ours, including the time of a request
 	mostIncomplete = 0.02            // share of closed traces that may have a span whose parent is missing
@@ -153,8 +153,8 @@ func checkKnown(l *contract.Learning) string {
 	return " Not judged yet: " + strings.Join(missing, "; ") + "."
 }
 
-// justClosed is the time for which checkInstances still mentions a closed incident, because the same instance may soon
-// be slow again.
+// justClosed is the time that checkInstances still mentions an incident after it has closed, because the same instance
+// may soon be slow again.
 const justClosed = time.Hour
 
 // recentIncidents returns the open incidents and those that closed less than justClosed before now, or nil if they
@@ -212,7 +212,7 @@ func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 // shownID is the number of digits of an incident's ID in the output of commands.
 const shownID = 8
 
-// mostOfIt is the minimum share of a service's additional cost with which an instance counts as differing from its
+// mostOfIt is the minimum share of a service's additional cost that makes an instance count as differing from its
 // siblings.
 const mostOfIt = 0.5
 
