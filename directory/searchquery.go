@@ -134,7 +134,7 @@ func inJSON(s string) string {
 	return text[1 : len(text)-1]
 }
 
-// encode returns x as JSON. x must consist of texts and numbers, for which encoding can't fail.
+// encode returns x as JSON. x must consist of texts and numbers, so that encoding can't fail.
 func encode(x any) string {
 	text, err := json.Marshal(x)
 	if err != nil {
