@@ -40,9 +40,9 @@ type Epoch struct {
 	IncidentURL    func(incident uint64) string   // of the incident's page; may return ""
 }
 
-// acknowledgedWithin is the age at which an acknowledgement stops causing an event. Until then, Events returns the same
+// acknowledgedWithin is the maximum age of an acknowledgement that causes an event. Until then, Events returns the same
 // event in each epoch, even after a restart, so that a crash doesn't lose the event. The outbox drops all copies but
-// one, so acknowledgedWithin must be shorter than the time for which the outbox remembers events.
+// one, so acknowledgedWithin must be shorter than the time that the outbox remembers events.
 const acknowledgedWithin = time.Hour
 
 // Events returns the events of an epoch in order. They depend only on e, so repeated calls return equal events.
@@ -139,8 +139,8 @@ func (e *Epoch) released(x *engine.Incident) []*Event {
 	return []*Event{opened, e.incidentEvent(IncidentAcknowledged, x, nil)}
 }
 
-// acknowledged returns the time at which the open incident x was acknowledged, and whether the acknowledgement causes
-// an event now. If the incident reopened after the acknowledgement, the time of the reopening counts, because receivers
+// acknowledged returns the time when the open incident x was acknowledged, and whether the acknowledgement causes an
+// event now. If the incident reopened after the acknowledgement, the time of the reopening counts, because receivers
 // then paged people again.
 func (e *Epoch) acknowledged(x *engine.Incident) (trace.Nanos, bool) {
 	if !x.IsOpen() || e.Acknowledged == nil {

@@ -235,8 +235,8 @@ func (f *Facts) status() string {
 	return f.Investigation.Status.String()
 }
 
-// opened returns the time at which the problem opened. If that is unknown, as for chronic problems, it returns the time
-// at which the investigation opened, or the time of the event if there is no investigation.
+// opened returns the time when the problem opened. If that is unknown, as for chronic problems, it returns the time
+// when the investigation opened, or the time of the event if there is no investigation.
 func (f *Facts) opened() trace.Nanos {
 	switch {
 	case f.Problem != nil && f.Problem.Opened != 0:

@@ -526,8 +526,8 @@ const (
 	maxPageLinks  = 3 // about the first suspect
 )
 
-// about returns the kind of the incident or problem of e, its ID, its service and the time at which it opened. All are
-// zero if e is about neither.
+// about returns the kind of the incident or problem of e, its ID, its service and the time when it opened. All are zero
+// if e is about neither.
 func (e *Event) about() (kind, id, service string, opened moment) {
 	if x := e.Data.Incident; x != nil {
 		return "incident", x.ID, x.Service, x.Opened

@@ -103,7 +103,7 @@ type Culprit struct {
 	Links      []directory.URL             `json:"links"` // to its logs, metrics and runbooks
 }
 
-// Objective is a configured objective that an incident violates, as of the last epoch in which it burned.
+// Objective is a configured objective that an incident violates, as of the last epoch that it burned in.
 type Objective struct {
 	Name     string          `json:"name"`
 	Entry    string          `json:"entry"`
