@@ -75,7 +75,7 @@ type Suspect struct {
 	Instances []InstancePart
 }
 
-// AddedTime returns the part of the score that is time.
+// AddedTime returns the part of the score that stands for additional time.
 func (s *Suspect) AddedTime() float64 { return s.Own + s.Added + s.In + s.Out + s.Rest }
 
 // AddedTime returns the time that all suspects add, which is at least the time of the first one. It leaves out the Rest

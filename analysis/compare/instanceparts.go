@@ -20,7 +20,7 @@ const (
 	// carried is the minimum fraction of the cost of a value that another value, of a more specific key, must carry to
 	// account for it.
 	carried = 0.8
-	// maxListed is the maximum number of values listed.
+	// maxListed is the maximum number of values that InstanceParts returns.
 	maxListed = 10
 )
 

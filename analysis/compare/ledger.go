@@ -209,7 +209,7 @@ func (l *ledger) chargeTime(x *siteTime) {
 	l.charge(x, limit, soft)
 }
 
-// charge charges the time of the calls of x above limit, in ns. soft is as in [Suspect].
+// charge charges the part of the mean time of the calls of x that exceeds limit, in ns. soft is as in [Suspect].
 func (l *ledger) charge(x *siteTime, limit, soft float64) {
 	excess := max(0, x.mean-limit) * x.onPath * x.calls / l.requests / l.unit(x.number)
 	p := &l.sites[x.number]

@@ -15,7 +15,7 @@ type ResolvedNames struct {
 }
 
 // ResolveNames maps names in attributes of CLIENT spans to services that emit spans: a service with the same name or,
-// if the name is an address, with the same name as its first label, like cart for cart.default.svc:7070.
+// if the name is an address, one named like its first label, e.g. cart for cart.default.svc:7070.
 func ResolveNames(r *Recording) ResolvedNames {
 	h := ResolvedNames{rec: r, Service: make([]int32, len(r.Names)), Opaque: make([]bool, len(r.Names))}
 	for i := range r.Names {

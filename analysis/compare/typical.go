@@ -41,7 +41,7 @@ func (t *typicalTimes) merge(o *typicalTimes) {
 
 // rise is a growth of typical times.
 type rise struct {
-	calls   float64 // that show it
+	calls   float64 // number of calls that it was measured from
 	octaves float64 // 0 if less than leastRise
 	nanos   float64 // growth per call
 }
