@@ -21,8 +21,8 @@ const (
 	longestWait = trace.Nanos(time.Hour)
 	// patience is the time that we wait for the sender of a message that was taken: its trace may close later.
 	patience = trace.Nanos(10 * time.Minute)
-	// mostRare bounds rarity, so that the number of messages in a slice fits into 32 bits. It is reached at about
-	// 150,000 messages a second.
+	// mostRare is the maximum of rarity, so that the number of messages in a slice fits into 32 bits. About 150,000
+	// messages a second reach it.
 	mostRare = 12
 )
 

@@ -17,7 +17,8 @@ const (
 	// requests, in octaves: 16 times. Long requests, such as streams, polls and batch jobs, count separately. Their
 	// durations say nothing about other requests, and a few of them would make up most of the mean.
 	longOctaves = 4
-	// maxEntries bounds the number of entries. Further requests are counted together, at the entry with the zero key.
+	// maxEntries is the maximum number of entries. Requests that would need further entries are counted together, at
+	// the entry with the zero key.
 	maxEntries = 4096
 )
 

@@ -35,7 +35,7 @@ type ShapeSeries struct {
 	Counts
 }
 
-// LocalTimes returns the local times.
+// LocalTimes returns the local times of the calls. If no call has inner spans, they are the same as s.Times.
 func (s *Series) LocalTimes() *Times {
 	if s.Local != nil {
 		return s.Local
@@ -47,7 +47,7 @@ func (s *Series) LocalTimes() *Times {
 // see requests only once they end.
 const stillOpen = 4
 
-// StillOpen returns how long requests with these calls may still be running, and thus be unknown.
+// StillOpen returns the maximum time for which requests with these calls may have been running without our knowledge.
 func (s *Series) StillOpen() time.Duration { return stillOpen * time.Duration(s.within.Nanos()) }
 
 // merge adds c, the calls in slice `at`. It reorders the shapes of c. shapes is the number of shapes of all sites;

@@ -74,8 +74,8 @@ const (
 
 	// fineSlices is the number of latest slices that keep cells of their own. Older slices are joined into minutes.
 	fineSlices = 5 * SlicesPerMinute
-	// longestHistory and Ahead bound the time that a history covers, before and after now. Traces outside have wrong
-	// clocks.
+	// longestHistory and Ahead are the maximum times before and after now that a history covers. Traces outside this
+	// time have wrong clocks.
 	longestHistory = Slice(7 * 24 * time.Hour / SliceLength)
 	Ahead          = SlicesPerMinute
 	// keptSkipped is the time for which the calls of skipped slices are kept, in case a person accepts them as normal.
@@ -260,8 +260,8 @@ func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 }
 
 // Accept declares the behaviour of service in interval `since` to be normal. The interval is no longer skipped for any
-// service. Earlier calls of the service and to it are deleted, and so are the weeks of their sites. Accept takes time
-// linear in the number of cells.
+// service. Earlier calls of and to the service are deleted, as are the weeks of their sites. Accept takes time linear
+// in the number of cells.
 func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	h.Skipped.remove(Range{SliceOf(since.From).minute(), SliceOf(since.To) + 1})
 	h.Changes.all = h.Changes.next()

@@ -40,9 +40,9 @@ type Use struct {
 	Now   Usage
 	Usual Usage         // in the history before Now, without skipped times
 	Known time.Duration // time that Usual covers; 0 without a history
-	// Last is the end of the last slice with calls before the end of Now, or 0 without calls.
+	// Last is the end of the last slice with calls before the end of Now, or 0 if there were no calls.
 	Last trace.Nanos
-	// Open is the longest time that a request with these calls may still be running, and its calls unknown. See
+	// Open is the maximum time for which requests with these calls may have been running without our knowledge. See
 	// [Series.StillOpen].
 	Open time.Duration
 	// Series holds the usage in each bin, or is nil if it was not requested. It includes the calls in skipped times.
@@ -266,7 +266,8 @@ func (r *useReader) shapes(number int32) []ShapeSeries {
 	return r.h.series[number].Shapes
 }
 
-// history returns the skipped times of service. The field first is set later, by [useReader.uses].
+// history returns the entry of service in r.known, adding it with the skipped times of service if necessary. The field
+// first is set later, by [useReader.uses].
 func (r *useReader) history(service int32) knownTime {
 	k, found := r.known[service]
 	if !found {

@@ -57,7 +57,8 @@ type Week struct {
 type hourTimes struct {
 	all  Level // mean of all calls
 	mean Level // mean of the calls that were not skipped
-	// high is the third highest mean of a window, as judged by compare.Steady. A job of nine minutes raises it.
+	// high is the third highest mean of the windows of three minutes in the hour, so a job of nine minutes raises it.
+	// As for compare.Steady, the mean of a window is the lowest mean of its parts.
 	high coarseLevel
 }
 
