@@ -103,8 +103,8 @@ func (t *SpanTimes) mergeIf(o *SpanTimes, add func(trace.Op) bool) {
 const (
 	// spanPeriod is the length of the periods that usual spans are collected in. A period is dropped as a whole.
 	spanPeriod = time.Hour
-	// LatestSpans is the maximum age of the latest spans. An incident opens sooner than that after its onset, so spans
-	// after the onset never become usual.
+	// LatestSpans is the maximum age of the latest spans. An incident opens less than this time after its onset, so
+	// spans after the onset never become usual.
 	LatestSpans = 10 * time.Minute
 	// spanTick is the length of the ticks that spans are collected in before they become usual. LatestSpans is a
 	// multiple of it.
@@ -235,7 +235,7 @@ func (r *RecentSpans) LatestOps() iter.Seq[trace.Op] {
 	}
 }
 
-// Measured returns the time that the result of Latest covers, in whole ticks, or 0, 0 if there are no spans.
+// Measured returns the time that the result of Latest(op, from) covers, in whole ticks, or 0, 0 if there are no spans.
 func (r *RecentSpans) Measured(op trace.Op, from trace.Nanos) (first, last trace.Nanos) {
 	for tick, spans := range r.ticks {
 		start := trace.Nanos(tick * int64(spanTick))
