@@ -6,11 +6,11 @@ import (
 )
 
 // Median returns the median of xs, or NaN if xs is empty. The median of an even number of values is the mean of the two
-// middle values. It reorders xs and does not allocate.
+// middle values. Median reorders xs and does not allocate.
 func Median(xs []float64) float64 { return Quantile(xs, 0.5) }
 
 // Quantile returns the q-quantile of xs, interpolated between the neighbours of rank q·(n−1), or NaN if xs is empty. q
-// must be in [0, 1]. It reorders xs, does not allocate, and takes linear time on average.
+// must be in [0, 1]. Quantile reorders xs, does not allocate, and takes linear time on average.
 func Quantile(xs []float64, q float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
