@@ -11,7 +11,7 @@ const (
 	// longestBackoff is the longest time that a caller waits after a failed call, in usual durations of a request.
 	// People choose such waits with request durations in mind: from a tenth of a second to a few seconds.
 	longestBackoff = 10
-	// leastBegun is the minimum share of the failed calls that must also be failures at the callee. Below it, the
+	// leastBegun is the minimum share of the failed calls that must also have failed at the callee. Below it, the
 	// caller is the cause.
 	leastBegun = 0.5
 )

@@ -26,7 +26,7 @@ const (
 	leastUnequal   = 1e6
 	muchMoreFailed = 0.1
 	// leastUnequalCalls is the minimum number of calls of an instance in each third of the history. Differences in
-	// fewer calls may be chance.
+	// fewer calls may be due to chance.
 	leastUnequalCalls = 20
 	// leastSiblings is the minimum number of siblings whose median counts as the usual value.
 	leastSiblings = 2

@@ -110,8 +110,8 @@ func (s *Service) lateFrom(caller int, part float64) {
 	s.late[caller] += part
 }
 
-// nearlyAll is the minimum share of the evidence against a service that must arise on the way from one caller to locate
-// it there.
+// nearlyAll is the minimum share of the evidence against a service that must arise on the way from one caller for the
+// fault to be located there.
 const nearlyAll = 0.9
 
 // from returns the index of the caller if nearly all of the evidence against s arises on the way from one caller, or -1
