@@ -65,8 +65,8 @@ type recentWindow struct {
 	latency  Latencies
 }
 
-// recentKept is the time for which the epochs of a request type are kept one by one. It covers the several minutes
-// between the onset of an incident, from which on it affects request types, and its opening.
+// recentKept is the time for which the epochs of a request type are kept one by one. It covers the minutes from the
+// onset of an incident, when it starts to affect request types, to its opening.
 const recentKept = Proving + time.Minute
 
 // addRecent adds p, the requests of the epoch [from, now], to the recent windows if group is a request type, and

@@ -18,9 +18,9 @@ const maxCallers = 1 << 16
 const targetsAge = 24 * time.Hour
 
 // externalTargets limits the external targets of each operation to the targets with the smallest hashes. A limit is
-// needed because the names of targets come from attributes, and each target adds a calling context. Like the bound on
-// groups, the selection may depend on the order of the requests of an epoch while the limit is being reached, but not
-// afterwards. Targets that are no longer called are forgotten, to make room for others. The zero externalTargets is
+// needed because the names of targets come from attributes, and each target adds a calling context. As with the limit
+// on groups, the selection may depend on the order of the requests of an epoch while the limit is being reached, but
+// not afterwards. Targets that are no longer called are forgotten, to make room for others. The zero externalTargets is
 // empty.
 type externalTargets struct {
 	of     map[trace.Op][]trace.Op // by operation, called in the present period; ascending
