@@ -8,9 +8,9 @@ const (
 	FlagIncomplete Flags = 1 << iota // the parent of a span is missing
 	// The caller of the only component was not collected; the trace counts as complete.
 	FlagRemoteParent
-	// Every span has a parent; the top spans of components, if any, are taken as roots.
+	// Every span had a parent; the top spans of components, if any, were taken as roots.
 	FlagNoRoot
-	FlagSeveralRoots // there is more than one root
+	FlagSeveralRoots // there was more than one root
 	FlagCycle        // a cycle of parents was broken
 	FlagDuplicates   // identical copies of spans were dropped
 	FlagConflicts    // spans had the same ID and different content; the first was kept
@@ -21,7 +21,7 @@ const (
 	// A span started after its parent had ended, but during a more distant ancestor, and counts below that ancestor.
 	FlagMoved
 	FlagOutside   // a tracepoint span lay outside its parent and was dropped with its subtree
-	FlagNegative  // a span ends before it starts
+	FlagNegative  // a span ended before it started
 	FlagAsyncTail // work continued after the root had ended
 	// A messaging consumer, or work that started after its parent ended, became a root of its own.
 	FlagDetached
