@@ -116,6 +116,7 @@ type API struct {
 	failures  atomic.Uint64 // number of error responses; used to identify them
 	serving   atomic.Int64  // number of requests in progress, excluding streams
 	arriving  arrivals      // bodies being received; their requests aren't in progress yet
+	large     atomic.Int64  // number of requests with a body above maxBody, arriving or in progress
 }
 
 // Limits on requests.
@@ -124,6 +125,8 @@ const (
 	maxArriving    = 128              // concurrent bodies, which may arrive slowly
 	maxUnknown     = 32               // the same, from senders that aren't authenticated yet
 	maxBody        = 64 << 10         // bytes
+	maxLargeBody   = 1 << 20          // bytes of a webhook of GitHub, which has all notes of a release
+	maxLarge       = 4                // concurrent requests with a body above maxBody
 	requestTimeout = 10 * time.Second // for receiving the body, and again for the answer
 )
 

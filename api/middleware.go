@@ -87,7 +87,13 @@ func (a *API) harden(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		most := int64(maxBody)
+		if r.ContentLength > maxBody { // of unknown size they stay small: limit counts large ones in advance
+			if op := a.requested(r); op != nil && op.OperationID == annotateFromGitHub {
+				most = maxLargeBody
+			}
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		defer func() {
 			p := recover()
 			if p == nil {
@@ -460,8 +466,8 @@ func invalid(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return refusal.New(refusal.TooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody), "")
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return refusal.New(refusal.TooLarge, fmt.Sprintf("a body has at most %d bytes", large.Limit), "")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return refusal.New(refusal.TimedOut, "the body did not arrive in time", "")
@@ -538,6 +544,13 @@ func (a *API) limit(next http.Handler) http.Handler {
 		conn := http.NewResponseController(w)
 		if r.ContentLength != 0 {
 			_ = conn.SetReadDeadline(a.options.Clock().Add(requestTimeout)) // only fails for recorders in tests
+			if r.ContentLength > maxBody {
+				defer a.large.Add(-1) // decoded, it takes many times its size
+				if a.large.Add(1) > maxLarge {
+					a.fail(w, r, errBusy)
+					return
+				}
+			}
 			body, err := a.arriving.read(r, a.signer(r) != nil)
 			if err != nil {
 				a.fail(w, r, err)

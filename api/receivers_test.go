@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -119,6 +120,72 @@ func TestGitHubSignature(t *testing.T) {
 	}
 	w.expect(t, http.StatusUnauthorized, http.MethodPost, "/api/v1/annotations/argocd", object{"app": "cart"},
 		signatureHeader, sign("secret"))
+}
+
+// A signed webhook of GitHub that is repeated later is still one annotation. Without a time, it would be another one.
+func TestGitHubReplay(t *testing.T) {
+	w := newHarness(t)
+	w.options.GitHubSecret = "secret"
+	post := func(want int, body object) {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.expect(t, want, http.MethodPost, "/api/v1/annotations/github", body, signatureHeader, gitHubSignature(text))
+	}
+	known := len(w.core.View().Annotations)
+	body := deployment("success", "v2.0", w.clock())
+	delete(body["deployment_status"].(object), "created_at")
+	post(http.StatusUnprocessableEntity, body)
+	body = deployment("success", "v2.0", w.clock())
+	for range 3 {
+		post(http.StatusOK, body)
+		w.options.Clock = func() time.Time { return w.clock().Add(time.Hour) }
+	}
+	if got := len(w.core.View().Annotations) - known; got != 1 {
+		t.Errorf("%d annotations, want 1", got)
+	}
+}
+
+// gitHubSignature signs a webhook with "secret".
+func gitHubSignature(text []byte) string {
+	mac := hmac.New(sha256.New, []byte("secret"))
+	mac.Write(text)
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// Webhooks of GitHub have the notes of a release. Only a few of these large bodies may arrive at a time, and other
+// requests have no large bodies.
+func TestLargeBodies(t *testing.T) {
+	w := newHarness(t)
+	w.options.GitHubSecret = "secret"
+	release := func(notes int) object {
+		return object{"action": "published", "repository": object{"name": "shop"}, "release": object{
+			"tag_name": "v2.1", "published_at": w.clock(), "body": strings.Repeat("x", notes),
+		}}
+	}
+	const path = "/api/v1/annotations/github"
+	w.expect(t, http.StatusOK, http.MethodPost, path, release(maxLargeBody-1000))
+	w.expect(t, http.StatusRequestEntityTooLarge, http.MethodPost, path, release(maxLargeBody))
+	w.expect(t, http.StatusRequestEntityTooLarge, http.MethodPost, "/api/v1/annotations/argocd",
+		object{"app": strings.Repeat("x", maxBody)})
+	body, end := io.Pipe()
+	var sending sync.WaitGroup
+	for range maxLarge {
+		sending.Go(func() {
+			r := httptest.NewRequest(http.MethodPost, path, body)
+			r.ContentLength, r.RemoteAddr, r.Host = maxBody+1, "127.0.0.1:4711", "localhost"
+			w.ServeHTTP(httptest.NewRecorder(), r)
+		})
+	}
+	for w.large.Load() < maxLarge {
+		time.Sleep(time.Millisecond)
+	}
+	w.expect(t, http.StatusServiceUnavailable, http.MethodPost, path, release(maxBody))
+	w.expect(t, http.StatusOK, http.MethodPost, path, release(0))
+	end.Close()
+	sending.Wait()
+	w.expect(t, http.StatusOK, http.MethodPost, path, release(maxBody))
 }
 
 // An acknowledgement at PagerDuty or Opsgenie is one in Sibyl, by the same person, and so is its end. An assignment is

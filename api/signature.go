@@ -16,6 +16,9 @@ import (
 // signatureHeader is the header with the HMAC of the body of a GitHub webhook.
 const signatureHeader = "X-Hub-Signature-256"
 
+// annotateFromGitHub is the operation that receives webhooks of GitHub.
+const annotateFromGitHub = "annotateFromGitHub"
+
 // signer is a system that signs its webhooks, because it cannot send a token.
 type signer struct {
 	name   string
@@ -32,7 +35,7 @@ func (a *API) signer(r *http.Request) *signer {
 	op, _, _ := a.operation(r)
 	var s signer
 	switch op.OperationID {
-	case "annotateFromGitHub":
+	case annotateFromGitHub:
 		s = signer{
 			name:   "GitHub",
 			header: signatureHeader,

@@ -5,9 +5,11 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/query"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // AnnotateFromGitHub implements contract.StrictServerInterface.
@@ -17,6 +19,10 @@ func (a *Services) AnnotateFromGitHub(
 	report := deployAtGitHub(r.Body, query.Value(r.Params.Environment, ""))
 	if report == nil {
 		return contract.AnnotateFromGitHub204Response{}, nil
+	}
+	if report.Time == nil && access.Caller(ctx).Via == access.ViaSignature {
+		return nil, refusal.New(refusal.Invalid, "a signed event needs created_at or published_at",
+			"without a time, whoever has seen the event could repeat it later")
 	}
 	if r.Params.Service != nil {
 		report.Service = r.Params.Service
