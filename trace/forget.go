@@ -31,8 +31,8 @@ func (r *renewals) add(id uint64) {
 }
 
 // Forget deletes all entries except those mentioned by the encoded parts of a state and the recently added ones (see
-// [Table.Renew]). It returns the number of deleted entries. It takes time linear in the size of t and the parts. It
-// deletes nothing before the second call to Renew. If parts yields an error, it deletes nothing and returns the error.
+// [Table.Renew]). It returns the number of deleted entries. It deletes nothing before the second call to Renew, or if
+// parts yields an error, which it then returns. Forget takes time linear in the size of t and the parts.
 //
 // A part mentions an entry if it contains the entry's identity, either as a word of package codec or as a CBOR number,
 // or if a mentioned entry refers to it. So we can't miss a field, regardless of the layout of the state. If bytes
