@@ -152,8 +152,8 @@ func (t *grownTimes) least() (now float64, early history.Mean) {
 const grownErrors = 5
 
 // leastTypicalGrowth is the minimum growth of the typical time, as a fraction of the growth of the mean, both in
-// octaves. A few calls of a half hour may take a hundred times as long as the others. Chance decides whether they are
-// among the first ones, and cells don't show that.
+// octaves. A few calls of a half hour may take a hundred times as long as the others. Whether such calls are among the
+// first ones is a matter of chance, and cells don't show it.
 const leastTypicalGrowth = 0.5
 
 // operation returns the calls as an operation with Op 0. It returns the zero value if the growth beyond the shared
