@@ -5,7 +5,7 @@ type Flags uint32
 
 // The irregularities of a trace. [Flags.Names] returns their names.
 const (
-	FlagIncomplete Flags = 1 << iota // the parent of a span is missing
+	FlagIncomplete Flags = 1 << iota // the parent of a span was missing
 	// The caller of the only component was not collected; the trace counts as complete.
 	FlagRemoteParent
 	// Every span had a parent; the top spans of components, if any, were taken as roots.
@@ -25,7 +25,7 @@ const (
 	FlagAsyncTail // work continued after the root had ended
 	// A messaging consumer, or work that started after its parent ended, became a root of its own.
 	FlagDetached
-	FlagTooLong // the duration of a root is trace.MaxDuration or more
+	FlagTooLong // the duration of a root was trace.MaxDuration or more
 )
 
 // flagNames holds the names of the flags in the order of the constants.
