@@ -118,8 +118,8 @@ type resting struct {
 	judged bool // its chronic problems are known
 }
 
-// step compares the open epoch of every group with its expectation. It skips request types at rest. It returns the
-// results of all tests performed, and the number of tests of the skipped types.
+// step compares the open epoch of every group with its expectation. It skips request types at rest, and returns the
+// results of all tests performed and the number of tests of the skipped types.
 func (d *Detector) step(o WatchOptions) (tests []testResult, rested int) {
 	d.forgetDeleted()
 	for requestType, groups := range d.Groups.ByType() {
