@@ -54,7 +54,7 @@ type Association struct {
 	// the leading edges), or NaN if there are no candidates.
 	Joint float64
 	// Unrelated holds the attributes that explain less than a tenth of the variance of every target with 95 %
-	// confidence. They need not be recorded for this problem. They are in ascending order of (Context, Key).
+	// confidence, in ascending order of (Context, Key). They need not be recorded for this problem.
 	Unrelated []UnrelatedVariable
 }
 
