@@ -169,8 +169,8 @@ func (g *Grouper) EndEpoch(now trace.Nanos) {
 }
 
 // epochStart returns the start of the epoch that ends at now. This is the end of the previous epoch or, after a time
-// without requests such as a restart, the start of the first request. It ignores requests that claim to start after
-// now. An epoch with a backlog starts earlier, so that it is as long as the time that its requests come from.
+// without requests such as a restart, the start of the first request. epochStart ignores requests that claim to start
+// after now. An epoch with a backlog starts earlier, so that it is as long as the time that its requests come from.
 func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	from := now
 	for _, group := range g.all() {
@@ -277,7 +277,7 @@ func (g *Grouper) all() []*Group {
 	return g.ordered
 }
 
-// merged merges a and b, which must both be ordered. It reuses the memory of a if it is large enough.
+// merged merges a and b, which must both be ordered, in the memory of a if that is large enough.
 func merged(a, b []*Group) []*Group {
 	i, k := len(a)-1, len(b)-1
 	all := slices.Grow(a, len(b))[:len(a)+len(b)]
