@@ -28,8 +28,8 @@ var mantissaLogs = func() (logs [1 << mantissaBits]uint8) {
 
 const mantissaBits = 6
 
-// logOf returns the logarithm of nanos, a time in ns, in units of 1/[LogsPerOctave] octave. It is 0 for about 0 ns. It
-// uses no floating-point numbers, so the result is the same on all machines.
+// logOf returns the logarithm of nanos, a time in ns, in units of 1/[LogsPerOctave] octave. The result is 0 for about 0
+// ns. It is the same on all machines, because logOf uses no floating-point numbers.
 func logOf(nanos int64) int64 {
 	x := uint64(max(0, nanos)) + logFrom
 	octave := bits.Len64(x) - 1
