@@ -3,10 +3,10 @@ package scratch
 
 import "slices"
 
-// Sized returns a slice of n elements with arbitrary values. It reuses the memory of s if it is large enough.
+// Sized returns a slice of n elements with arbitrary values, in the memory of s if that is large enough.
 func Sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// Filled returns a slice of n elements equal to v. It reuses the memory of s if it is large enough.
+// Filled returns a slice of n elements equal to v, in the memory of s if that is large enough.
 func Filled[T any](s []T, n int, v T) []T {
 	s = Sized(s, n)
 	for i := range s {
