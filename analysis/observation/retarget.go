@@ -32,8 +32,8 @@ func (c *ContextCount) Answered() bool {
 	return c.Target != 0 && c.Target != c.Peer && c.Unanswered == 0
 }
 
-// Retarget sets the target of the unanswered calls in o.Contexts[i]. They still count as unanswered. It changes nothing
-// and returns false if the context is the entry of the request, or if there are spans below the calls.
+// Retarget sets the target of the unanswered calls in o.Contexts[i], which still count as unanswered. It changes
+// nothing and returns false if the context is the entry of the request, or if there are spans below the calls.
 func (o *Observation) Retarget(i int, target trace.Op) bool {
 	c := o.Contexts[i]
 	isChild := func(below ContextCount) bool { return below.Parent == c.Context }
