@@ -63,7 +63,7 @@ func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c))
 const madScale = 1.4826022185056018
 
 // MAD returns the median absolute deviation from center, scaled to estimate the standard deviation of normally
-// distributed data, or NaN if xs is empty. It does not change xs. It does not allocate if scratch, which may be nil,
+// distributed data, or NaN if xs is empty. MAD does not change xs, and does not allocate if scratch, which may be nil,
 // has enough capacity for xs.
 func MAD(xs []float64, center float64, scratch []float64) float64 {
 	scratch = scratch[:0]
