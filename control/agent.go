@@ -93,7 +93,7 @@ func (c *Caller) ownsEach(all []protocol.Tracepoint) bool {
 }
 
 // ownsAll reports whether c may speak for all tracepoints in list. An incomplete catalogue is allowed, because no
-// tracepoint in it is enabled yet. The caller holds mu of the plane.
+// tracepoint in it is enabled yet. The caller holds the plane's mu.
 func (c *Caller) ownsAll(list *catalogue) bool {
 	if len(c.Services) == 0 || !list.complete() {
 		return true

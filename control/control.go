@@ -165,7 +165,7 @@ func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
 	return b
 }
 
-// enables reports whether an arm of the plan has the tracepoint id on.
+// enables reports whether an arm of the plan enables the tracepoint with the given id.
 func (b *published) enables(id string) bool { return b.enabled[id] }
 
 // removeWaiting records that the given number of agents have stopped waiting. It closes drained if the plan was

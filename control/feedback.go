@@ -70,8 +70,8 @@ func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 	}
 }
 
-// reportCatalogues adds the services whose catalogues changed to f and t. The catalogue of a service is the union of
-// its agents' catalogues. settled means that agents have had time to register since the start.
+// reportCatalogues adds to f and t the services whose catalogues have changed. The catalogue of a service is the union
+// of its agents' catalogues. settled means that agents have had time to register since the start.
 func (t *lastReported) reportCatalogues(f *search.Feedback, known *catalogues, settled bool) {
 	complete := known.complete()
 	var hashes strings.Builder

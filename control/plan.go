@@ -112,8 +112,9 @@ func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	return PlanAnswer{e.hash, e.json, e.hash == has, from, complete, changed}, nil
 }
 
-// Wait is like Plan, but waits until the hash of the plan differs from has. It returns an unchanged plan when ctx is
-// done or after wait, but after at most a third of a lease. A later call for the same agent ends earlier calls.
+// Wait is like Plan, but waits until the plan's hash differs from `has`. If the plan doesn't change, Wait returns it
+// when ctx is done or when `wait`, but at most a third of a lease, has passed. A later call for the same agent ends
+// earlier calls.
 func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Duration) (PlanAnswer, error) {
 	wait = min(wait, p.options.Lease/3)
 	answer, err := p.Plan(c, has)

@@ -213,8 +213,8 @@ func (a *agent) silent(now time.Time) bool {
 	return a.polls == 0 && now.Sub(a.seen) > idTimeout || !a.reported.IsZero() && now.Sub(a.reported) > silence
 }
 
-// observesOthers reports whether the tracepoint id of a is in another process, whose requests continue without the
-// agent.
+// observesOthers reports whether a's tracepoint with the given id is in another process, whose requests continue
+// without the agent.
 func (a *agent) observesOthers(id string) bool {
 	x := find(a.catalogue.content(), id)
 	return x != nil && x.Kind == cct.ProbePoint && x.service != a.resource["service.name"]

@@ -46,7 +46,7 @@ type CallStep struct {
 	opaque bool // the called service emits no spans, so the call's time includes the service's time
 }
 
-// NewTraceExplanation presents e, the explanation of trace id.
+// NewTraceExplanation presents e, the explanation of the trace with the given id.
 func NewTraceExplanation(n *Names, id trace.ID, e *onetrace.Explanation) *TraceExplanation {
 	x := &TraceExplanation{
 		TraceID:    id.String(),

@@ -19,8 +19,8 @@ import (
 // OtherPlaces names the remainder: all edges beyond the limit, counted together.
 const OtherPlaces = "other"
 
-// Names translates identities into names. It looks them up in the table at each call, and keeps the names and summaries
-// that were added to it.
+// Names translates identities into names. It looks up the names in the table at each call, and keeps the names and
+// summaries that were added to it.
 type Names struct {
 	Table     *trace.Table
 	Clean     func(string) string      // applied to all text that comes from traces
@@ -63,7 +63,7 @@ func (n *Names) Add(s *group.Summary) {
 	n.SetName(s.ID, name)
 }
 
-// AddSummary adds s, whose statistics sentences about the requests of s quote.
+// AddSummary adds s. Sentences about its requests quote its statistics.
 func (n *Names) AddSummary(s *group.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
 
 // SetName names a request type.

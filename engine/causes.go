@@ -207,7 +207,7 @@ type savedSample struct {
 	Sample      []byte
 }
 
-// savedFound is the saved form of a found.
+// savedFound is the saved form of a found explanation.
 type savedFound struct {
 	Problem  analysis.Hash
 	Present  bool // the explanation comes from the group's current sample
@@ -217,7 +217,7 @@ type savedFound struct {
 	Findings explain.Findings
 }
 
-// save adds c to s.
+// save adds the state of c to s.
 func (c *causes) save(s *savedCore) {
 	for _, id := range hashes(c.samples) {
 		x := c.samples[id]

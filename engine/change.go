@@ -178,8 +178,8 @@ func (c *Core) set(s *Settings) bool {
 	return true
 }
 
-// accept declares the behaviour since the onset of the open incident id, including the behaviour in its changed
-// problems, to be the new normal. It returns false if there is no such incident; see [incident.Tracker.Accept].
+// accept declares the behaviour since the onset of the open incident with the given id, including the behaviour in its
+// changed problems, to be the new normal. It returns false if there is no such incident; see [incident.Tracker.Accept].
 func (c *Core) accept(id uint64, by, text string) bool {
 	accepted := c.incidents.tracker.Accept(id, by, text)
 	if !accepted {

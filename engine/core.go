@@ -385,6 +385,7 @@ func (c *Core) offered() {
 	c.problems.causes.announce(c.offers.Catalogue())
 }
 
-// NewlyKept returns the traces of the requests added to [Kept] since the last call whose journal records are known. The
-// caller should store these traces with all their attributes, because an [observation.Observation] lacks them.
+// NewlyKept returns the traces of the requests that have been added to [Kept] since the last call and whose journal
+// records are known. The caller should store these traces with all their attributes, because an
+// [observation.Observation] lacks them.
 func (c *Core) NewlyKept() []Recorded { return c.kept.take() }

@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recordHistory adds to the trees the evidence of each investigation that became located in decisions, once per
+// recordHistory adds to the trees the evidence of each investigation whose status decisions change to Located, once per
 // context, so that later searches start where causes were found before.
 func (r *Searches) recordHistory(decisions []search.Decision) {
 	for i := range decisions {

@@ -52,8 +52,8 @@ func (x *Incident) SuspectChange(all []Annotation) *Annotation {
 	return nil
 }
 
-// AffectedType is a request type that has been slower, or has failed more often, since the onset of an incident and
-// runs through its first suspect.
+// AffectedType is a request type that runs through the first suspect of an incident, and has been slower, or has failed
+// more often, since the onset of the incident.
 type AffectedType struct {
 	RequestType analysis.Hash
 	Entry       trace.Op

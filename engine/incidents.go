@@ -337,7 +337,7 @@ const (
 	clearlyLonger = 3.0 // minimum difference between the medians in standard errors
 )
 
-// typicallySlower reports whether the median of the requests since the onset is clearly above the usual one, on a
+// typicallySlower reports whether the median of the requests since the onset is clearly above the usual median, on a
 // logarithmic scale.
 func (x *AffectedType) typicallySlower(since *group.Since, usual *group.Window) bool {
 	if min(since.Total.N, usual.Total.N) < leastLong {

@@ -70,7 +70,7 @@ func (l *learning) arrives(now trace.Nanos) bool {
 	return !l.over && (l.began == 0 || now.Sub(l.began) < pastEpochs*l.epoch)
 }
 
-// elapsed returns how much time the requests seen until now cover, or 0 before the first request. It counts from the
+// elapsed returns the time that the requests seen until now cover, or 0 before the first request. It counts from the
 // first epoch with a request or, if a recorded past arrived at once, from the start of that past.
 func (l *learning) elapsed(now trace.Nanos, sites *history.Sites) time.Duration {
 	switch elapsed := now.Sub(l.began); {
@@ -143,7 +143,7 @@ type earlyEpochs struct {
 	seen    uint64      // requests already assigned to an epoch
 }
 
-// divide returns the epochs of the learning period, which must end at time now.
+// divide returns the epochs of the learning period. The period must end at time now.
 func (l *learning) divide(now trace.Nanos, sites *history.Sites) *earlyEpochs {
 	e := &earlyEpochs{arrived: l.epochs, length: l.epoch}
 	if sites.Requests.Covered(now) <= now.Sub(l.began) {
@@ -208,7 +208,7 @@ func (l *learning) restore(s *savedCore) error {
 	return nil
 }
 
-// restoreRequests is the inverse of appendRequests. The error wraps [codec.ErrCorrupt].
+// restoreRequests is the inverse of appendRequests. Errors wrap [codec.ErrCorrupt].
 func (l *learning) restoreRequests(b []byte, decode func([]byte) (*detect.Detector, error)) (err error) {
 	if l.over {
 		l.requests, l.preview = nil, nil

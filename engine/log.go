@@ -26,7 +26,7 @@ func (l *actionLog) take() []string {
 	return entries
 }
 
-// decisions removes the actions from the log and returns them as decisions with plan version plan.
+// decisions removes the actions from the log and returns them as decisions under the given version of the plan.
 func (l *actionLog) decisions(now trace.Nanos, plan int64, o *Options) (list []search.Decision) {
 	for _, entry := range l.take() {
 		list = append(list, search.Decision{

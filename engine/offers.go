@@ -214,8 +214,8 @@ func (f *Offers) merge() {
 	f.catalogue = cct.NewCatalogue(all, f.table)
 }
 
-// owner returns the service whose agents enable the tracepoint id. It returns 0 for a probe, which kernel agents
-// enable, and for a tracepoint that isn't in the catalogue.
+// owner returns the service whose agents enable the tracepoint with the given id. It returns 0 for a probe, which
+// kernel agents enable, and for a tracepoint that isn't in the catalogue.
 func (f *Offers) owner(id trace.Symbol) trace.Symbol {
 	t := f.catalogue.Find(id)
 	if t.Kind == cct.ProbePoint {
@@ -224,7 +224,7 @@ func (f *Offers) owner(id trace.Symbol) trace.Symbol {
 	return f.table.Operation(t.Op).Service
 }
 
-// offers reports whether the tracepoint id is in the catalogue.
+// offers reports whether the catalogue contains the tracepoint with the given id.
 func (f *Offers) offers(id trace.Symbol) bool { return f.catalogue.Find(id).ID != 0 }
 
 // update merges the catalogues, and records the tracepoints that are no longer in any of them.

@@ -110,7 +110,7 @@ func (r *Searches) Entries(groups *group.Grouper) []trace.Op {
 	return entries
 }
 
-// of returns the search of incident id, or nil if it isn't searched.
+// of returns the search of the incident with the given id, or nil if it isn't searched.
 func (r *Searches) of(id uint64) *incidentSearch {
 	for _, s := range r.list {
 		if s.incident == id {

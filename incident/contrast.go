@@ -18,7 +18,7 @@ type contrast struct {
 	missed, others int64 // requests
 	steps          map[trace.Op]*difference
 	last           trace.Op // largest step if there are maxSteps of them
-	halved         int64    // number of the half-life in which all counts were last halved
+	halved         int64    // number of the half-life when all counts were last halved
 }
 
 // difference is the time at a step in ns, or the number of failures there, for both kinds of requests.

@@ -126,8 +126,8 @@ func (b *baseline) scores(now trace.Nanos, c *compare.Comparison) []score {
 	return scores
 }
 
-// learnBefore learns the pending windows that ended by instant. It leaves the last pending window, whose weight depends
-// on the next one.
+// learnBefore learns the pending windows that ended at or before instant. It leaves the last pending window, whose
+// weight depends on the next one.
 func (b *baseline) learnBefore(instant trace.Nanos) {
 	for len(b.pending) > 1 && b.pending[0].end <= instant {
 		b.learn(&b.pending[0], windowsBetween(b.pending[0].end, b.pending[1].end, Window))
@@ -137,7 +137,8 @@ func (b *baseline) learnBefore(instant trace.Nanos) {
 }
 
 // windowsBetween returns the weight of a window of the given length that ends at end if the next window ends at next.
-// It is less than 1 if the windows overlap, and never more, because the service may not have run in between.
+// The weight is less than 1 if the windows overlap. It is never more than 1, even after a gap, because the service may
+// not have run in the gap.
 func windowsBetween(end, next trace.Nanos, length time.Duration) float64 {
 	return min(1, float64(next.Sub(end))/float64(length))
 }

@@ -62,7 +62,7 @@ type counted struct {
 
 func (o *Objective) counted() counted { return counted{o.Entry, o.Below} }
 
-// SameRequests reports whether the same requests count against o and as.
+// SameRequests reports whether the same requests count against o and `as`.
 func (o *Objective) SameRequests(as *Objective) bool { return o.counted() == as.counted() }
 
 // alerts are pairs of windows to detect burning objectives, as in Google's SRE workbook, chapter 5. A rate of 1 would
@@ -139,7 +139,7 @@ func (r *ring) add(t trace.Nanos, c Count) {
 	}
 }
 
-// sum returns the requests in the window that ends with the latest slot.
+// sum returns the total count over the window that ends with the latest slot.
 func (r *ring) sum(window time.Duration) (sum Count) {
 	for n := range r.latest(window) {
 		sum.add(*r.slot(n))

@@ -45,15 +45,15 @@ const (
 )
 
 // lengths are the parameters of the scales: the length of a window; the time between two windows, or 0 for every epoch;
-// and the growth that we assume an operation to have reached in a healthy window before we observed it. After the time
-// `proving`, a window counts as healthy unless an incident that started before the end of the window has been raised.
-// We wait because scores rise while a window fills with the requests of an incident, and because growth that takes days
-// must not become usual on its own.
+// and the growth that we assume an operation to have reached in a healthy window before we observed it. Once the time
+// `proving` has passed since its end, a window counts as healthy unless an incident that started before the end of the
+// window has been raised. We wait because scores rise while a window fills with the requests of an incident, and
+// because growth that takes days must not become usual on its own.
 //
 // Overlapping windows tend to have high scores at the same time, but not always: independent is the number of windows,
-// among those that start within one length, that are as good as independent. A moving mean of 18 normal numbers exceeds
-// the level that one of 200 windows reaches 6 times as often as it would without overlap; a mean of 6 numbers, 4 times
-// as often.
+// among those that start within one length, that are as good as independent. For example, a moving mean of 18 normal
+// numbers exceeds the level that one of 200 windows reaches 6 times as often as it would without overlap, and a moving
+// mean of 6 numbers 4 times as often.
 var lengths = [numScales]struct {
 	window, every, proving time.Duration
 	growth                 float64
@@ -70,7 +70,7 @@ type scale struct {
 	healthy [ages]float64                  // number of windows judged healthy, by age
 	pending []grownWindow                  // windows that may not be healthy
 	judged  trace.Nanos                    // end of the last window; 0 before the first
-	wholes  trace.Nanos                    // time since when we have recorded the growth of whole services, or 0
+	wholes  trace.Nanos                    // time from which the growth of whole services has been recorded, or 0
 }
 
 // grownWindow is the growth of operations in a window.
@@ -304,8 +304,8 @@ func (x *scale) pend(now trace.Nanos, c *compare.Comparison, except func(service
 	x.pending = append(x.pending, w)
 }
 
-// learnBefore learns the pending windows, of the given length, that ended by instant. It leaves the last pending
-// window, whose weight depends on the next one.
+// learnBefore learns the pending windows, of the given length, that ended at or before instant. It leaves the last
+// pending window, whose weight depends on the next one.
 func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 	for len(x.pending) > 1 && x.pending[0].end <= instant {
 		x.learn(&x.pending[0], windowsBetween(x.pending[0].end, x.pending[1].end, length))
@@ -448,8 +448,8 @@ func (t *Tracker) grownToday(of *finding, comparer *compare.Comparer) (above []e
 	return above
 }
 
-// leavesOut reports whether growth of service in f, a window of a slower scale, raises no incident because the service
-// is being relearned or is affected by an incident that faster windows raised.
+// leavesOut reports whether to ignore growth of service in f, a window of a slower scale, because the service is being
+// relearned or is affected by an incident that faster windows raised.
 func (t *Tracker) leavesOut(service trace.Symbol, f *finding) bool {
 	return t.baseline.isRelearned(service) ||
 		t.incidents.affects(service, f.window.From) && !t.incidents.raisedBy(service, f.every)

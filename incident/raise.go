@@ -173,8 +173,8 @@ func (x *tracked) strongest() evidence {
 //   - A service that emits no spans and its callers are charged with the same time.
 //   - A neighbour with a much lower score is a victim, unless it has enough evidence apart from the calls between the
 //     two and from the operations that call the cause.
-//   - Services that don't call each other must be at fault since about the same time and share callers. One may then
-//     be waiting for the other without a span.
+//   - Services that don't call each other must be at fault since about the same time and share callers. One service
+//     may then be waiting for the other without a span.
 func explained(victim, cause evidence, sameTime bool, comparer *compare.Comparer) bool {
 	switch {
 	case victim.service == cause.service:
@@ -188,7 +188,7 @@ func explained(victim, cause evidence, sameTime bool, comparer *compare.Comparer
 	}
 }
 
-// exceededSince returns the time since when service has exceeded its threshold, or now if a slower scale raised the
+// exceededSince returns the time when service first exceeded its threshold, or now if a slower scale raised the
 // incident.
 func (t *Tracker) exceededSince(service trace.Symbol, now trace.Nanos) trace.Nanos {
 	if since, ok := t.exceeded[service]; ok {

@@ -33,7 +33,7 @@ type SavedScale struct {
 	Records []SavedOperation // ascending by service and operation
 	Pending []SavedGrowth
 	Judged  trace.Nanos
-	Wholes  trace.Nanos // time since when the growth of whole services has been recorded, or 0
+	Wholes  trace.Nanos // time from which the growth of whole services has been recorded, or 0
 }
 
 // SavedOperation holds the highest growth of an operation in healthy windows. If Op is 0, it stands for the whole
@@ -234,7 +234,7 @@ func (x *scale) restore(s *SavedScale) {
 	}
 }
 
-// record returns the growth by age.
+// record returns the growth in s by age.
 func (s *SavedOperation) record() *operationRecord {
 	r := &operationRecord{}
 	for i := range min(len(r), len(s.Time), len(s.Failures), len(s.Rise), len(s.Added)) {

@@ -419,7 +419,7 @@ func (b *Builder) detail(reason trace.Reason) string {
 }
 
 // badID describes the defect of id. size is the correct length in bytes. If text is true, id is text that couldn't be
-// decoded, and otherwise the decoded bytes.
+// decoded; otherwise, it is the decoded bytes.
 func badID(name string, size int, id []byte, text bool) string {
 	switch {
 	case len(id) == 0:

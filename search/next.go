@@ -119,7 +119,8 @@ func (s *epochStep) investigate(p *Problem) {
 
 // hasTurn reports whether v, which must investigate a changed problem, is searched before others. After longestTurn
 // epochs without a change of its status, for example because requests are rare, v no longer blocks the others. Steady
-// problems wait for as long after v has located a cause: it may be their cause, too, and its incident is about to open.
+// problems wait equally long after v has located a cause, because it may be their cause, too, and its incident is about
+// to open.
 func (s *epochStep) hasTurn(v *Investigation) bool {
 	return (v.Status == Investigating || v.Answer() != 0) && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
 }

@@ -331,7 +331,7 @@ func compareSiblings(a, b *cct.Node) int {
 }
 
 // expectedHits returns the expected number of spans per request at nodes. It is the sum of the observed hit rates, or
-// the parent's rate, `above`, if no request could run the nodes.
+// `above`, the parent's rate, if no request could run the nodes.
 func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	hits, seen := 0.0, false
 	for _, i := range nodes {

@@ -23,13 +23,13 @@ const (
 	IncidentSubject
 )
 
-// OfProblem returns the subject for the problem id.
+// OfProblem returns the subject for the problem with the given id.
 func OfProblem(id analysis.Hash) Subject { return Subject{ProblemSubject, id} }
 
-// OfIncident returns the subject for incident number id.
+// OfIncident returns the subject for the incident with the given number.
 func OfIncident(id uint64) Subject { return Subject{IncidentSubject, analysis.Hash{Lo: id}} }
 
-// Incident returns the number of the incident s. ok is false if s isn't an incident.
+// Incident returns the number of the incident that s identifies. ok is false if s isn't an incident.
 func (s Subject) Incident() (id uint64, ok bool) { return s.ID.Lo, s.Kind == IncidentSubject }
 
 // IsZero reports whether s is neither a problem nor an incident.

@@ -59,8 +59,8 @@ func (s *investigationStep) verify() bool {
 }
 
 // verifyingNeed returns the number of requests that must judge a location so that they almost certainly include
-// affected ones. The result lies between minRequests and verifyRequests, and is the larger the rarer affected requests
-// are in edges.
+// affected ones. The rarer affected requests are in edges, the larger is the result. It lies between minRequests and
+// verifyRequests.
 func verifyingNeed(edges []*group.EdgeShare) float64 {
 	need := 0.0
 	for _, e := range edges {

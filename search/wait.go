@@ -33,8 +33,8 @@ func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace
 	return text + hostOf(p)
 }
 
-// functionOf returns the function that contains the waits w: the function in which they were seen, or else the
-// innermost function known to carry keptShare of them. It returns 0 if neither is known, or table is nil.
+// functionOf returns the function that contains the waits w: the function they were seen in, or else the innermost
+// function known to carry keptShare of them. It returns 0 if neither is known, or table is nil.
 func (o *operationScope) functionOf(w *Suspect, table *trace.Table) (function trace.Op) {
 	if table == nil {
 		return 0

@@ -28,7 +28,8 @@ const MaxClosed = 2000
 // ClosedProblems keeps the problems that closed most recently, by time.
 type ClosedProblems struct{ db database }
 
-// closedProblemKey returns the key, with first as its first byte, of the problem id that closed at time at.
+// closedProblemKey returns the key, with first as its first byte, of the problem with the given id that closed at time
+// at.
 func closedProblemKey(first byte, at trace.Nanos, id analysis.Hash) []byte {
 	return appendHash(numbered(first, uint64(max(0, at))), id)
 }
@@ -81,7 +82,7 @@ func (c ClosedProblems) each(f func(p ClosedProblem, packed []byte) error) error
 	return during("read closed problems", err)
 }
 
-// Get returns the problem id as it was when it last closed, or nil if it is not kept.
+// Get returns the problem with the given id as it was when it last closed, or nil if it is not kept.
 func (c ClosedProblems) Get(id analysis.Hash) (*ClosedProblem, error) {
 	var found *ClosedProblem
 	err := c.each(func(p ClosedProblem, packed []byte) (err error) {

@@ -158,21 +158,21 @@ type Traces struct{ db database }
 
 func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
 
-// Put stores the trace id, given as a protobuf-encoded OTLP export request.
+// Put stores the trace with the given id, as a protobuf-encoded OTLP export request.
 func (t Traces) Put(id trace.ID, request []byte) error {
 	return t.db.Set(traceKey(id), s2.EncodeBetter(nil, request), pebble.NoSync)
 }
 
-// Delete deletes the trace id, if it is stored.
+// Delete deletes the trace with the given id, if it is stored.
 func (t Traces) Delete(id trace.ID) error { return t.db.Delete(traceKey(id), pebble.NoSync) }
 
-// Size returns the compressed size in bytes of the stored trace id, or 0 if it is not stored.
+// Size returns the compressed size in bytes of the trace with the given id, or 0 if it is not stored.
 func (t Traces) Size(id trace.ID) (int64, error) {
 	packed, err := t.db.get(traceKey(id))
 	return int64(len(packed)), err
 }
 
-// Get returns the stored trace id as a protobuf-encoded OTLP export request, or nil if it is not stored.
+// Get returns the trace with the given id as a protobuf-encoded OTLP export request, or nil if it is not stored.
 func (t Traces) Get(id trace.ID) ([]byte, error) {
 	packed, err := t.db.get(traceKey(id))
 	if err != nil || packed == nil {

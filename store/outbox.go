@@ -129,7 +129,7 @@ func messageKey(kind byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyOutbox, kind}, number)
 }
 
-// knownKey returns the key of the time when the event id was put.
+// knownKey returns the key of the time when the event with the given id was put.
 func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
 
 // messageVersion is the first byte of an encoded message.
@@ -309,7 +309,7 @@ func (o *Outbox) Release(m *Message) {
 	}
 }
 
-// Retry records that an attempt to deliver m failed for the reason why, and postpones the next attempt until at.
+// Retry records that an attempt to deliver m failed for the reason `why`, and postpones the next attempt until at.
 func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -324,7 +324,7 @@ func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	return o.db.Set(messageKey(outboxWaiting, m.Number), encodeMessage(&changed), pebble.Sync)
 }
 
-// MoveToDeadLetters records that the last attempt to deliver m failed for the reason why, and makes m a dead letter.
+// MoveToDeadLetters records that the last attempt to deliver m failed for the reason `why`, and makes m a dead letter.
 func (o *Outbox) MoveToDeadLetters(m *Message, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

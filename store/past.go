@@ -32,7 +32,8 @@ func dayKey(first byte, day trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{first}, uint32(max(0, day)/trace.Nanos(group.Day)))
 }
 
-// pastKey returns the key, with first as its first byte, of the group id on the UTC day that contains the time day.
+// pastKey returns the key, with first as its first byte, of the group with the given id on the UTC day that contains
+// the time day.
 func pastKey(first byte, day trace.Nanos, id analysis.Hash) []byte {
 	return appendHash(dayKey(first, day), id)
 }
@@ -42,7 +43,7 @@ const (
 	periodKeySize = pastKeySize + 2
 )
 
-// periodKey returns the key of the group id in the period that starts at `from`.
+// periodKey returns the key of the group with the given id in the period that starts at `from`.
 func periodKey(from trace.Nanos, id analysis.Hash) []byte {
 	number := from % trace.Nanos(group.Day) / trace.Nanos(group.Period)
 	return binary.BigEndian.AppendUint16(pastKey(keyPeriods, from, id), uint16(number))
@@ -97,8 +98,8 @@ func (p Past) Put(period *Period) error {
 	return during("store windows", err)
 }
 
-// Windows returns the windows of the group id that overlap [from, to), oldest first. They have their stored length or,
-// if long is true, the length [group.LongPeriod].
+// Windows returns the windows of the group with the given id that overlap [from, to), oldest first. They have their
+// stored length or, if long is true, the length [group.LongPeriod].
 func (p Past) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error) {
 	var all []group.Numbers
 	from = max(0, from)
@@ -112,7 +113,7 @@ func (p Past) Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]grou
 	return slices.DeleteFunc(all, func(x group.Numbers) bool { return x.To <= from || x.From >= to }), nil
 }
 
-// day returns the windows of the group id on day, joined into long windows if long is true.
+// day returns the windows of the group with the given id on day, joined into long windows if long is true.
 func (p Past) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbers, error) {
 	x := packer{long: long}
 	err := p.eachPeriod(id, day, x.add)
@@ -126,14 +127,14 @@ func (p Past) day(id analysis.Hash, day trace.Nanos, long bool) ([]group.Numbers
 	return group.DecodeDay(value, day)
 }
 
-// eachPeriod calls f for each period of the group id on day.
+// eachPeriod calls f for each period of the group with the given id on day.
 func (p Past) eachPeriod(id analysis.Hash, day trace.Nanos, f func(key, value []byte) error) error {
 	first := pastKey(keyPeriods, day, id)
 	return p.db.between(first, append(slices.Clone(first), 255, 255), f)
 }
 
-// Periods returns the requests of the group id in the periods of [group.Period] that overlap [from, to), oldest first.
-// It omits packed periods.
+// Periods returns the requests of the group with the given id in the periods of [group.Period] that overlap [from, to),
+// oldest first. It omits packed periods.
 func (p Past) Periods(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
 	for day := from - from%trace.Nanos(group.Day); day < to; day = day.Add(group.Day) {

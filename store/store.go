@@ -75,7 +75,7 @@ const (
 	cache    = 32 << 20
 )
 
-// Open opens the store in o.Dir, or creates it. The error wraps one of the errors of [pebbledb.Open], unless the file
+// Open opens the store in o.Dir, or creates it. Errors wrap one of the errors of [pebbledb.Open], unless the file
 // system failed.
 func Open(o Options) (*Store, error) {
 	opened, err := pebbledb.Open(pebbledb.Options{

@@ -142,8 +142,8 @@ func minutesKey(hour trace.Nanos, id analysis.Hash) []byte {
 
 const tickKeySize = 1 + 4 + hashSize
 
-// Windows returns the non-empty windows of the group id that overlap [from, to), oldest first. Packed windows are
-// minutes, the others are ticks.
+// Windows returns the non-empty windows of the group with the given id that overlap [from, to), oldest first. Packed
+// windows are minutes, the others are ticks.
 func (t Ticks) Windows(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
 	for hour := from - from%trace.Nanos(time.Hour); hour < to; hour = hour.Add(time.Hour) {

@@ -28,7 +28,7 @@ func NewStrategies(r *Rates) *Strategies {
 	return s
 }
 
-// Publish replaces the rates by r.
+// Publish replaces the rates with r.
 func (s *Strategies) Publish(r *Rates) { s.rates.Store(r) }
 
 // Rates returns the latest published rates.

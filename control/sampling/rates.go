@@ -74,8 +74,8 @@ func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, 
 	return r
 }
 
-// share returns the share of requests that is traced for the given operation of service. If r is nil, it returns the
-// value of otherwise.
+// share returns the fraction of the requests to the given operation of service that are traced. If r is nil, it returns
+// otherwise.
 func (r *Rates) share(service, operation string, otherwise float64) float64 {
 	if r == nil {
 		return otherwise

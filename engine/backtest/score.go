@@ -127,8 +127,8 @@ func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	}
 }
 
-// rank returns the rank, starting at 1, of the service of labels[label] among the suspects of incident id, or 0 if the
-// service isn't a suspect.
+// rank returns the rank, starting at 1, of the service of labels[label] among the suspects of the incident with the
+// given id, or 0 if the service isn't a suspect.
 func (s *scorer) rank(label int, id uint64) int {
 	x := s.judged[label][id]
 	if into, merged := s.judged[label][x.Into()]; merged {
@@ -190,7 +190,7 @@ func (s *scorer) credit(incidents []engine.Incident) []uint64 {
 	return credited
 }
 
-// better reports whether incident id is credited to label a rather than to label b.
+// better reports whether the incident with the given id is credited to label a rather than to label b.
 func (s *scorer) better(a, b int, id uint64) bool {
 	x, y := s.rank(a, id), s.rank(b, id)
 	switch {
@@ -243,7 +243,7 @@ func (s *scorer) healthy(r *Result) (sum time.Duration) {
 	return sum + max(0, r.To.Sub(at))
 }
 
-// summarize computes the sums.
+// summarize sets All and ByFault from the cases.
 func (s *Score) summarize() {
 	s.All = sumOf(s.Cases, func(*Case) bool { return true })
 	for i := range s.Cases {

@@ -7,7 +7,7 @@ import (
 )
 
 // slowdown determines how fast the system clock catches up when the service's time is ahead: the service's time then
-// advances by only 1-1/slowdown of the elapsed time.
+// advances by only 1 − 1/slowdown of the elapsed time.
 const slowdown = 10
 
 // steadyClock derives a time that never goes back or stops from a system clock that may be set, so that epochs keep
@@ -23,8 +23,8 @@ func (s *steadyClock) advance(clock time.Time) trace.Nanos {
 	return s.update(clock, trace.Nanos(clock.UnixNano()))
 }
 
-// update returns the time when the system clock shows shown. The time elapsed since the last call is the difference
-// between the two values of passed.
+// update returns the time at which the system clock shows `shown`. The time elapsed since the last call is the
+// difference between the two values of `passed`.
 func (s *steadyClock) update(passed time.Time, shown trace.Nanos) trace.Nanos {
 	elapsed := time.Duration(0)
 	if !s.last.IsZero() {

@@ -192,7 +192,7 @@ func (k *exemplarStore) keep(all []keep) {
 	k.keeps = k.keeps[max(0, len(k.keeps)-maxKeeps):]
 }
 
-// epoch passes the changed samples, the scheduled keeps and newlyKept, the requests kept for comparisons, to run. It
+// epoch passes to run the changed samples, the scheduled keeps, and newlyKept, the requests kept for comparisons. It
 // deletes the exemplars of unknown groups. If run is too busy, the changes and keeps are retried at the end of the next
 // epoch.
 func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, known func(analysis.Hash) bool) {

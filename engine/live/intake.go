@@ -174,8 +174,8 @@ func (in *intake) takeNames(names *trace.Table) *trace.Table {
 // full reports whether the bytes in flight have reached the limit, so that no more requests are accepted.
 func (in *intake) full() bool { return in.inFlight.Load() >= in.limit }
 
-// overrun reports whether a request with the given cost, which has already been charged, exceeds the limit. A request
-// that is alone in flight never does.
+// overrun reports whether a request with the given cost, which has already been charged, exceeds the limit. The only
+// request in flight never does.
 func (in *intake) overrun(cost int64) bool {
 	n := in.inFlight.Load()
 	return n > in.limit && n > cost

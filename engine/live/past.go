@@ -45,7 +45,7 @@ func (l *loop) keepPeriod(now trace.Nanos) {
 	}()
 }
 
-// wait waits until done is closed. If done is nil it returns immediately.
+// wait waits until done is closed. If done is nil, it returns immediately.
 func wait(done <-chan struct{}) {
 	if done != nil {
 		<-done

@@ -81,7 +81,7 @@ func (t *ticks) take() map[store.Tick]*group.Past {
 	return all
 }
 
-// keepTicks stores all. It must be called before the checkpoint that makes them durable.
+// keepTicks stores the ticks in all. It must be called before the checkpoint that makes them durable.
 func (l *loop) keepTicks(all map[store.Tick]*group.Past) {
 	if err := l.options.Store.Ticks.Add(all); err != nil {
 		l.options.Log.Error("latencies could not be stored; charts of this time will have a gap",

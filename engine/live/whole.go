@@ -25,8 +25,8 @@ func newWholeTraces(most int) *wholeTraces {
 	return &wholeTraces{traces: make(map[trace.ID][]byte), most: most}
 }
 
-// add adds the trace id, given as a protobuf-encoded OTLP request, and drops the oldest traces if necessary. It ignores
-// a trace that is already kept or takes more than 1/100 of the memory.
+// add adds the trace with the given id, as a protobuf-encoded OTLP request, and drops the oldest traces if necessary.
+// It ignores a trace that is already kept or takes more than 1/100 of the memory.
 func (w *wholeTraces) add(id trace.ID, request []byte) {
 	packed := s2.Encode(nil, request)
 	w.mu.Lock()
@@ -43,7 +43,7 @@ func (w *wholeTraces) add(id trace.ID, request []byte) {
 	}
 }
 
-// get returns the trace id as a protobuf-encoded OTLP request, or nil if the trace isn't kept.
+// get returns the trace with the given id as a protobuf-encoded OTLP request, or nil if the trace isn't kept.
 func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
 	w.mu.Lock()
 	packed := w.traces[id]
@@ -91,9 +91,9 @@ func (k *exemplarStore) copyWhole(t task) error {
 // maxKnownRecords is the maximum total size, in bytes, of the records that copyWhole caches.
 const maxKnownRecords = 16 << 20
 
-// recordedTrace returns the trace id as a protobuf-encoded OTLP request, with all attributes of its spans. It calls
-// read for each of records. It returns nil if records is empty, or if read returns nil because a record is no longer in
-// the journal.
+// recordedTrace returns the trace with the given id as a protobuf-encoded OTLP request, with all attributes of its
+// spans. It calls read for each element of records. It returns nil if records is empty, or if read returns nil because
+// a record is no longer in the journal.
 func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte, error)) (request []byte, err error) {
 	for _, seq := range records {
 		data, err := read(seq)
@@ -107,8 +107,8 @@ func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte,
 	return request, nil
 }
 
-// readRecord returns the request in record seq as protobuf, or nil if the record is no longer in the journal. It reads
-// into buf if buf is large enough.
+// readRecord returns the request in the record with number seq as protobuf, or nil if the record is no longer in the
+// journal. It reads into buf if buf is large enough.
 func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
 	runtime.Gosched() // yield to the intake of requests
 	r, err := from.Get(seq, buf)

@@ -31,7 +31,7 @@ type witness struct {
 	at int64 // time in the spans of the tracepoint, in ns
 }
 
-// keptWitnesses are the witnesses kept for one investigation.
+// keptWitnesses holds the witnesses kept for one investigation.
 type keptWitnesses struct {
 	witnessKey
 	least   int64 // shortest time at the tracepoint among the kept witnesses, or 0 if fewer than keptPerPlace are kept

@@ -380,7 +380,7 @@ func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[
 	return proposals, nil
 }
 
-// leastRecorded is the minimum length of a recording in which we look for incidents. Detecting them takes that much
+// leastRecorded is the minimum length of a recording that we search for incidents. Detecting them takes that much
 // history.
 const leastRecorded = 9 * time.Minute
 

@@ -131,7 +131,7 @@ func CompareFiles(ctx context.Context, before, after []string, options Options) 
 	return x.compare(ctx)
 }
 
-// choice reports whether a side of the comparison includes the traces or requests of set that start at start.
+// choice reports whether a side of the comparison includes a trace or request of the given set with the given start.
 type choice func(start trace.Nanos, set compare.Set) bool
 
 func within(i history.Interval) choice {

@@ -152,7 +152,7 @@ func (p timePoint) clock() string { return time.Time{}.Add(p.since).Format(time.
 // midnight returns the start of the day of t in UTC.
 func midnight(t trace.Nanos) trace.Nanos { return t - t%trace.Nanos(day) }
 
-// next returns the first time at or after t whose distance from midnight UTC is since.
+// next returns the first time at or after t that is `since` after midnight UTC.
 func next(t trace.Nanos, since time.Duration) trace.Nanos {
 	if at := midnight(t).Add(since); at >= t {
 		return at

@@ -85,8 +85,8 @@ func (r *remembered) has(h uint64) bool {
 	return ok
 }
 
-// hasSpan reports whether the trace with hash h had the span id. It wrongly returns true for about one in thirty spans
-// that the trace didn't have, and it always returns false for recalled traces.
+// hasSpan reports whether the trace with hash h contained the span with the given id. It wrongly returns true for about
+// one in thirty spans that the trace didn't contain, and it always returns false for recalled traces.
 func (r *remembered) hasSpan(h uint64, id trace.SpanID) bool {
 	key := trace.Mix(h, uint64(id))
 	return r.young.spans.has(key) || r.old.spans.has(key)

@@ -3,8 +3,8 @@
 // [Offline] is for finite input such as files, where traces close at the end of the input. It returns complete traces
 // in the order of their IDs, regardless of the order of the batches and the memory available. When open traces exceed a
 // memory limit, it sorts them and writes them to disk, and merges them at the end. This external merge sort doesn't
-// depend on the distribution of trace IDs, of which many tracers use only half of the bits. [Online] is for input that
-// does not end.
+// depend on the distribution of trace IDs, which matters because many tracers use only half of the bits. [Online] is
+// for input that does not end.
 //
 // The package does not interpret spans; it leaves duplicates and missing parents to the analysis. Traces on disk don't
 // need a dictionary, because symbols are hashes of their content. An assembler is not safe for concurrent use. It

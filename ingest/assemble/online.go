@@ -242,7 +242,7 @@ func (t *Closed) Leave(c *trace.Coverage) {
 	}
 }
 
-// largestOwner returns the owner with the open traces that take the most memory.
+// largestOwner returns the owner whose open traces take the most memory.
 func (o *Online) largestOwner() *owner {
 	largest := &o.owners[0]
 	for i := range o.owners {
@@ -296,7 +296,8 @@ func (o *Online) put(t *openTrace, b *ingest.Batch, r Run) {
 	t.spans += r.To - r.From
 }
 
-// begin opens the trace id and returns its index. Its first span arrived at now, in the given record, from service.
+// begin opens the trace with the given id and returns its index. Its first span arrived at now, in the given record,
+// from service.
 func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID, service trace.Symbol) int32 {
 	var n int32
 	if last := len(o.unused) - 1; last >= 0 {

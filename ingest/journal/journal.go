@@ -182,7 +182,8 @@ func (j *Journal) Append() error {
 	return nil
 }
 
-// Get returns record seq. It stores the data in buf if there is room. It returns an error if there is no such record.
+// Get returns the record with number seq. It stores the data in buf if there is room. It returns an error if there is
+// no such record.
 func (j *Journal) Get(seq uint64, buf []byte) (Record, error) {
 	value, closer, err := j.db.Get(key(seq))
 	if err != nil {
@@ -311,7 +312,7 @@ func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error)
 	return seq, at, nil
 }
 
-// Trim deletes all records with numbers less than before.
+// Trim deletes all records with numbers less than `before`.
 func (j *Journal) Trim(ctx context.Context, before uint64) error {
 	j.trims.Lock()
 	defer j.trims.Unlock()

@@ -18,9 +18,9 @@ const (
 	fieldTraceID       protowire.Number = 1    // of Span
 )
 
-// AppendTrace appends to b the spans of the trace id in request, which is encoded in protobuf, with their resources,
-// scopes and all other data. The appended bytes are a request, and if b was a request, the result is one, too.
-// AppendTrace appends nothing if request contains no span of the trace.
+// AppendTrace appends to b the spans in request, which is encoded in protobuf, that belong to the trace with the given
+// id, with their resources, scopes and all other data. The appended bytes are a request, and if b was a request, the
+// result is one, too. AppendTrace appends nothing if request contains no span of the trace.
 func AppendTrace(b, request []byte, id trace.ID) ([]byte, error) {
 	return extract(b, request, fieldResourceSpans, func(b, resource []byte) ([]byte, error) {
 		appended, err := appendScopes(b, resource, fieldScopeSpans, id)
@@ -31,8 +31,8 @@ func AppendTrace(b, request []byte, id trace.ID) ([]byte, error) {
 	})
 }
 
-// appendScopes appends to b the ResourceSpans in resource, with only the spans of the trace id in the field with the
-// given number.
+// appendScopes appends to b the ResourceSpans in resource. Of the field with the given number, it appends only the
+// spans of the trace with the given id.
 func appendScopes(b, resource []byte, number protowire.Number, id trace.ID) ([]byte, error) {
 	return extract(b, resource, number, func(b, scope []byte) ([]byte, error) {
 		return extract(b, scope, fieldSpans, func(b, span []byte) ([]byte, error) {

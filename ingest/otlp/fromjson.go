@@ -13,8 +13,8 @@ import (
 
 // FromJSON converts data, a request in OTLP/JSON, to protobuf with all its data. It accepts everything that
 // [Decoder.JSON] accepts. [Decoder.Protobuf] reads the same spans from the result, and rejects the same spans because
-// of their times and identifiers. It omits invalid fields if the Decoder does not read them, and attribute values that
-// do not match their type. The error is an *[ingest.RecordError]. FromJSON takes time linear in len(data), and the
+// of their times and identifiers. FromJSON omits invalid fields that the Decoder does not read, and attribute values
+// that do not match their type. The error is an *[ingest.RecordError]. FromJSON takes time linear in len(data), and the
 // result is not much longer than data.
 func FromJSON(data []byte) ([]byte, error) {
 	var c converter

@@ -43,7 +43,7 @@ type part struct {
 	into            ptrace.SpanSlice
 }
 
-// room returns the slice for the next span of the trace id, whose resource and scope are rs and ss.
+// room returns the slice for the next span of the trace with the given id. rs and ss are the span's resource and scope.
 func (s *splitter) room(id pcommon.TraceID, rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) ptrace.SpanSlice {
 	p := s.parts[id]
 	if p == nil || s.most > 0 && p.spans >= s.most {

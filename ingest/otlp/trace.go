@@ -5,9 +5,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// DecodeTrace returns the trace id in request, a protobuf-encoded export request. It omits all attributes except those
-// of the tracepoint protocol, because critical paths don't depend on other attributes. The rules in failing determine
-// which spans failed. If request does not contain the trace, the result has no spans.
+// DecodeTrace returns the trace with the given id from request, a protobuf-encoded export request. It omits all
+// attributes except those of the tracepoint protocol, because critical paths don't depend on other attributes. The
+// rules in failing determine which spans failed. If request does not contain the trace, the result has no spans.
 func DecodeTrace(id trace.ID, request []byte, failing ingest.FailureRules) (*trace.Trace, error) {
 	return DecodeNamedTrace(id, request, &trace.Table{}, failing)
 }

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// goFileName matches the name of a Go file in code of a document. Files in the root, of which there are none,
-	// would have no slash.
+	// goFileName matches the name of a Go file in code of a document. Files in the root (there are none) would have no
+	// slash.
 	goFileName = regexp.MustCompile("`([\\w./-]+\\.go)`")
 
 	// steps matches a list of steps through the code. Its indented lines are headings.

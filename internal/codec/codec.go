@@ -1,5 +1,5 @@
 // Package codec reads and writes the binary form of saved state. The form consists of fixed words, canonical varints
-// and sections, in the order in which they are appended. The bytes do not describe their fields; a leading version byte
+// and sections, in the order they are appended. The bytes do not describe their fields; a leading version byte
 // identifies the layout.
 //
 // Every value has exactly one encoding, so that equal states give equal bytes. A [Reader] checks untrusted bytes:

@@ -30,7 +30,7 @@ type Share struct {
 // warnInterval is the interval between log messages about the limit.
 const warnInterval = time.Minute
 
-// NewShare returns a share of most connections. It logs when the limit is reached.
+// NewShare returns a Share that allows at most `most` open connections. It logs when the limit is reached.
 func NewShare(most int, log *slog.Logger) *Share { return &Share{most: most, log: log} }
 
 // enter admits c if possible. may reports whether c may stay open. gone is an idle connection that the caller must

@@ -51,10 +51,11 @@ type osFS struct{ vfs.FS }
 // Truncate implements [FS].
 func (osFS) Truncate(name string, size int64) error { return os.Truncate(name, size) }
 
-// NewDisk returns a Disk of the directory dir, which must exist.
+// NewDisk returns a Disk for the directory dir, which must exist.
 func NewDisk(dir string) (*Disk, error) { return NewDiskOn(osFS{vfs.Default}, dir) }
 
-// NewDiskOn is like [NewDisk] for a directory in files. Tests pass a file system that crashes or fails.
+// NewDiskOn is like [NewDisk], but for a directory of the file system files. Tests pass a file system that crashes or
+// fails.
 func NewDiskOn(files FS, dir string) (*Disk, error) {
 	d := &Disk{files: files, dir: dir}
 	usage, err := files.GetDiskUsage(dir)

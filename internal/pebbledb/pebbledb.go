@@ -248,7 +248,7 @@ func (l logger) Fatalf(format string, args ...any) {
 // DamagedSuffix is appended to a directory's name to get the name of the file for the ends removed from its logs.
 const DamagedSuffix = ".damaged"
 
-// maxDamaged is the maximum size of that file in bytes.
+// maxDamaged is the maximum size, in bytes, of a file with the DamagedSuffix.
 const maxDamaged = 64 << 20
 
 // truncateLogs truncates every write-ahead log of dir at the first damaged record, because that makes everything after
@@ -291,9 +291,9 @@ func truncateLog(files FS, dir string, l wal.LogicalLog) (removed int64, err err
 	}
 }
 
-// keepDamaged appends the bytes of the file log, from offset from on, to the file named to. It starts that file over
-// when it is full. It ignores errors, which only mean that the copy is incomplete: the service must start, even on a
-// full disk.
+// keepDamaged appends the bytes of the file log, from offset `from` on, to the file `to`. It starts that file over when
+// it is full. It ignores errors, which only mean that the copy is incomplete: the service must start, even on a full
+// disk.
 func keepDamaged(to, log string, from int64) {
 	src, err := os.Open(log)
 	if err != nil {

@@ -145,7 +145,7 @@ func (s *spanJSON) model() model.Span {
 	return out
 }
 
-// refers reports whether any of refs refers to a span of the trace id.
+// refers reports whether any of refs refers to a span of the trace with the given id.
 func refers(refs []model.SpanRef, id model.TraceID) bool {
 	for _, r := range refs {
 		if r.TraceID == id {

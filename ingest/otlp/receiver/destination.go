@@ -101,8 +101,8 @@ func (d *Destination) enter(cut func()) (*place, error) {
 	return p, nil
 }
 
-// take passes the body data to the Intake and returns the spans that the Intake rejected, or a refusal. local is the
-// local address of the connection.
+// take passes data, the body of a request, to the Intake and returns the spans that the Intake rejected, or a refusal.
+// local is the local address of the connection.
 func (d *Destination) take(ctx context.Context, local net.Addr, data []byte, format Format) (Rejected, error) {
 	defer connlimit.Working(local)()
 	began := time.Now()

@@ -219,9 +219,9 @@ func (s *Server) Serve() error {
 	return serving.Wait()
 }
 
-// Shutdown stops accepting requests and returns nil once the current ones have been answered. If ctx is done first, it
-// closes their connections, cancels their contexts, waits for the Intake, which then returns soon, and returns an error
-// wrapping the error of ctx.
+// Shutdown stops accepting requests and returns nil once the current ones have been answered. If ctx is done first,
+// Shutdown closes their connections, cancels their contexts so that the Intake returns soon, waits for that, and
+// returns an error that wraps the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	var draining errgroup.Group
 	for _, l := range s.listeners() {

@@ -34,7 +34,7 @@ type Endpoint struct {
 	// Answer is the error that the token endpoint returns, at first "authorization_pending". Once it is empty, the next
 	// user in the provider's queue confirms each log-in.
 	Answer string
-	// Proof is the way in which the provider requires clients to authenticate.
+	// Proof is the way that the provider requires clients to authenticate.
 	Proof string
 	// Missing hides the endpoint from the provider's metadata.
 	Missing bool

@@ -346,7 +346,7 @@ func (w *Result) correctSkew() {
 	w.offset()
 }
 
-// within limits a shift of s so that its times stay valid.
+// within returns ns, a shift of s, limited so that the times of s stay valid.
 func within(s *trace.Span, ns int64) int64 {
 	if ns < 0 {
 		return max(ns, -int64(max(0, min(s.Start, s.End))))
@@ -444,8 +444,8 @@ func (w *Result) runningAbove(s, p *span) *span {
 	return nil
 }
 
-// disjoint reports whether two intervals have nothing in common. If the first is an instant, it may not even touch the
-// ends of the second.
+// disjoint reports whether two intervals have nothing in common. If the first is an instant, it has something in common
+// with the second even if it only touches an end.
 func disjoint(start, end, low, high trace.Nanos) bool {
 	if start == end {
 		return start < low || start > high

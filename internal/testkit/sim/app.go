@@ -235,7 +235,7 @@ func (p *program) rateAt(t int64) float64 {
 }
 
 // Executed returns the tracepoints and variables, without the baseline, that requests have executed so far, whether
-// enabled or not. Fractions of tracepoints are relative to the number of these.
+// enabled or not. Fractions of tracepoints are relative to their number.
 func (a *App) Executed() map[trace.Symbol]bool {
 	set := make(map[trace.Symbol]bool)
 	for i, done := range a.executed {
