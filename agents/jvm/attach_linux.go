@@ -207,7 +207,7 @@ func (p *process) load(ctx context.Context, jar, arguments string) error {
 	return nil
 }
 
-// unescape restores a value from a properties file, as far as messages need it.
+// unescape removes the escapes from a value in a properties file. It only knows the escapes that error messages need.
 var unescape = strings.NewReplacer(`\\`, `\`, `\:`, `:`, `\=`, `=`, `\#`, `#`, `\!`, `!`, `\ `, ` `)
 
 // command sends command, which consists of a name and three arguments, to the JVM. It returns the response, or an error
