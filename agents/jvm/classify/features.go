@@ -7,15 +7,16 @@ import (
 // Feature is one property of a package in a source, relative to the application.
 type Feature struct{ Name, Value string }
 
-// featureNames are the names of the features, in order. A feature without a value is omitted, as it gives no evidence.
+// featureNames are the names of the features, in order. A feature without a value is omitted, because it gives no
+// evidence.
 //
 //   - place: where the source lies: in the application's class folder, in the jar with the main class, near it, …
-//   - kin: how much of its package the main class shares, counted from the name of the owner
+//   - kin: how many segments after the owner's name the package has in common with the main class
 //   - home: the share of classes of the same owner in the sources where the application starts
 //   - group: the source's Maven group compared with the application's
-//   - version: its version compared with the application's
-//   - name: whether its file name has a word of the application's name
-//   - vendor: its vendor compared with the application's
+//   - version: the source's version compared with the application's
+//   - name: whether the source's file name contains a word of the application's name
+//   - vendor: the source's vendor compared with the application's
 //   - library: whether the package belongs to a well-known library (names.txt)
 var featureNames = []string{"place", "kin", "home", "group", "version", "name", "vendor", "library"}
 

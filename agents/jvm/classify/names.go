@@ -33,7 +33,7 @@ func parseNames(text string) (names, error) {
 	return n, nil
 }
 
-// covers reports whether name, or a prefix of it that ends before a dot, is of the given kind.
+// covers reports whether n contains name, or a prefix of name that ends before a dot, under the given kind.
 func (n names) covers(kind, name string) bool {
 	for {
 		if n[kind][name] {
