@@ -1,6 +1,6 @@
-// Package kernel observes why threads of chosen processes do not run, with BPF programs in the Linux kernel.
+// Package kernel uses BPF programs in the Linux kernel to find out why threads of chosen processes do not run.
 //
-// [Probes] hold the programs. [Probes.Apply] applies a [Spec], which lists the processes to observe and the classes of
+// [Probes] holds the programs. [Probes.Apply] applies a [Spec], which lists the processes to observe and the classes of
 // waits to observe in each. Nothing is pinned, so the kernel removes the programs whenever the agent ends, for whatever
 // reason. If the agent hangs, the programs stop observing after [Lease].
 package kernel
@@ -41,8 +41,8 @@ type Spec struct {
 // Options determine the sizes and rates of the probes. Zero values select the defaults, which are given after the
 // colons.
 type Options struct {
-	Sums        uint32        // maximum sums by (process, thread, class, system call) in the kernel: 65 536, 16 MB
-	RingBytes   uint32        // of the buffer for single intervals, a power of two: 1 MiB
+	Sums        uint32        // sums by process, thread, class and system call in the kernel, at most: 65 536 (16 MB)
+	RingBytes   uint32        // size of the buffer for single intervals, a power of two: 1 MiB
 	StackPeriod time.Duration // minimum time between two stacks of a thread: 1 ms
 	SampleRate  uint64        // stack samples per second on each CPU: 49
 }
@@ -85,10 +85,11 @@ type Join struct {
 	Cannot func(pid uint32, err error) // called once if the spans of a process cannot be found
 }
 
-// ErrMissing is wrapped by errors about a missing requirement of the kernel, the machine or the rights of the process.
+// ErrMissing is wrapped by errors about requirements that the kernel, the machine or the capabilities of the process
+// don't meet.
 var ErrMissing = errors.New("the kernel agent cannot observe threads here")
 
-// MissingError lists the requirements that are not met.
+// MissingError is an error that lists the requirements that are not met.
 type MissingError struct {
 	Reasons []string // each with the remedy
 }

@@ -174,8 +174,8 @@ func (o *observer) tick(n int) (ended bool, err error) {
 	return ended, o.apply(o.withChildren(found))
 }
 
-// withChildren returns found with the processes that selected processes have started, if their spans are wanted. The
-// kernel already observes these, but doesn't know where they store their spans.
+// withChildren returns found and, if spans are wanted, the processes that selected processes have started. The kernel
+// already observes these, but doesn't know where they store their spans.
 func (o *observer) withChildren(found []uint32) []uint32 {
 	if o.settings.Join == nil || !o.settings.Children {
 		return found
@@ -223,7 +223,7 @@ func (o *observer) contextOf(pid uint32) join.Context {
 	return c
 }
 
-// read adds the changes of all sums since the last reading.
+// read adds the changes of all sums since the last reading to the next report.
 func (o *observer) read() error {
 	r, err := o.probes.Read()
 	if err != nil {
@@ -331,7 +331,7 @@ func (o *observer) crowded(all map[waits.StackKey]waits.StackSum, lost uint64) b
 	return o.reads-o.madeRoom >= keptStacks && float64(lost-o.lostStacks) > mostLost*float64(samples)
 }
 
-// makeRoom deletes all stacks in the kernel and their sums. Waits that currently refer to a stack lose it.
+// makeRoom deletes all stacks and their sums in the kernel. Waits that currently refer to a stack lose it.
 func (o *observer) makeRoom(all map[waits.StackKey]waits.StackSum) error {
 	o.stacks = nil
 	clear(o.names)
@@ -358,7 +358,8 @@ func (o *observer) frames(pid uint32, stack int32) ([]string, error) {
 	return names, nil
 }
 
-// readEvents records the longest intervals above thresholds, and passes on those whose spans are known.
+// readEvents records the longest intervals above thresholds, and passes the waits whose spans are known to
+// [Join].Waits.
 func (o *observer) readEvents() error {
 	var joined []join.Wait
 	err := o.probes.Events(func(e waits.Event) {
