@@ -1,5 +1,5 @@
 // Package join finds the span that a thread worked for when it waited, and the service that the span belongs to. It
-// never guesses: if the span of a wait is uncertain, the reason is counted.
+// never guesses: if the span of a wait is uncertain, it counts the reason instead.
 //
 // The probes read per-thread data of a process at the start of the wait:
 //   - Go: the labels trace_id and span_id of the goroutine that the thread runs, which the library agents/tracepoint

@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
-// knownOffsets are offsets in structures of Go's runtime, for programs without DWARF. [TestOffsets] compares them with
-// the toolchain that runs it.
+// knownOffsets holds offsets in structures of Go's runtime, by version, for programs without DWARF. [TestOffsets]
+// compares them with the offsets in the toolchain that runs the test.
 var knownOffsets = map[string]Context{
 	"go1.26": {Kind: GoLabels, M: 48, Curg: 184, Labels: 352},
 }
@@ -86,7 +86,7 @@ func goContext(f *untrusted.ELF, goVersion string) (Context, error) {
 	return c, nil
 }
 
-// offsets returns the offsets in structures of Go's runtime, from the table or from DWARF.
+// offsets returns the offsets in structures of Go's runtime, from knownOffsets or from DWARF.
 func offsets(f *untrusted.ELF, goVersion string) (Context, error) {
 	if c, ok := knownOffsets[version.Lang(goVersion)]; ok {
 		return c, nil
