@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
-// sharedProbes are probes that the goroutine that reads them shares with the goroutines that change their targets.
+// sharedProbes guards probes with a mutex, because one goroutine reads them while others change the targets.
 type sharedProbes struct {
 	mu     sync.Mutex // guards the use of probes
 	probes *kernel.Probes
@@ -87,7 +87,7 @@ func (p *sharedProbes) Losses() (waits.Losses, error) {
 	return p.probes.Losses()
 }
 
-// sharedJoiner is a Joiner that is shared by the same goroutines as sharedProbes.
+// sharedJoiner guards a Joiner with a mutex, because it is shared by the same goroutines as sharedProbes.
 type sharedJoiner struct {
 	mu     sync.Mutex // guards the fields below
 	joiner *join.Joiner

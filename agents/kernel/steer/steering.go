@@ -235,8 +235,8 @@ func (s *steering) update() {
 	s.applied = spec.Targets
 }
 
-// limits returns a text with the numbers of services that are omitted, or have omitted processes, because there are too
-// many. It returns "" if nothing is omitted.
+// limits returns a text with the numbers of services that are omitted, or that have omitted processes, because there
+// are too many. It returns "" if nothing is omitted.
 func (s *steering) limits() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
