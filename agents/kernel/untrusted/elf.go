@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// Limits on ELF files. Regular programs stay far below.
+// Limits on ELF files. Regular programs stay far below them.
 const (
 	// MaxSection is the maximum size of sections that are read, in bytes.
 	MaxSection = 64 << 20
