@@ -29,7 +29,7 @@ type Joins struct {
 	Missing [NumReasons]uint64
 }
 
-// Since returns the counts since before.
+// Since returns the difference between c and `before`, the counts at an earlier time.
 func (c Joins) Since(before Joins) Joins {
 	c.Exact -= before.Exact
 	for r := range c.Missing {

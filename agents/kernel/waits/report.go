@@ -123,7 +123,7 @@ func (l *Losses) Lost() uint64 {
 	return l.Events + l.Sums + l.Threads + l.Stacks + l.Children + l.Missed + l.Switches + l.Gaps
 }
 
-// Since returns the losses since before.
+// Since returns the difference between l and `before`, the losses at an earlier time.
 func (l Losses) Since(before Losses) Losses {
 	return Losses{
 		l.Events - before.Events, l.Limited - before.Limited, l.Sums - before.Sums, l.Threads - before.Threads,
