@@ -65,8 +65,8 @@ func WithHTTPClient(c *http.Client) Option {
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = cmp.Or(l, o.logger) } }
 
 // WithGoroutineLabels sets the labels trace_id and span_id on goroutines while they run spans, for profilers and kernel
-// probes, and, on Linux, publishes the process's resource for such readers. A span must then be ended by the goroutine
-// that started it.
+// probes. On Linux, it also publishes the process's resource for such readers. With this option, a span must be ended
+// by the goroutine that started it.
 func WithGoroutineLabels() Option { return func(o *options) { o.labels = true } }
 
 // Connect applies the plans of Sibyl to the tracepoints of [Default] until ctx is done or the agent is closed. It does

@@ -80,7 +80,7 @@ type Point struct {
 	id   string              // guarded by registry.mu
 }
 
-// ambiguousOwner is the owner of points that run in several baseline spans or in an unknown one.
+// ambiguousOwner is the owner of points that run in several baseline spans or in an unknown span.
 var ambiguousOwner Point
 
 // recordOwner records that the discovered point p ran in a span of owner, or in a span of an unknown owner if owner is
@@ -138,8 +138,8 @@ type activationRule struct {
 // A PointOption describes a tracepoint, so that Sibyl can locate it before it is first enabled.
 type PointOption func(*protocol.Tracepoint)
 
-// WithParent declares the tracepoint that calls this one. The parent of a variable is the span that captures the
-// value.
+// WithParent declares the parent, that is, the tracepoint that calls this one. The parent of a variable is the span
+// that captures the value.
 func WithParent(p *Point) PointOption {
 	return func(t *protocol.Tracepoint) { t.Parent = p.path() }
 }

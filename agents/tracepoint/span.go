@@ -83,8 +83,7 @@ func (s *span) SpanContext() trace.SpanContext {
 	return s.Span.SpanContext()
 }
 
-// TracerProvider returns the provider that makes spans switchable, or the SDK's provider if s wasn't started through
-// one.
+// TracerProvider returns the wrapping provider, or the SDK's provider if s wasn't started through a wrapping provider.
 func (s *span) TracerProvider() trace.TracerProvider {
 	if s.provider != nil {
 		return s.provider
@@ -202,7 +201,7 @@ func spanOf(ctx context.Context) trace.Span {
 	return trace.SpanFromContext(ctx)
 }
 
-// parentInfo describes the parent of a new span.
+// parentInfo holds information about the parent of a new span.
 type parentInfo struct {
 	span     trace.Span // nearest enabled span
 	request  *request   // nil if unknown, because the parent is not a span of this registry

@@ -166,8 +166,8 @@ type frame struct {
 	spent       time.Duration
 }
 
-// follow starts following a request that enters the operation of the baseline span `point`. It returns the context for
-// the request's calls and the followed request, or ctx and nil if the request is not followed.
+// follow starts following a request that enters the baseline span of `point`. It returns the context for the request's
+// calls and the followed request, or ctx and nil if the request is not followed.
 func (x *stacks) follow(ctx context.Context, point *Point) (context.Context, *followed) {
 	if point == nil || !x.on.Load() {
 		return ctx, nil
