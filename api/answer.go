@@ -79,8 +79,8 @@ func (a *API) answer(next http.Handler) http.Handler {
 	}))
 }
 
-// tagOf returns the ETag of an uncompressed body. known is the If-None-Match header. If it contains the ETag of the
-// compressed form, tagOf returns that ETag, so that the client learns that its copy is current.
+// tagOf returns the ETag of an uncompressed body. known is the value of the If-None-Match header. If it contains the
+// ETag of the body's compressed form, tagOf returns that ETag, so that the client learns that its copy is current.
 func tagOf(body []byte, known string) string {
 	hash := strconv.FormatUint(xxhash.Sum64(body), 36)
 	if tag := `"` + hash + gzipSuffix + `"`; strings.Contains(known, tag) {

@@ -217,9 +217,9 @@ func (a *API) newHandlers(s *store.Store) handlers {
 }
 
 // Epoch stores the problems that closed in an epoch and the evidence for the places located in it, builds a snapshot if
-// clients need one, and publishes the events. `before` holds the problems that were open before the epoch; decisions
-// were made in it. Only the goroutine that owns the core may call Epoch, after the end of the epoch. Epoch returns
-// quickly and doesn't retain parts of the core.
+// clients need one, and publishes the events. `before` holds the problems that were open before the epoch, and
+// decisions the decisions made in it. Only the goroutine that owns the core may call Epoch, after the end of the epoch.
+// Epoch returns quickly and doesn't retain parts of the core.
 func (a *API) Epoch(c *engine.View, before []detect.Problem, decisions []search.Decision) {
 	a.handlers.StoreClosed(c, before, c.Ended)
 	a.handlers.StoreLocated(c, decisions, c.Ended)
@@ -279,7 +279,7 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// malformed answers a request that passed validation but can't be decoded by generated code. The decoder's errors
+// malformed responds to a request that passed validation but can't be decoded by generated code. The decoder's errors
 // mention Go types, so we only log them.
 func (a *API) malformed(w http.ResponseWriter, r *http.Request, err error) {
 	a.options.Log.LogAttrs(r.Context(), slog.LevelDebug, "a request cannot be decoded",
@@ -293,9 +293,9 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz reports whether the service has started. Late decisions and a full disk are mentioned in the body, but don't
-// change the status: agents, API and pages still work, and a load balancer that took the service out would hide the
-// reason.
+// readyz reports whether the service has started. It mentions late decisions and a full disk in the body, but they
+// don't change the status: agents, API and pages still work, and a load balancer that took the service out would hide
+// the reason.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
 		err := refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "")
@@ -308,7 +308,7 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Files lists the names of the files in the data directory that contain people's input.
+// Files returns the names of the files in the data directory that contain people's input.
 func Files() []string {
 	return []string{cases.NotesFile, cases.CommentsFile, cases.SilencesFile, operating.ViewsFile}
 }

@@ -156,7 +156,8 @@ func Local(r *http.Request, hosts ...string) error {
 }
 
 // forwarded reports whether a proxy forwarded r. It recognizes proxies that describe the client in header fields, and
-// proxies that speak HTTP/1.0, the default of nginx before 1.29.7 and of no current client.
+// proxies that use HTTP/1.0, which was nginx's default before version 1.29.7 and isn't the default of any current
+// client.
 func forwarded(r *http.Request) bool {
 	for name := range r.Header {
 		switch {
@@ -327,8 +328,8 @@ func (a *API) caller(r *http.Request) (access.Principal, error) {
 var errForeign = refusal.New(refusal.Forbidden,
 	"changes are accepted from pages of this site and from programs, not from pages of other sites", "")
 
-// sameSite refuses changes made by pages of other sites. If a session cookie identifies the caller, the request must
-// come from our own page, because browsers add the cookie on their own.
+// sameSite returns a refusal for changes made by pages of other sites. If a session cookie identifies the caller, the
+// request must come from our own page, because browsers add the cookie on their own.
 func (a *API) sameSite(r *http.Request, who access.Principal) error {
 	if who.Via != access.ViaLogin || bearer(r) != "" {
 		return SameSite(r)
@@ -342,8 +343,8 @@ func (a *API) sameSite(r *http.Request, who access.Principal) error {
 // reads reports whether a request changes nothing.
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// SameSite refuses changes made by pages of other sites. Such pages have no token, but callers on the loopback
-// interface may not need one.
+// SameSite returns a refusal for changes made by pages of other sites. Such pages have no token, but callers on the
+// loopback interface may not need one.
 func SameSite(r *http.Request) error {
 	if reads(r) {
 		return nil
@@ -379,7 +380,7 @@ func (a *API) negotiate(next http.Handler) http.Handler {
 	})
 }
 
-// accepts reports whether an Accept header allows one of the offered media types.
+// accepts reports whether an Accept header allows any of the offered media types.
 func accepts(header string, offers []string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		media, params, err := mime.ParseMediaType(part)
@@ -434,7 +435,8 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 	return invalid(err)
 }
 
-// knownQuery refuses unknown parameters, because a filter with a misspelt name would silently match everything.
+// knownQuery returns a refusal for unknown parameters, because a filter with a misspelt name would silently match
+// everything.
 func knownQuery(r *http.Request, op *openapi3.Operation) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -506,7 +508,7 @@ func invalid(err error) error {
 
 const timePattern = "^([0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+([Zz]|[+-][0-9]{2}:[0-9]{2}))$"
 
-// patterns describes the regular expressions used in the contract.
+// patterns maps the regular expressions in the contract to descriptions for error messages.
 var patterns = map[string]string{
 	"^[0-9a-f]{16}$":                  "16 hexadecimal digits, in lower case",
 	"^[0-9a-f]{32}$":                  "32 hexadecimal digits, in lower case",
@@ -521,7 +523,7 @@ var patterns = map[string]string{
 	timePattern:                       "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 
-// wantType returns the part of an error message that names the type a parameter should have had according to schema.
+// wantType returns the part of an error message that names the type that a parameter must have according to schema.
 func wantType(schema *openapi3.SchemaRef) string {
 	switch t := schema.Value.Type; {
 	case t.Is(openapi3.TypeInteger):

@@ -26,7 +26,7 @@ import (
 // audited, just as traces aren't: otherwise, a sender could displace the records of changes made by people.
 func isReport(op *openapi3.Operation) bool { return op.Extensions["x-role"] == string(access.Agent) }
 
-// freesSpace lists the operations that are allowed even if the audit log can't be written because its disk is full.
+// freesSpace lists the operations that are allowed even if the audit log can't be written because the disk is full.
 var freesSpace = map[string]bool{"dropDeadLetter": true}
 
 type attemptKey struct{}

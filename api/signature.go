@@ -75,7 +75,7 @@ func (s *signer) signed(r *http.Request, body []byte) bool {
 	return false
 }
 
-// verify refuses signed requests whose signature is wrong. It needs the body, so it must come after limit.
+// verify refuses requests whose signature is wrong. It needs the body, so it must come after limit.
 func (a *API) verify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := a.signer(r)
