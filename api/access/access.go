@@ -31,7 +31,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/durable"
 )
 
-// Role determines the operations that a token permits.
+// Role is the role of a caller. It determines the operations that the caller may use.
 type Role string
 
 // The roles. An operator has the permissions of a viewer and of an agent. An admin has all permissions. An agent can
@@ -98,7 +98,7 @@ func (s Scope) Enters(tenant string, r Role) bool {
 	return slices.Contains(strings.Fields(string(s)), cmp.Or(tenant, DefaultTenant))
 }
 
-// DefaultTenant is the name of the default tenant in a [Scope] and for people.
+// DefaultTenant is the name of the default tenant in a [Scope] and in output for people.
 const DefaultTenant = "default"
 
 // Nowhere is the scope of callers who may not enter any tenant. No tenant can have this name.
@@ -231,7 +231,7 @@ func read(path string, size int64) ([]Token, error) {
 	return slices.DeleteFunc(all, func(x Token) bool { return x.Hash == revoked }), nil
 }
 
-// unusable returns the error for the token file at path, which is unusable because of err. It says how to recover.
+// unusable returns an error that says that the token file at path is unusable because of err, and how to recover.
 func unusable(path string, err error) error {
 	return fmt.Errorf("tokens: %s: %w: restore the file from a backup, or move it away (mv %[1]s %[1]s.aside) "+
 		"and create new tokens with sibyl token create", path, err)
@@ -322,8 +322,8 @@ func Validate(t Token) error {
 }
 
 // Create adds a token with the properties of `like`, and returns it with its secret, which isn't stored. It sets the
-// ID, the hash and the time of creation. It returns the error of Validate if the token is invalid, and ErrTooMany if
-// the file is full.
+// ID, the hash and the time of creation. It returns the error from Validate if the token is invalid, or ErrTooMany if
+// there are already maxTokens tokens.
 func (t *Tokens) Create(like Token, now time.Time) (secret string, made Token, err error) {
 	if err := Validate(like); err != nil {
 		return "", Token{}, err

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// From returns the address of the client or the proxy that sent r. It is the zero Addr if the address is unknown.
+// From returns the address of the client or the proxy that sent r, or the zero Addr if the address is unknown.
 func From(r *http.Request) netip.Addr {
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return at.Addr().Unmap()
 }
 
-// ForwardedFor returns the address of the client according to the last proxy before Sibyl. It is the zero Addr if no
-// proxy names a client. Anyone can claim to be a proxy.
+// ForwardedFor returns the address of the client according to the last proxy before Sibyl, or the zero Addr if no proxy
+// names a client. Don't trust the address, because anyone can claim to be a proxy.
 func ForwardedFor(r *http.Request) netip.Addr {
 	claimed := r.Header.Get("X-Real-Ip")
 	if all := strings.Join(r.Header.Values("X-Forwarded-For"), ","); all != "" {
