@@ -1,10 +1,10 @@
 // Package audit keeps the audit log: who changed what, when and from where. The log consists of files with JSON lines
 // in the data directory. Lines are only appended, and are on disk when the functions that write them return.
 //
-// A change has two lines: [Log.Start] writes the entry before the change, [Log.Finish] its outcome before the answer.
-// Every change has an entry, even if the process is killed in between; the entry then has no status. Requests that
-// change nothing, such as refused ones, are counted, and equal ones share one line per minute. They and log-ins have
-// files of their own, so that a flood of either can't fill the disk or displace changes.
+// A change has two lines: [Log.Start] writes the entry before the change, and [Log.Finish] writes the outcome before
+// the response. Every change has an entry, even if the process is killed in between; the entry then has no status.
+// Requests that change nothing, such as refused ones, are counted, and equal ones share one line per minute. They and
+// log-ins have files of their own, so that a flood of either can't fill the disk or displace changes.
 //
 // Several processes may write to the same log: a lock on its directory serialises them.
 package audit
@@ -147,8 +147,9 @@ func (l *Log) enter(s *series, e Entry) (id string, err error) {
 	return e.ID, nil
 }
 
-// Finish writes the outcome of the change whose entry has the given ID: its status, and its resource if it wasn't known
-// at the start. Errors are only logged, because the change has already been made. If id is empty, Finish does nothing.
+// Finish writes the outcome of the change whose entry has the given ID. The outcome consists of the status and, if the
+// resource wasn't known at the start, of the resource. Errors are only logged, because the change has already been
+// made. If id is empty, Finish does nothing.
 func (l *Log) Finish(id string, status int, on string) {
 	if id == "" {
 		return
@@ -175,8 +176,8 @@ func (l *Log) add(e Entry, n int64) {
 	l.minute[e] += n
 }
 
-// full reports whether there is no room for e, which is of a new kind. Unknown callers can claim to be forwarded for
-// any address, so they must not use up the room of other callers. The caller must hold mu.
+// full reports whether there is no room for e, which isn't in l.minute yet. Unknown callers can claim to be forwarded
+// for any address, so they must not use up the room of other callers. The caller must hold mu.
 func (l *Log) full(e *Entry) bool {
 	unknown := 0
 	for kind := range l.minute {

@@ -137,7 +137,7 @@ type reader struct {
 	unreadable int
 }
 
-// coarse is longer than the time by which a file's modification time can lag behind the clock.
+// coarse is an upper bound on the lag of a file's modification time behind the clock.
 const coarse = time.Second
 
 // start makes the last entry the current one.
