@@ -33,7 +33,7 @@ func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
 	return all
 }
 
-// addCauses adds the causes of p to d, except for its explanations.
+// addCauses adds the causes of p to d, except for the explanations.
 func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Problem) {
 	causes := describe.NoCauses()
 	if f := r.Core.Problems.Findings(p.ID); f != nil {

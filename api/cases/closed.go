@@ -24,8 +24,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on the problems that are stored because they closed in an epoch. The core waits meanwhile, so only the
-// problems that ranked highest are stored, and fewer still with their evidence.
+// Limits on the problems that are stored because they closed in an epoch. The core waits while they are stored, so only
+// the problems that ranked highest are stored, and even fewer with their evidence.
 const (
 	maxClosing         = 500
 	maxClosingEvidence = 64
@@ -132,9 +132,9 @@ func (a *Cases) closedProblem(
 	return d, err
 }
 
-// nextOfClosed returns the next step for a closed problem. If the problem was part of the incident x, that is the next
-// step for x, because x may still be open, or may have closed without anyone knowing whether the cause has gone. x may
-// be nil.
+// nextOfClosed returns the next step for a closed problem. If the problem was part of the incident x, it returns the
+// next step for x, because x may still be open, or may have closed without anyone knowing whether the cause is gone. x
+// may be nil.
 func (r renderer) nextOfClosed(x *engine.Incident) describe.Sentence {
 	switch {
 	case x == nil:
@@ -145,7 +145,7 @@ func (r renderer) nextOfClosed(x *engine.Incident) describe.Sentence {
 	return describe.Say("It was part of an incident. ").And(r.advice(x))
 }
 
-// closing identifies one closing of a problem, because a problem can close several times.
+// closing identifies one of the times that a problem closed.
 type closing struct {
 	at trace.Nanos
 	id analysis.Hash

@@ -115,8 +115,9 @@ type placeKey struct {
 	tracepoint trace.Symbol // 0: baseline
 }
 
-// inclusiveTimes returns the mean time in ns that a request of p spends in each suspect of v. For baseline operations
-// it excludes baseline callees; for tracepoints it includes everything inside them. Suspects without times are omitted.
+// inclusiveTimes returns the mean time in ns that a request of p spends in each suspect of v. For baseline operations,
+// the time excludes baseline callees; for tracepoints, it includes everything inside them. Suspects without times are
+// omitted.
 func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigation) map[placeKey]float64 {
 	times := make(map[placeKey]float64)
 	if p == nil {
@@ -215,8 +216,9 @@ func within(context, above []string) bool {
 	return len(context) > len(above) && len(above) > 0 && slices.Equal(context[:len(above)], above)
 }
 
-// locatedPlace returns the stored evidence for the place of the first problem or incident that has any, or nil if there
-// is no evidence. If service isn't empty, it skips places that neither run in service nor call it.
+// locatedPlace returns the stored evidence for the located place of the first problem or incident in `of` that has such
+// evidence, or nil if there is no evidence. If service isn't empty, it skips places that neither run in service nor
+// call it.
 func (a *Cases) locatedPlace(
 	enabled map[string]bool, service string, of ...search.Subject,
 ) (*contract.LocatedPlace, error) {

@@ -27,8 +27,8 @@ const (
 	Muted        NoteKind = "muted"        // it is omitted from lists and doesn't trigger webhooks
 )
 
-// Notes stores people's notes on incidents and problems in a file in the data directory. Notes expire. It is safe for
-// concurrent use.
+// Notes stores people's notes on incidents and problems in a file in the data directory, until the notes expire. It is
+// safe for concurrent use.
 type Notes struct {
 	path string
 	mu   sync.Mutex                // guards all
@@ -72,7 +72,7 @@ func (n *Notes) Acknowledgement(incident uint64, now time.Time) *contract.Note {
 	return n.All(now)[render.Hex16(incident)].Acknowledged
 }
 
-// All returns the unexpired notes by the ID of their incident or problem. The map is immutable.
+// All returns the unexpired notes, by the ID of the incident or problem. The caller must not modify the map.
 func (n *Notes) All(now time.Time) map[string]contract.Notes {
 	n.mu.Lock()
 	defer n.mu.Unlock()

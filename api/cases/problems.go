@@ -86,7 +86,7 @@ func listProblems[ID any](
 	return list, nil
 }
 
-// addProblems adds the problems of s to l, with their keys for the order sort.
+// addProblems adds the problems of s to l, with the keys for the order called sort.
 func addProblems(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 	for i := range s.Problems {
 		p := &s.Problems[i]

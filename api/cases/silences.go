@@ -52,8 +52,8 @@ func OpenSilences(dir string) (*Silences, error) {
 	return s, datafile.Read(s.path, &s.kept)
 }
 
-// All returns all silences with their states: first those in force, then scheduled and then ended ones. Each state
-// starts with the silence added last.
+// All returns all silences with their states: first those in force, then scheduled ones, then ended ones. Within each
+// state, the silence added last comes first.
 func (s *Silences) All(now time.Time) []contract.Silence {
 	byState := make(map[contract.SilenceState][]contract.Silence)
 	for _, x := range slices.Backward(s.snapshot().Silences) {
