@@ -28,7 +28,7 @@ func Read(path string, x any) error {
 	return nil
 }
 
-// Unreadable returns an error that says that the file at path is unusable because of err, and how to recover.
+// Unreadable returns an error saying that the file at path is unusable because of err, and how to recover.
 func Unreadable(path string, err error) error {
 	return fmt.Errorf("read %s: %w: restore the file from a backup, or move it away (mv %[1]s %[1]s.aside) "+
 		"and start again without its contents", path, err)
