@@ -59,7 +59,7 @@ func (r *Reader) Change(ctx context.Context, x engine.Change) (changed bool, err
 	return changed, err
 }
 
-// Current returns the snapshot of the last epoch. While that snapshot is being built, it returns the one before. If
+// Current returns the snapshot of the last epoch. While that snapshot is being built, it returns the previous one. If
 // nobody is building it, Current builds it, and returns a refusal if the engine doesn't answer.
 func (r *Reader) Current(ctx context.Context) (*Snapshot, error) {
 	wanted := r.wanted.Swap(true)
@@ -98,7 +98,8 @@ func (r *Reader) Refresh(c *engine.View) *Snapshot {
 // Renderer returns a renderer of c. It may only be called from the function passed to [Engine.Ask].
 func (r *Reader) Renderer(c *engine.View) render.Renderer { return r.Refresh(c).Renderer(c) }
 
-// Epoch builds the snapshot of the epoch that has just ended if needed is set or somebody has read the previous one.
+// Epoch builds the snapshot of the epoch that has just ended, if needed is set or somebody has read the previous
+// snapshot.
 func (r *Reader) Epoch(c *engine.View, needed bool) {
 	if r.wanted.Swap(false) || needed {
 		r.Refresh(c)

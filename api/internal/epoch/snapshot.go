@@ -27,8 +27,8 @@ func (s *Snapshot) Row(id analysis.Hash) *GroupRow {
 	return nil
 }
 
-// Snapshot is the state at the end of an epoch. Lists are served from it. It is immutable except for its cache of
-// sorted lists.
+// Snapshot is the state of the engine at the end of an epoch. Lists are served from snapshots. A Snapshot is immutable
+// except for its cache of sorted lists.
 type Snapshot struct {
 	Ended      trace.Nanos // end of the epoch; 0 until the first epoch has ended
 	Learned    bool
@@ -59,7 +59,7 @@ type Snapshot struct {
 	sorted map[string]*query.List[analysis.Hash]
 }
 
-// tally holds the counts for the status and the metrics.
+// tally holds counts for the status and the metrics.
 type tally struct {
 	Groups, Types, Uninvestigated int
 	On, Overrides, Investigations int
@@ -287,8 +287,8 @@ func (s *Snapshot) requestType(text string) (analysis.Hash, bool) {
 	return analysis.Hash{}, false
 }
 
-// TypeParameter returns the request type that a parameter names by ID or by name, or zero if the parameter is nil or
-// empty. unknown is true if there is no such request type.
+// TypeParameter returns the request type with the ID or name in text, which is the value of a parameter, or zero if
+// text is nil or empty. unknown is true if there is no such request type.
 func (s *Snapshot) TypeParameter(text *string) (id analysis.Hash, unknown bool) {
 	if text == nil || *text == "" {
 		return analysis.Hash{}, false
