@@ -120,8 +120,8 @@ func PageOf(limit *int, cursor *string, sort string) Page {
 	return p
 }
 
-// Page returns the items of a page that keep accepts, and the cursor of the next page, or nil if this is the last page.
-// It returns ErrCursor if the cursor belongs to another list or order.
+// Page returns the page p of the items that keep accepts, and the cursor of the next page, or nil if this is the last
+// page. It returns ErrCursor if the cursor belongs to another list or order.
 func (l *List[ID]) Page(p Page, keep func(at int32) bool) (items []int32, next *string, err error) {
 	from := 0
 	if p.Cursor != nil && *p.Cursor != "" {
