@@ -37,7 +37,7 @@ const (
 	answerExpired  = "expired_token"
 )
 
-// deviceFlow is the log-in of a program. A person confirms it in a browser elsewhere.
+// deviceFlow is the log-in of a program that a person confirms in a browser elsewhere.
 type deviceFlow struct {
 	provider *provider
 	oauth    *oauth2.Config
@@ -235,8 +235,8 @@ func (s *Service) DeviceToken(ctx context.Context, handle string) (*contract.Dev
 	return s.newToken(ctx, f.provider, token)
 }
 
-// newToken returns a session for the person that token, which the provider issued, belongs to. Its other results are
-// like DeviceToken's.
+// newToken returns a session for the person that the provider issued token to. The other results are like those from
+// DeviceToken.
 func (s *Service) newToken(
 	ctx context.Context, p *provider, token *oauth2.Token,
 ) (*contract.DeviceToken, access.Principal, error) {
@@ -270,7 +270,7 @@ const tokenPrefix = "sibyl_login."
 // IsSession reports whether a bearer token has the form of a session token.
 func IsSession(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
 
-// Session returns the person whose session token a program sent, or a refusal.
+// Session returns the person that a program's session token belongs to, or a refusal.
 func (s *Service) Session(token string) (access.Principal, error) {
 	var x session
 	if !s.open(tokenSession, strings.TrimPrefix(token, tokenPrefix), &x) {

@@ -97,7 +97,7 @@ func (s *Service) Callback(w http.ResponseWriter, r *http.Request) access.Princi
 }
 
 // exchange redeems the provider's authorization code for the session of the person who logged in. If that fails, it
-// returns the page that explains why, like begin.
+// returns the page that explains the reason, like begin.
 func (s *Service) exchange(ctx context.Context, code string, x *attempt) (who session, failed *page) {
 	p, err := s.discover(ctx)
 	if err != nil {

@@ -193,8 +193,8 @@ func (p *pace) allow() bool {
 	return true
 }
 
-// sparing is the transport that fetches the provider's keys. It limits the rate, because anybody can trigger a fetch
-// with a token that names an unknown key.
+// sparing is the transport that fetches the provider's keys. It limits the rate of fetches, because anybody can trigger
+// one with a token that names an unknown key.
 type sparing struct{ pace }
 
 var errSparing = errors.New("the provider's keys were fetched a few seconds ago")
@@ -251,7 +251,7 @@ func (s *Service) Program(ctx context.Context, token string) (access.Principal, 
 	return who, nil
 }
 
-// Person returns the person whose session cookie r contains, or a refusal.
+// Person returns the person that the session cookie in r belongs to, or a refusal.
 func (s *Service) Person(r *http.Request) (access.Principal, error) {
 	var x session
 	if !s.read(r, sessionCookie, &x) {

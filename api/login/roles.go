@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
-// Roles maps values of a claim to roles. A person with several values gets the highest of their roles.
+// Roles maps values of a claim to roles. A person whose claim has several values gets the highest of the roles.
 type Roles struct {
 	Claim    string // its name, or a path to it like realm_access.roles
 	Admin    []string
