@@ -71,7 +71,7 @@ func (h *hub) publish(events []contract.Event) {
 	h.changed = make(chan struct{})
 }
 
-// since returns the events starting at number, the number of the next event, and a channel that is closed at the next
+// since returns the events from number on, the number of the next event, and a channel that is closed at the next
 // event. If the buffer no longer holds all of the events, lost is true and events is empty.
 func (h *hub) since(number uint64) (events string, next uint64, changed <-chan struct{}, lost bool) {
 	h.mu.Lock()
@@ -87,8 +87,8 @@ func (h *hub) since(number uint64) (events string, next uint64, changed <-chan s
 }
 
 // resume returns the number of the event after the event with the given ID. If the ID is empty, it returns the number
-// of the next event. It does the same, and sets missed, if the ID belongs to another run or the buffer no longer holds
-// the event after it.
+// of the next event. If the ID belongs to another run, or the buffer no longer holds the event after it, resume also
+// returns the number of the next event, and sets missed.
 func (h *hub) resume(id string) (number uint64, missed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,7 +212,7 @@ type knownIncident struct {
 }
 
 // changeOf returns the kind of event for the change of an incident since the latest event about it, or "" if it hasn't
-// changed. wasOpen and `before` describe the incident as of that event.
+// changed. wasOpen and `before` describe the incident as of the latest event.
 func changeOf(isOpen, wasOpen bool, now, before knownIncident) string {
 	switch {
 	case !isOpen && wasOpen:

@@ -53,7 +53,7 @@ func (a *Operating) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{a.metrics, a.metrics.requests}
 }
 
-// Observe counts a request for an operation in the metrics.
+// Observe adds a request for an operation, and its duration, to the metrics.
 func (a *Operating) Observe(operation string, took time.Duration) {
 	a.metrics.requests.WithLabelValues(operation).Observe(took.Seconds())
 }
