@@ -1,5 +1,5 @@
-// Package plan serves the search: tracepoints with their overrides, agents, the plan and its budget, investigations and
-// decisions.
+// Package plan serves the parts of the API about the search: tracepoints with their overrides, agents, the plan and its
+// budget, investigations and decisions.
 package plan
 
 import (
