@@ -153,8 +153,8 @@ func (a *Requests) addUnlisted(c *contract.AttributeComparison, requests sides, 
 	return nil
 }
 
-// tellsNothing reports whether an attribute naturally differs from request to request, or was set by one of Sibyl's
-// agents.
+// tellsNothing reports whether the attribute with the given key carries no information, because it differs from request
+// to request by nature or is set by Sibyl's agents.
 func tellsNothing(key string) bool {
 	return key == "thread.id" || key == "thread.name" ||
 		strings.HasSuffix(key, ".stacktrace") || strings.HasPrefix(key, "sibyl.")

@@ -227,9 +227,9 @@ func (b *box) label() string {
 // fewCompared is the minimum number of requests for a reliable mean.
 const fewCompared = 8
 
-// note explains why a comparison is unreliable, and suggests a remedy. It is empty unless few or no requests are in or
-// outside the box, or sampling started after the box. since is the start of sampling; in and out are the numbers of
-// requests in and outside the box.
+// note returns a text that explains why a comparison is unreliable, and suggests a remedy. It is empty unless few or no
+// requests are in or outside the box, or sampling started after the box. since is the start of sampling; in and out are
+// the numbers of requests in and outside the box.
 func (b *box) note(since trace.Nanos, in, out int) string {
 	all := in + out
 	begin := "sampling began only at " + instantText(since)
@@ -317,9 +317,9 @@ func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	return from, to
 }
 
-// between returns the requests in those windows of a group that lie completely in [from, to); to may be 0 for
-// unbounded. If no window does, e.g. because older windows are longer, it uses the windows whose middle lies in [from,
-// to).
+// between returns the population of the requests in those windows of a group that lie completely in [from, to); a `to`
+// of 0 means unbounded. If there are no such windows, for example because older windows are longer, it uses the windows
+// whose middle lies in [from, to).
 func between(g *group.Group, from, to trace.Nanos) population {
 	if to == 0 {
 		to = trace.MaxNanos

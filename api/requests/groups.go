@@ -46,7 +46,7 @@ func (a *Requests) ListGroups(
 	return list, nil
 }
 
-// addGroups adds the groups of s to l, with their keys for the order sort.
+// addGroups adds the groups of s to l, with the keys for the order called sort.
 func addGroups(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 	for i := range s.Groups {
 		g := &s.Groups[i]
@@ -83,8 +83,8 @@ func groupOf(s *epoch.Snapshot, g *epoch.GroupRow) contract.Group {
 	}
 }
 
-// askGroup calls read with the group whose ID is text, and returns the error of read. It returns a refusal if there is
-// no such group.
+// askGroup calls read with the group whose ID is text, and returns the error from read. It returns a refusal if there
+// is no such group.
 func (a *Requests) askGroup(
 	ctx context.Context, text string, read func(*engine.View, *epoch.Snapshot, *group.Group, renderer) error,
 ) error {

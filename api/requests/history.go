@@ -104,7 +104,7 @@ func (a *Requests) span(first, last *string, length time.Duration) (from, to tra
 	return from, to, nil
 }
 
-// comparedWith returns the time by which the time span to compare with is earlier, or 0 if there is no comparison.
+// comparedWith returns how much earlier the time span to compare with is, or 0 if there is no comparison.
 func comparedWith(with *contract.GetGroupHistoryParamsCompare) time.Duration {
 	switch query.Value(with, contract.GetGroupHistoryParamsCompareNone) {
 	case contract.GetGroupHistoryParamsCompareYesterday:

@@ -210,7 +210,7 @@ func (a *Requests) ListTraces(
 	return list, nil
 }
 
-// readKept returns a stored trace, or nil if it was deleted or if no span meets the conditions.
+// readKept returns a stored trace, or nil if the trace was deleted or none of its spans meets the conditions.
 func (a *Requests) readKept(k *keptTrace, q *traceQuery, s *epoch.Snapshot) (*contract.KeptTrace, error) {
 	data, err := a.store.Traces.Get(k.Trace)
 	if err != nil || data == nil {
@@ -320,10 +320,10 @@ func (a *Requests) compareTrace(
 	return d, nil
 }
 
-// addUsual corrects the explanation e of p, because the few traces it was compared with are not a random sample. It
+// addUsual corrects the explanation e of p, because the few traces that p was compared with are not a random sample. It
 // removes slow steps whose spans aren't longer than usual. It also sets the usual duration to the median of the healthy
-// requests of the group's type, and raises the limit to their 99th percentile. Without known healthy requests or spans,
-// the corresponding parts don't change.
+// requests of the group's type, and raises the limit to their 99th percentile. It doesn't change the parts of e for
+// which no healthy requests or spans are known.
 func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.Explanation, p *critpath.Path) error {
 	return a.reader.Ask(ctx, func(c *engine.View) {
 		e.Suspects = slices.DeleteFunc(e.Suspects, func(s onetrace.CallSuspect) bool {
@@ -339,7 +339,7 @@ func (a *Requests) addUsual(ctx context.Context, id analysis.Hash, e *onetrace.E
 	})
 }
 
-// usualTail is the quantile that the duration of a slow span must exceed, among the usual spans of its step.
+// usualTail is the quantile of the usual durations of a step that the duration of a slow span must exceed.
 const usualTail = 0.9
 
 // isUsual reports whether the span of a slow step takes no longer than such spans usually do.

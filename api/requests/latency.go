@@ -59,7 +59,7 @@ func periodBins(from, to trace.Nanos) bins {
 	return b
 }
 
-// align widens b to whole bins. Bins start at shift, plus or minus multiples of their length.
+// align widens b to whole bins. Bins start at shift plus or minus a multiple of their length.
 func (b *bins) align(shift trace.Nanos) {
 	b.from = b.begin(b.from, shift)
 	if end := b.begin(b.to, shift); end < b.to {
@@ -180,7 +180,7 @@ func (a *Requests) latency(ctx context.Context, id analysis.Hash, from, to, edge
 }
 
 // Around returns the durations of a group's requests between from and to, in bins. One of the bins starts at edge,
-// unless the span is so long that only windows are kept for it. The result is empty if the durations aren't kept.
+// unless the time span is so long that only windows are kept for it. The result is empty if the durations aren't kept.
 func (a *Requests) Around(
 	ctx context.Context, id analysis.Hash, from, to, edge trace.Nanos,
 ) ([]contract.PastWindow, error) {
@@ -202,8 +202,8 @@ func (a *Requests) Around(
 	return pastWindows(all), err
 }
 
-// usualLatency returns the durations of the healthy requests of a group, or nil if there are no such requests or
-// nothing has been judged against them yet.
+// usualLatency returns the durations of a group's healthy requests, or nil if there are no such requests or no other
+// requests have been judged against them yet.
 func usualLatency(g *group.Group) *contract.UsualLatency {
 	w := &g.Reference
 	if w.Total.N == 0 || g.Current.Total.N == 0 && !g.Expectation.Learned {

@@ -83,8 +83,8 @@ func busiest(s *epoch.Snapshot, wanted analysis.Hash) []analysis.Hash {
 	return ids
 }
 
-// printable replaces unprintable characters with dots, as in reports: a folded stack is a line of text, and curl writes
-// it to a terminal.
+// printable replaces unprintable characters with dots, as in reports, because a folded stack is a line of text, which
+// curl writes to a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -140,8 +140,8 @@ func (a *Requests) rank(ctx context.Context, d *contract.Trace, steps map[string
 	return nil
 }
 
-// rankedSpans returns the durations that a span of the operation op is ranked among: those of the usual spans and, if
-// there are too few, also those of the latest ones.
+// rankedSpans returns the durations that a span of the operation op is ranked among: the durations of usual spans and,
+// if there are too few, also of the latest ones.
 func rankedSpans(spans *observation.RecentSpans, op trace.Op) stats.Ranks {
 	usual := spans.Usual(op)
 	if usual.Count() < minRanked {
@@ -219,8 +219,8 @@ func readTrace(
 	return d, steps, nil
 }
 
-// matchSpans matches the spans as sent with the nodes of the path. It returns the spans, with the IDs and parents of
-// their nodes, and the steps of the spans by ID.
+// matchSpans matches sent, the spans as they were sent, with the nodes of the path. It returns the spans with the IDs
+// and parents of their nodes, and the steps of the spans by ID.
 //
 // If several spans have the same ID, it returns the one that the path keeps. If a client and a server share an ID, it
 // returns both: on the path, the server has a new ID, and lies between the client and the children of the shared ID. A

@@ -159,7 +159,7 @@ const (
 )
 
 // matches returns the nodes of a tree that match the leading edges of a problem. problem is the ID of an open problem
-// of the request type; nil means the first one. The result is empty if there is no such problem.
+// of the request type; nil means the first open problem. The result is empty if there is no such problem.
 func (r renderer) matches(c *engine.View, t *cct.Tree, requestType analysis.Hash, problem *string) []contract.Match {
 	all := []contract.Match{}
 	problems := c.Problems.Open()
