@@ -112,8 +112,8 @@ func (t *serviceTable) detail(c *engine.View, i int) *contract.GetService200JSON
 	return d
 }
 
-// inside returns the operations of a service that no other service calls, and the calls that it makes, ordered by total
-// time, longest first. The result is empty unless the table is live.
+// inside returns the operations of a service that no other service calls, and the calls that the service makes, ordered
+// by total time, longest first. The result is empty unless the table is live.
 func (t *serviceTable) inside(c *engine.View, x *history.ServiceUse) []contract.ServiceSpans {
 	all, total := []contract.ServiceSpans{}, make(map[string]float64) // ns by name
 	if !t.live {

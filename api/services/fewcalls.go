@@ -75,7 +75,7 @@ func (a *Services) keepFew(x *contract.FewCalls, s *epoch.Snapshot) {
 	a.few, a.fewAt = x, s.Ended
 }
 
-// fewCalls returns the operations and services in t that are called too rarely now.
+// fewCalls returns the operations and services in t that currently have too few calls.
 func (t *serviceTable) fewCalls(names *trace.Table) *contract.FewCalls {
 	texts := describe.New(names, describe.Verbatim)
 	few := func(x *history.Use) bool { return x.Now.Calls < leastCalls }
@@ -121,7 +121,7 @@ func (t *serviceTable) fewCalls(names *trace.Table) *contract.FewCalls {
 	return f
 }
 
-// known reports whether x has enough history to compare later calls with.
+// known reports whether the history of x is long enough to compare later calls with.
 func known(x *history.Use) bool { return x.Known >= leastUsual }
 
 // fewCallsText returns sentences that count the operations in f and name the first ones. It returns "" if f contains no

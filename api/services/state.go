@@ -14,7 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Thresholds for the states of services, used to sort a list. Incidents have their own thresholds, which are stricter.
+// Thresholds for the states of services, which only serve to sort a list. Incidents have thresholds of their own, which
+// are stricter.
 const (
 	leastCalls       = 20   // calls now, to judge durations and errors
 	leastMissing     = 30   // calls that would usually have come while a service is silent
@@ -31,9 +32,9 @@ const (
 	leastAffectedSlower = 1.05 // times the usual mean, for a request type that an incident affects; as for incidents
 )
 
-// tail returns the number of standard deviations by which the number of the latest spans longer than the usual 99th
-// percentile exceeds the expected number. It returns 0 if fewer than leastTail spans are longer, if there are no spans
-// to compare, or if the table isn't live.
+// tail compares the number of latest spans that are longer than the usual 99th percentile with the expected number. It
+// returns the excess, in standard deviations. It returns 0 if fewer than leastTail spans are longer, if there are no
+// spans to compare, or if the table isn't live.
 func (t *serviceTable) tail(latest, usual *stats.Ranks) float64 {
 	if !t.live || latest.Count() == 0 || usual.Count() == 0 {
 		return 0
@@ -161,8 +162,8 @@ func fewCalls(now, usual *contract.ServiceLoad, quiet time.Duration) string {
 	return text + "."
 }
 
-// mostGrown describes the figure in worse, among the durations, that has grown most relative to its usual value,
-// because it tells the most about the service.
+// mostGrown returns a sentence about the duration in worse that has grown most relative to its usual value, because
+// that duration tells the most about the service.
 func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure) string {
 	text, most := "", 0.0
 	for _, x := range []struct {
@@ -184,15 +185,16 @@ func mostGrown(now, usual *contract.ServiceLoad, worse []contract.ServiceFigure)
 	return text
 }
 
-// tooFew explains why calls aren't judged although a quantile of their durations, in ns, is longer than usual.
+// tooFew returns a sentence that explains why calls aren't judged although a quantile of their durations is longer than
+// usual. The durations are in ns.
 func tooFew(calls int, quantile string, now, usual float64) string {
 	return "Too few calls to judge: the " + quantile + " of " + units.Count(calls) + " is " + units.Nanos(now) +
 		", usually " + units.Nanos(usual) + "."
 }
 
-// affectedState returns the state of an operation, and the reason for it. If an open incident affects requests that
-// start at op, the operation isn't well or idle, even if its own figures look so, because they include all calls of the
-// last ten minutes.
+// affectedState returns the state of the operation op, and the reason for it. state and reason are the result for its
+// own figures. If an open incident affects requests that start at op, the operation isn't well or idle, even if its own
+// figures look so, because they include all calls of the last ten minutes.
 func (t *serviceTable) affectedState(
 	op trace.Op, state contract.ServiceState, reason string,
 ) (contract.ServiceState, string) {

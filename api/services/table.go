@@ -41,8 +41,8 @@ type serviceTable struct {
 	affected map[trace.Op][]contract.IncidentRequestType
 }
 
-// newServiceTable returns the table of services for key. It includes series for the operations of the service detailed,
-// unless detailed is 0.
+// newServiceTable returns the table of services for key. It includes series for the operations of the service
+// `detailed`, unless that is 0.
 func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
 	h := c.History
 	now := history.Interval{From: max(key.to.Add(-nowWindow), h.Requests.Since(), key.now), To: key.to}
@@ -66,8 +66,8 @@ func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed
 	return t
 }
 
-// startAtOnsets replaces the rows of services whose incident began within the last nowWindow. Their figures would
-// otherwise mix the time before the onset with the time since.
+// startAtOnsets replaces the rows of services whose incident began within the last nowWindow. Otherwise, their figures
+// would mix the time before the onset with the time since.
 func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serviceKey) {
 	since := make(map[trace.Nanos]*serviceTable)
 	for i := range t.rows {
@@ -111,10 +111,11 @@ func (t *serviceTable) noteCalls(c *engine.View) {
 	}
 }
 
-// deployedWith is the maximum time between a deploy and changed calls that are attributed to it.
+// deployedWith is the maximum time between a deploy and a change of calls that is attributed to the deploy.
 const deployedWith = 2 * time.Minute
 
-// changedCalls describes changed calls. all holds all annotations, oldest first.
+// changedCalls converts changed calls to the type of the contract, with the deploy that they are attributed to. all
+// contains all annotations, oldest first.
 func changedCalls(names *trace.Table, changed incident.ChangedCalls, all []engine.Annotation) *contract.ChangedCalls {
 	x := &contract.ChangedCalls{Since: render.At(changed.Since), Per100Requests: 100 * changed.Share}
 	x.Text = "makes " + units.Plural(max(1, int(math.Round(x.Per100Requests))), "other call") + " per 100 requests"
@@ -139,7 +140,7 @@ func latestDeploys(c *engine.View, before trace.Nanos) map[trace.Symbol]contract
 	return latest
 }
 
-// suspectedServices returns, by service name, the open incidents that suspect the service.
+// suspectedServices returns, by service name, the open incidents with that service as a suspect.
 func suspectedServices(s *epoch.Snapshot) map[string][]contract.ServiceIncident {
 	found := make(map[string][]contract.ServiceIncident)
 	for i := range s.Incidents {
@@ -286,8 +287,8 @@ func loadOf(u history.Usage, in time.Duration, spans *stats.Ranks) contract.Serv
 	return x
 }
 
-// trend converts a series to the type of the contract, or returns nil for nil. It omits the last bin if it isn't over,
-// because it would look like a change.
+// trend converts a series to the type of the contract, or returns nil for nil. It omits the last bin if that isn't
+// over, because an incomplete bin would look like a change.
 func (t *serviceTable) trend(series []history.Usage) *contract.ServiceTrend {
 	if series == nil {
 		return nil
