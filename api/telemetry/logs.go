@@ -32,8 +32,8 @@ type lokiAnswer struct {
 	}
 }
 
-// logs returns at most maxLines log lines of a service, starting logsBefore before the onset: first errors, then other
-// lines, each newest first. Lines that differ only in numbers and IDs are merged.
+// logs returns at most maxLines log lines of a service, from logsBefore before the onset: first errors, then other
+// lines, both newest first. It merges lines that differ only in numbers, times and IDs.
 func (b *Backends) logs(ctx context.Context, q *Question) ([]contract.LogLine, error) {
 	all := []contract.LogLine{}
 	errorsOnly, err := b.lines(ctx, q, errorFilter)

@@ -63,8 +63,8 @@ type eventList struct {
 }
 
 // pods returns restarts and events of the suspect's pods, newest first. The suspect's pods are q.Pod or, if that is
-// empty, all pods whose name starts with the name of the service, as in deployments. If there were too many pods or
-// events to read, it returns the result together with an error.
+// empty, all pods whose name starts with the name of the service, as it does in deployments. If there are too many pods
+// or events to read, pods returns both a result and an error.
 func (b *Backends) pods(ctx context.Context, q *Question) ([]contract.PodEvent, error) {
 	all := []contract.PodEvent{}
 	path, label := "/api/v1", url.Values{"limit": {strconv.Itoa(fetchObjects)}}

@@ -1,5 +1,5 @@
-// Package telemetry queries other systems about the first suspect of an incident: Loki for its logs, a server with the
-// Prometheus API for its metrics, and Kubernetes for restarts and events of its pods.
+// Package telemetry queries other systems about the first suspect of an incident: Loki for logs, a server with the
+// Prometheus API for metrics, and Kubernetes for restarts and events of pods.
 //
 // People wait for the results at three in the morning, and the queried systems may themselves be slow. So each query
 // has a time limit, the size of its response is limited, and only a few queries run at once. Only the configured
