@@ -47,7 +47,7 @@ func (c *Client) For(token, origin string) *Client {
 	return &other
 }
 
-// StartLogin starts the log-in of a person, who confirms it in a browser, possibly on another device.
+// StartLogin starts the log-in of a person, who must then confirm it in a browser, possibly on another device.
 func (c *Client) StartLogin(ctx context.Context) (*contract.DeviceLogin, error) {
 	at := c.For("", "")
 	at.root = "/login"
@@ -62,7 +62,8 @@ func (c *Client) EndLogin(ctx context.Context, handle string) (*contract.DeviceT
 	return send[contract.DeviceToken](ctx, at, http.MethodPost, nil, "device", "token")
 }
 
-// Problems returns up to `most` open problems that match q, in its order. If `most` is 0, it returns all.
+// Problems returns up to `most` open problems that match q, in the order that q selects. If `most` is 0, it returns
+// all.
 func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, most int) (*contract.ProblemList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.ProblemList) (*[]contract.Problem, *string) {
 		return &l.Items, l.NextCursor
@@ -103,8 +104,8 @@ func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error
 // MaxGap is the maximum time without traces before [Client.Gap] reports that traces have stopped.
 const MaxGap = time.Minute
 
-// Gap returns a sentence that says that traces have stopped arriving. It returns "" if traces are arriving, or if no
-// trace has ever arrived. now is the current time, which Gap uses if the service's response contains no time.
+// Gap returns a sentence saying that traces have stopped arriving. It returns "" if traces are arriving, or if no trace
+// has ever arrived. now is the current time, which Gap uses if the service's response contains no time.
 func (c *Client) Gap(ctx context.Context, now time.Time) (string, error) {
 	status, at, err := c.Status(ctx)
 	if err != nil || status.Ingest.LastArrival == nil {
@@ -165,7 +166,8 @@ func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace,
 	return traces, nil
 }
 
-// Tracepoints returns up to `most` tracepoints that match q, in its order. If `most` is 0, it returns all.
+// Tracepoints returns up to `most` tracepoints that match q, in the order that q selects. If `most` is 0, it returns
+// all.
 func (c *Client) Tracepoints(
 	ctx context.Context, q contract.ListTracepointsParams, most int,
 ) (*contract.TracepointList, error) {
@@ -184,7 +186,7 @@ func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most i
 // tracepointID matches the ID of a tracepoint.
 var tracepointID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// Override enables, pins or forbids a tracepoint, given by name or ID, and returns its new state.
+// Override enables, pins or forbids the tracepoint with the given name or ID, and returns its new state.
 func (c *Client) Override(
 	ctx context.Context, name string, override contract.OverrideRequest,
 ) (*contract.Tracepoint, error) {
@@ -195,7 +197,7 @@ func (c *Client) Override(
 	return send[contract.Tracepoint](ctx, c, http.MethodPut, override, "tracepoints", id)
 }
 
-// Withdraw removes the override of a tracepoint, given by name or ID.
+// Withdraw removes the override of the tracepoint with the given name or ID.
 func (c *Client) Withdraw(ctx context.Context, name string) error {
 	id, err := findTracepoint(ctx, c, name)
 	if err != nil {
@@ -204,8 +206,8 @@ func (c *Client) Withdraw(ctx context.Context, name string) error {
 	return c.tell(ctx, http.MethodDelete, nil, "tracepoints", id)
 }
 
-// Steer starts or ends the search for the cause of a problem or an incident, named as for [Client.Problem] or
-// [Client.Incident].
+// Steer starts or ends the search for the cause of the problem or incident with the given name; see [Client.Problem]
+// and [Client.Incident].
 func (c *Client) Steer(ctx context.Context, name string, r contract.SteeringRequest) (*contract.Steering, error) {
 	id, err := findSubject(ctx, c, name)
 	if err != nil {
@@ -215,7 +217,7 @@ func (c *Client) Steer(ctx context.Context, name string, r contract.SteeringRequ
 }
 
 // WithdrawSteering withdraws a decision made with [Client.Steer], so that the service decides about the search again.
-// The search is named as for Steer.
+// The name has the same meaning as for Steer.
 func (c *Client) WithdrawSteering(ctx context.Context, name string) error {
 	id, err := findSubject(ctx, c, name)
 	if err != nil {

@@ -29,7 +29,7 @@ func (c *Client) Incidents(
 // incidentID matches the ID of an incident.
 var incidentID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// Incident returns an incident, named by its place in the list, its ID, or a prefix of the ID.
+// Incident returns the incident with the given name: its position in the list, its ID, or a prefix of the ID.
 func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentDetail, error) {
 	id, err := findIncident(ctx, c, name)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentD
 	return Get[contract.IncidentDetail](ctx, c, nil, "incidents", id)
 }
 
-// IncidentReport returns the report about an incident, named as for [Client.Incident], in the given format.
+// IncidentReport returns the report about the incident with the given name, in the given format; see [Client.Incident].
 func (c *Client) IncidentReport(
 	ctx context.Context, name string, format contract.GetIncidentReportParamsFormat,
 ) ([]byte, error) {
@@ -51,7 +51,7 @@ func (c *Client) IncidentReport(
 	return a.body, err
 }
 
-// CommentOnIncident comments on an incident, named as for [Client.Incident].
+// CommentOnIncident adds a comment to the incident with the given name; see [Client.Incident].
 func (c *Client) CommentOnIncident(ctx context.Context, name string, comment contract.CommentRequest) error {
 	id, err := findIncident(ctx, c, name)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *Client) CommentOnIncident(ctx context.Context, name string, comment con
 	return c.tell(ctx, http.MethodPost, comment, "incidents", id, "comments")
 }
 
-// AcknowledgeIncident acknowledges an incident, named as for [Client.Incident]. The text may be empty.
+// AcknowledgeIncident acknowledges the incident with the given name; see [Client.Incident]. The text may be empty.
 func (c *Client) AcknowledgeIncident(ctx context.Context, name, text string) error {
 	id, err := findIncident(ctx, c, name)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Client) AcknowledgeIncident(ctx context.Context, name, text string) err
 	return c.tell(ctx, http.MethodPut, contract.NoteRequest{Text: &text}, "incidents", id, "acknowledge")
 }
 
-// MuteIncident mutes an incident, named as for [Client.Incident]. The text may be empty.
+// MuteIncident mutes the incident with the given name; see [Client.Incident]. The text may be empty.
 func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
 	id, err := findIncident(ctx, c, name)
 	if err != nil {
@@ -78,8 +78,8 @@ func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
 	return c.tell(ctx, http.MethodPut, contract.NoteRequest{Text: &text}, "incidents", id, "mute")
 }
 
-// AcceptIncident accepts the behaviour of an open incident since its onset as normal. The incident is named as for
-// [Client.Incident], and the text may be empty.
+// AcceptIncident accepts the behaviour since the onset of the open incident with the given name as normal; see
+// [Client.Incident]. The text may be empty.
 func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	id, err := findIncident(ctx, c, name)
 	if err != nil {
@@ -96,7 +96,7 @@ const (
 	lastedWidth   = 13
 )
 
-// ShowIncidents writes a list of incidents, in its order. It writes a line of a table and a sentence for each incident.
+// ShowIncidents writes the incidents in list, in this order, each as a line of a table and a sentence.
 func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	unwell := len(list.Attention) > 0 && list.Open == 0 && !list.Learning // an open incident slows callers, too
@@ -210,11 +210,11 @@ func lastedText(onset, ended time.Time) string {
 	return units.Span(ended.Sub(onset))
 }
 
-// period matches the period in an incident's sentence, whose times are in UTC and to the minute.
+// period matches the period in an incident's sentence. Its times are in UTC, without seconds.
 var period = regexp.MustCompile(`\b(since|between) (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2})` +
 	`(?: and (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2}))?`)
 
-// minutes is the layout of times to the minute.
+// minutes is the layout of times without seconds.
 const minutes = "15:04"
 
 // localTimes returns the sentence of x with the period of x in the local time zone, like all other times. The period
@@ -239,7 +239,7 @@ func localTimes(x *contract.Incident, now time.Time) string {
 	return strings.Replace(x.Sentence, found[0], text, 1)
 }
 
-// notes describes the notes in n, one text for each.
+// notes returns one text for each note in n.
 func notes(n *contract.Notes) (all []string) {
 	for _, x := range []struct {
 		kind string
@@ -325,7 +325,7 @@ func (p *page) samples(d *contract.IncidentDetail) {
 	}
 }
 
-// problems writes the first shownProblems IDs of an incident's problems, if it has any.
+// problems writes the IDs of the first shownProblems problems of an incident, if it has any.
 func (p *page) problems(x *contract.Incident) {
 	if len(x.Problems) == 0 {
 		return
@@ -367,7 +367,7 @@ func (p *page) earlier(d *contract.IncidentDetail) {
 
 func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
-// suspect writes the score of a suspect with its parts, and the instances and operations that carry most of it.
+// suspect writes the score of a suspect with its parts, and the instances and operations that account for most of it.
 func (p *page) suspect(s *contract.IncidentSuspect) {
 	var parts []string
 	for _, part := range postmortem.Parts(&s.Parts) {

@@ -15,8 +15,8 @@ import (
 // minPrefix is the minimum length of a prefix of an ID. Shorter numbers are ranks.
 const minPrefix = 4
 
-// findProblem returns the ID of the problem with the rank or the prefix in name. It only looks for a closed problem if
-// no open one matches.
+// findProblem returns the ID of the problem with the given name, which is a rank or a prefix of an ID. It looks for
+// closed problems only if no open problem matches.
 func findProblem(ctx context.Context, c *Client, name string) (string, error) {
 	list, err := c.Problems(ctx, contract.ListProblemsParams{Muted: new(contract.ListProblemsParamsMutedAll)}, 0)
 	if err != nil {

@@ -68,7 +68,7 @@ func (p *page) objective(x *contract.Objective) {
 	p.printf("    burn rates: %s\n", strings.Join(rates, ", "))
 }
 
-// left describes the remaining part of a budget, which is negative if the budget is overspent.
+// left returns a text about the remaining part of a budget, which is negative if the budget is overspent.
 func left(remaining float64) string {
 	if remaining < 0 {
 		return "budget spent " + units.Ratio(1-remaining) + " times"

@@ -220,7 +220,7 @@ const pageSize = 1000
 
 // getPages reads a list page by page, until it has read `most` items, or all items if `most` is 0. parts returns
 // pointers to the items of a page, and the cursor of the next page, or nil after the last page. The other fields of the
-// result come from the last page read.
+// result are taken from the last page read.
 func getPages[L, T any](
 	ctx context.Context, c *Client, query any, most int, parts func(*L) (items *[]T, next *string), path ...string,
 ) (*L, error) {

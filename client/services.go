@@ -126,7 +126,7 @@ func (p *page) servicePart(title, head string, n, more int, row func(i int) load
 	}
 }
 
-// loadLegend explains the columns of loads between two times.
+// loadLegend returns a text that explains the columns of loads from the first time to the second.
 func loadLegend(from, to time.Time) string {
 	return "CALLS, FAIL, P50, P99 and OWN TIME: from " + from.Local().Format("15:04:05") + " to " +
 		to.Local().Format("15:04:05") + ", P50 and P99 within two minutes; of a service whose incident began later, " +
@@ -134,8 +134,8 @@ func loadLegend(from, to time.Time) string {
 		"without the operations inside the service."
 }
 
-// ShowServices writes a table of services with their recent load next to the usual load. The line of a service is
-// followed by the reason for its state, if there is one.
+// ShowServices writes a table of services with their recent load next to the usual load. Below each service, it writes
+// the reason for the service's state, if there is one.
 func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
@@ -194,8 +194,8 @@ func serviceRow(x *contract.Service) loadRow {
 	return loadRow{serviceState(x.State), x.Service, &x.Now, x.Usual, x.State, reason}
 }
 
-// loadTable writes services, or parts of a service, with their loads. A row is followed by its reason, if it has one.
-// head is the title of the column of names.
+// loadTable writes services, or parts of a service, with their loads. Below each row, it writes the row's reason, if
+// there is one. head is the title of the column of names.
 func (p *page) loadTable(head string, all []loadRow) {
 	name, stateColumn := terminal.Width(head), 0
 	for i := range all {

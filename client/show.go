@@ -61,7 +61,7 @@ func perSecond(x *float64) string {
 	}
 }
 
-// loses returns the added latency per second as part of a list, or "" if it is zero or unknown.
+// loses returns the added latency per second as an item of a list, or "" if it is zero or unknown.
 func loses(x *float64) string {
 	if of(x) >= 1 {
 		return "loses " + perSecond(x) + ", "
@@ -96,7 +96,7 @@ func intervalText(x contract.Interval) string {
 	return units.Ratio(of(x.Value)) + " (" + units.Ratio(*x.Low) + "–" + units.Ratio(*x.High) + ")"
 }
 
-// ShowProblems writes a list of problems, in its order.
+// ShowProblems writes the problems in list, in this order.
 func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	switch {
@@ -141,7 +141,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 	return p.flush(w)
 }
 
-// hint returns text dimmed and wrapped into lines, indented by n spaces.
+// hint returns text, dimmed and wrapped into lines that are indented by n spaces.
 func (p *page) hint(text string, n int) string {
 	var b strings.Builder
 	for line := range strings.Lines(p.style.Wrap(text, n)) {
@@ -171,8 +171,8 @@ func stateText(s contract.State) string {
 	return string(s)
 }
 
-// problemState describes the state of a problem's investigation. An open problem without an investigation is part of an
-// incident or queued.
+// problemState returns the state of a problem's investigation as text. An open problem without an investigation is part
+// of an incident or queued.
 func problemState(x *contract.Problem) string {
 	switch {
 	case x.Closed != nil || x.State != contract.StateNone:
@@ -183,10 +183,11 @@ func problemState(x *contract.Problem) string {
 	return "queued"
 }
 
-// incidentName names the incident that contains a problem. x.Incident must not be nil.
+// incidentName returns a name for the incident that contains x. x.Incident must not be nil.
 func incidentName(x *contract.Problem) string { return "incident " + (*x.Incident)[:8] }
 
-// learning writes that nothing of the given kind is reported yet, and how much longer that will last if left isn't nil.
+// learning writes that Sibyl doesn't report anything of the given kind yet. If left isn't nil, it also writes the
+// remaining time, which left holds in ns.
 func (p *page) learning(kind string, left *int64) {
 	if left == nil {
 		p.printf("Sibyl is learning normal behaviour, and reports no %s yet.\n", kind)
@@ -220,8 +221,8 @@ func (p *page) problem(x *contract.Problem) {
 	}
 }
 
-// within returns, as part of a list, the number of requests that the figures of a problem are based on and the time in
-// which they arrived. It returns "" if the rate is unknown.
+// within returns, as an item of a list, the number of requests that the figures of a problem are based on and the time
+// that they arrived in. It returns "" if the rate is unknown.
 func within(x *contract.Problem) string {
 	if rate := of(x.Rate); rate > 0 {
 		return ", " + units.Count(int(x.Requests)) + " in " +

@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// IncidentTelemetry returns logs, metrics and events about the first suspect of an incident, named as for
+// IncidentTelemetry returns logs, metrics and events about the first suspect of the incident with the given name; see
 // [Client.Incident].
 func (c *Client) IncidentTelemetry(ctx context.Context, name string) (*contract.IncidentTelemetry, error) {
 	id, err := findIncident(ctx, c, name)

@@ -14,14 +14,15 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Traces returns up to `most` kept traces that match q, in its order. If `most` is 0, it returns all.
+// Traces returns up to `most` kept traces that match q, in the order that q selects. If `most` is 0, it returns all.
 func (c *Client) Traces(ctx context.Context, q contract.ListTracesParams, most int) (*contract.TraceList, error) {
 	return getPages(ctx, c, q, most, func(l *contract.TraceList) (*[]contract.KeptTrace, *string) {
 		return &l.Items, l.NextCursor
 	}, "traces")
 }
 
-// Trace returns the kept trace with the given name, which is its ID or a prefix of the ID, with its critical path.
+// Trace returns the kept trace with the given name, including its critical path. The name is an ID or a prefix of an
+// ID.
 func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error) {
 	id := strings.ToLower(name)
 	if !longID.MatchString(id) {
@@ -36,7 +37,7 @@ func (c *Client) Trace(ctx context.Context, name string) (*contract.Trace, error
 // tracePrefix matches the ID of a trace, or a prefix of one.
 var tracePrefix = regexp.MustCompile("^[0-9a-f]{1,32}$")
 
-// ShowTraces writes a list of kept traces, in its order.
+// ShowTraces writes the kept traces in list, in this order.
 func ShowTraces(w io.Writer, list *contract.TraceList, style terminal.Style, _ time.Time) error {
 	p := &page{style: style}
 	if len(list.Items) == 0 {
@@ -74,8 +75,8 @@ const (
 	continued     = 4 // indentation of a span's continuation lines
 )
 
-// ShowTrace writes the first shownSpans of those spans of a trace that are on the critical path, failed or unusually
-// long, in the order of their start.
+// ShowTrace writes the spans of a trace that are on the critical path, failed or unusually long, in the order of their
+// start. It writes at most shownSpans spans.
 func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time) error {
 	p := &page{style: style}
 	p.printf("trace %s  %s, %s, %s\n", clean(t.ID), t.Start.UTC().Format(time.RFC3339),
@@ -110,7 +111,7 @@ func ShowTrace(w io.Writer, t *contract.Trace, style terminal.Style, _ time.Time
 // is unknown.
 func unusual(x *contract.Span) bool { return x.Percentile != nil && *x.Percentile >= unusualFrom }
 
-// spanText describes a span. whole is the duration of its trace in ns.
+// spanText returns a text about a span. whole is the duration of its trace in ns.
 func spanText(x *contract.Span, whole int64) string {
 	text := fmt.Sprintf("%s %s (%s): %s",
 		clean(x.Service), clean(x.Name), clean(x.Kind), units.Duration(time.Duration(x.DurationNs)))
