@@ -180,7 +180,7 @@ func (p *process) join(service string, send func([]join.Wait)) (*kernel.Join, er
 	}, nil
 }
 
-// unsent returns an error if c counts waits that couldn't be sent, or nil.
+// unsent returns an error if, according to c, some waits couldn't be sent, or nil otherwise.
 func unsent(c otlp.Counts) error {
 	if c.Dropped+c.Failed == 0 {
 		return nil
@@ -213,7 +213,7 @@ func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresh
 	return err
 }
 
-// ineffective returns an error if one of the given flags has no effect in combination with the others.
+// ineffective returns an error if any of the given flags has no effect in combination with the others.
 func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 	switch {
 	case given("cpu-limit"):
@@ -234,10 +234,10 @@ func (f *kernelFlags) ineffective(given func(flag string) bool) error {
 	return nil
 }
 
-// continuous reports whether the output format allows many reports, one after the other.
+// continuous reports whether the output format allows several reports, one after the other.
 func (f *kernelFlags) continuous() bool { return f.output.Value == "table" || f.output.Value == "json" }
 
-// settings returns the observation that the flags select. given reports whether a flag was given.
+// settings returns the settings of the observation that the flags select. given reports whether a flag was given.
 func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, error) {
 	s := kernel.Settings{
 		Selection: f.selection, Classes: waits.All, Stacks: f.stacks, Children: f.children,
@@ -298,7 +298,7 @@ func (f *kernelFlags) selections() (n int, err error) {
 	return n, nil
 }
 
-// parseThresholds sets the thresholds in t that args, like "file=10ms", name.
+// parseThresholds parses args like "file=10ms", and sets the thresholds in t that they name.
 func parseThresholds(args []string, t *waits.Thresholds) error {
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, "=")

@@ -156,7 +156,7 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 }
 
 // write writes r unless ctx is cancelled. If ctx is cancelled, the output is empty or, if the format is JSON, invalid
-// JSON. It is never part of a report in another format, which could be mistaken for a complete one.
+// JSON. The output is never part of a report in another format, because that could be mistaken for a complete one.
 func (f *analyzeFlags) write(
 	ctx context.Context, w io.Writer, r *offline.Report, in report.Input, style terminal.Style,
 ) error {
@@ -223,8 +223,8 @@ func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) 
 	return &c, nil
 }
 
-// options returns the options of the analysis. configured is the result of [analyzeFlags.configured]. Problems with the
-// input are reported to n.
+// options returns the options of the analysis. configured is the result of [analyzeFlags.configured]. The analysis
+// reports problems with the input to n.
 func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Config) (offline.Options, error) {
 	o := offline.DefaultOptions()
 	if !(f.cov >= 0) || f.top < 0 {

@@ -18,7 +18,7 @@ const (
 	mostCompletions   = 100
 )
 
-// names returns the values that can complete an argument, with descriptions.
+// A names function returns the values that can complete an argument, with descriptions.
 type names func(context.Context, *client.Client) ([]cobra.Completion, error)
 
 // complete returns a function that completes the first argument with names that the service knows. The function offers

@@ -30,7 +30,7 @@ type finding struct {
 // severity is the outcome of a check.
 type severity string
 
-// The states. A failed check means that Sibyl does not work, a warning that it sees less than it could.
+// The outcomes. A failed check means that Sibyl does not work, and a warning means that it sees less than it could.
 const (
 	fine    severity = "ok"
 	warning severity = "warning"

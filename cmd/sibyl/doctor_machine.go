@@ -19,7 +19,8 @@ import (
 	"github.com/sibyl-trace/sibyl/server"
 )
 
-// checkAddresses checks the addresses in c: the service should listen on them if it is running, and nothing otherwise.
+// checkAddresses checks that the service listens on the addresses in c if it is running, or that they are free if it
+// isn't.
 func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []finding) {
 	for _, l := range c.Listeners() {
 		if l.Address == "" {
@@ -110,7 +111,7 @@ func checkDisk(dir string, c *config.Config) finding {
 	return f
 }
 
-// rounded rounds bytes down to whole GiB, or to whole MiB if it is less than 1 GiB.
+// rounded returns bytes rounded down to whole GiB, or to whole MiB if bytes is less than 1 GiB.
 func rounded(bytes int64) int64 {
 	if bytes >= 1<<30 {
 		return bytes >> 30 << 30

@@ -169,8 +169,8 @@ func recentIncidents(ctx context.Context, api *client.Client, now time.Time) []c
 	return list.Items
 }
 
-// checkInstances checks whether single instances differ from their siblings: in open incidents and, in the first week,
-// since Sibyl was started. It also mentions instances in closed incidents.
+// checkInstances checks whether single instances differ from their siblings, according to open incidents and, in the
+// first week, according to a comparison since the start of Sibyl. It also mentions instances in closed incidents.
 func checkInstances(s *contract.Status, incidents []contract.Incident) finding {
 	f := finding{
 		Check: "instances",
@@ -382,7 +382,7 @@ var refusals = []struct {
 	},
 }
 
-// mostLate is the largest share of late spans that is normal, because retried requests cause some.
+// mostLate is the largest normal share of late spans. It isn't 0, because retried requests cause late spans.
 const mostLate = 0.01
 
 // lateSpans returns the number of late spans, or 0 if their share is at most mostLate.
@@ -393,7 +393,7 @@ func lateSpans(s *contract.Status) int64 {
 	return 0
 }
 
-// checkRefused checks whether all traffic is used.
+// checkRefused checks whether Sibyl uses all traffic, or drops or refuses parts of it.
 func checkRefused(s *contract.Status) finding {
 	f := finding{Check: "limits", State: fine, Saw: "All traffic is used."}
 	var saw, do []string

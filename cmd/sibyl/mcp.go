@@ -63,7 +63,7 @@ are served. Names in the answers come from traces, so an assistant must take the
 	return c
 }
 
-// noClose gives a writer a Close that does nothing.
+// noClose adds a Close method that does nothing to a writer.
 type noClose struct{ io.Writer }
 
 // Close implements io.Closer.
@@ -147,8 +147,8 @@ func onBehalf(service *client.Client, r *http.Request) *client.Client {
 	return service.For(strings.TrimSpace(token), origin)
 }
 
-// admit returns nil if the service lets the sender of r read, or the service's refusal otherwise. It also refuses pages
-// of other sites, and all requests while the service doesn't answer.
+// admit returns nil if the service lets the sender of r read, or the service's refusal otherwise. It also returns a
+// refusal for pages of other sites, and for all requests while the service doesn't answer.
 func admit(service *client.Client, r *http.Request) *refusal.Error {
 	err := api.SameSite(r)
 	if err == nil {
@@ -306,7 +306,7 @@ func addTool[In, T any](
 	addToolAs(s, tool, query, show)
 }
 
-// addToolAs is like [addTool], for a given description of the tool.
+// addToolAs is like [addTool], but takes a complete description of the tool.
 func addToolAs[In, T any](
 	s *mcp.Server, tool *mcp.Tool, query func(context.Context, In) (T, error), show printer[T],
 ) {

@@ -13,7 +13,7 @@ import (
 // exitProblems is the exit code of analyze --fail-on-problem if the report contains a problem.
 const exitProblems cli.ExitCode = 4
 
-// process is the environment of a run. Its methods create the commands, one file each.
+// process is the environment of a run of the program. Its methods, each in a file of its own, create the commands.
 type process struct {
 	getenv func(string) string
 	in     io.Reader

@@ -154,9 +154,9 @@ func tokenDetail(t *access.Token) string {
 	return detail
 }
 
-// recorded makes a change in the data directory dir, and records it in the audit log as e. change returns the ID of the
-// resource that it changed. If the log can't be written, the change isn't made, unless the disk is full and the change
-// is to revoke a token.
+// recorded calls change, which makes a change in the data directory dir, and records the change in the audit log as e.
+// change returns the ID of the resource that it has changed. If the log can't be written, recorded doesn't call change,
+// unless the disk is full and the change is the revocation of a token.
 func (p *process) recorded(dir string, e audit.Entry, change func() (on string, err error)) error {
 	log := audit.Open(dir, time.Now, slog.New(slog.DiscardHandler)) // we return its errors
 	e.Who, e.Via = fmt.Sprint("uid ", os.Getuid()), "command"
