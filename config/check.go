@@ -16,7 +16,7 @@ type checker struct {
 	errors Errors
 }
 
-// check returns the errors that involve several keys. It skips checks of keys that already have an error in known.
+// check returns the errors that involve several keys. It skips the checks of keys that already have an error in known.
 func (e *Effective) check(known Errors) Errors {
 	c := &checker{e: e, failed: make(map[string]bool)}
 	for _, err := range known {

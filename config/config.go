@@ -380,7 +380,7 @@ func (c *Config) Engine() engine.Options {
 	return o
 }
 
-// Rates returns s as options of package sampling.
+// Rates converts s to options of package sampling.
 func (s *Sampling) Rates() sampling.Options {
 	return sampling.Options{Default: s.Default, Budget: s.Budget}
 }
@@ -572,7 +572,7 @@ func checked(l directory.Link, err error) directory.Link {
 	return l
 }
 
-// Search returns b as a budget of package search.
+// Search converts b to a budget of package search.
 func (b *Budget) Search() search.Budget {
 	return search.Budget{
 		Tracepoints: b.Tracepoints, Bytes: float64(b.BytesPerSecond), CPU: b.CPU, Service: b.PerService.search(),
@@ -583,7 +583,7 @@ func (l Limit) search() search.Limit {
 	return search.Limit{Tracepoints: l.Tracepoints, Bytes: float64(l.BytesPerSecond), CPU: l.CPU}
 }
 
-// WatchOptions returns the options for detecting problems, both changes and chronic ones.
+// WatchOptions returns the options for detecting problems, both changed and chronic ones.
 func (c *Config) WatchOptions() detect.WatchOptions {
 	o := detect.DefaultWatchOptions()
 	t := &c.Thresholds
@@ -599,7 +599,7 @@ func (c *Config) ChronicThresholds() detect.Thresholds {
 	return t
 }
 
-// AnalysisRules returns Rules and GroupBy as rules of package group.
+// AnalysisRules converts Rules and GroupBy to rules of package group.
 func (c *Config) AnalysisRules() group.Rules {
 	return group.Rules{Types: c.Rules, GroupBy: c.GroupBy}
 }

@@ -94,7 +94,7 @@ func (f *field[T, V]) setDefault(to *T) {
 	}
 }
 
-// equal reports whether a and b have the same value of a key.
+// equal reports whether the key d has the same value in a and b.
 func equal[T any](d definition[T], a, b *T) bool {
 	return reflect.DeepEqual(d.value(a).Interface(), d.value(b).Interface())
 }

@@ -29,8 +29,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Errors are the errors in a configuration, ordered by source. If there are too many errors, it contains only the first
-// ones.
+// Errors are the errors in a configuration, ordered by source. If there are more than maxErrors, it contains only the
+// first ones.
 type Errors []*Error
 
 // Error implements error. It returns one error per line.

@@ -56,7 +56,7 @@ var defaultKeys = []string{
 	"host.name", "k8s.node.name", "k8s.pod.name", "service.instance.id",
 }
 
-// definitions returns all keys in the order they are printed. The keys of a section are contiguous.
+// definitions returns the definitions of all keys, in the order of printing. The keys of a section are contiguous.
 func definitions() []definition[Config] {
 	var all []definition[Config]
 	for _, g := range groups {
@@ -582,7 +582,7 @@ func headers() kind[[]Header] {
 	}
 }
 
-// headerValue says, in error messages, what the value of a header must be.
+// headerValue describes, in error messages, the valid values of a header.
 const headerValue = secretValue
 
 func checkHeader(h *Header) string {

@@ -133,7 +133,7 @@ func (l *sections[T]) element(r *reader, key string, n *yaml.Node, v *T) {
 	}
 }
 
-// node implements kind. It omits keys of elements that are empty and have no default.
+// node implements kind. In the elements, it omits keys that are empty and have no default.
 func (l *sections[T]) node(values []T) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	for i := range values {

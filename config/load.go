@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Sources are the sources of a configuration. They can be loaded several times.
+// Sources holds the sources of a configuration. It can be passed to Load several times.
 type Sources struct {
 	File   string              // name of the YAML file; empty: use --config, then SIBYL_CONFIG, then no file
 	Getenv func(string) string // nil: no environment
@@ -100,7 +100,7 @@ func merge(layers ...*layer) *Effective {
 }
 
 // fit sets the defaults that depend on other keys. If memory is small, it lowers otlp.max-request to
-// memory/requestShare. If senders on other machines don't need certificates, it makes them need a token.
+// memory/requestShare. It sets otlp.require-token if senders on other machines need no certificate.
 func (e *Effective) fit() {
 	c := &e.Config
 	if e.origins["otlp.require-token"] == "" {
@@ -190,7 +190,7 @@ func variable(key string) string {
 	return "SIBYL_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
 }
 
-// Flags are the flags for all keys, plus --config.
+// Flags holds the values of the flags for keys, and of --config.
 type Flags struct {
 	file string
 	set  map[string]string // by key
@@ -278,7 +278,7 @@ func (v *flagValue) Set(text string) error {
 
 // Reload returns the configuration to use when next has been loaded while current is in effect. It is next, except that
 // changes to keys that need a restart are refused. refused lists these keys in the order of the table. If the
-// combination is invalid, it returns current and refuses all changes. It doesn't modify its arguments.
+// combination is invalid, Reload returns current and refuses all changes. Reload doesn't modify its arguments.
 func Reload(current, next *Effective) (applied *Effective, refused []string) {
 	mixed := newLayer()
 	for _, d := range definitions() {

@@ -67,8 +67,8 @@ func (e *Effective) printKey(b *bytes.Buffer, d definition[Config], indent, name
 	return nil
 }
 
-// originComment returns the comment after a value, with the origin of the value. It also contains the default if the
-// value differs from the default and the default fits on the line. It returns "" for a default.
+// originComment returns the comment after a value, with the origin of the value. The comment also contains the default
+// if the value differs from it and the default fits on the line. originComment returns "" for a default.
 func (e *Effective) originComment(d definition[Config]) string {
 	about := d.about()
 	origin := e.origins[about.key]

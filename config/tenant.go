@@ -14,8 +14,8 @@ var tenantName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 // IsTenantName reports whether a tenant other than the default one can have this name.
 func IsTenantName(name string) bool { return tenantName.MatchString(name) && name != "default" }
 
-// TenantOutputs holds the connections of a tenant to other systems. Its fields mean the same as the fields of [Config]
-// with these names mean for the default tenant.
+// TenantOutputs holds the connections of a tenant to other systems. The fields have the same meaning as the fields with
+// the same names in [Config], which are for the default tenant.
 type TenantOutputs struct {
 	Name     string
 	Webhooks []Webhook
