@@ -1,5 +1,5 @@
 // Command notices writes THIRD_PARTY_NOTICES: the licenses of all third-party software in bin/sibyl. go-licenses lists
-// the Go packages that are linked, and Vite the npm packages that are bundled in the web UI. The command fails if a
+// the Go packages that are linked, and Vite the npm packages that are bundled in the web UI. Command notices fails if a
 // license is not known to be compatible with Apache-2.0, or if the jar of the JVM agent contains classes of unknown
 // origin. `make notices` runs these tools and this command.
 package main
@@ -183,7 +183,7 @@ func webComponents(report string) ([]component, error) {
 	return all, nil
 }
 
-// sameAs maps a package that lacks the text of its license to a package by the same author that has the text.
+// sameAs maps a package without the text of its license to a package with the text, by the same author.
 var sameAs = map[string]string{"react-remove-scroll-bar": "react-remove-scroll"}
 
 var (
