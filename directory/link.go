@@ -43,7 +43,8 @@ type Request struct {
 	Attributes      [][2]string   // keys and values of the span; an empty value matches any value
 }
 
-// AddInstance sets the instance to the value of an attribute, unless it is already set or the value is a version.
+// AddInstance sets the instance to the value of an attribute, unless the instance is already set or the value is a
+// version.
 func (r *Request) AddInstance(key, value string) {
 	if r.Instance == "" && key != "service.version" {
 		r.Instance = value

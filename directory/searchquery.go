@@ -81,7 +81,7 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(trace.Clean(s)) + `"`
 }
 
-// attributeName returns the name of an attribute in TraceQL, quoted if it contains other characters than letters,
+// attributeName returns the name of an attribute in TraceQL, quoted if it contains characters other than letters,
 // digits, dots, underscores and hyphens.
 func attributeName(key string) string {
 	if strings.Trim(strings.ToLower(key), "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
