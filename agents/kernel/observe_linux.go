@@ -42,7 +42,7 @@ type observer struct {
 	known      map[uint32]int                    // processes known to the joiner, with their last reading
 	reads      int                               // readings so far
 	madeRoom   int                               // number of the reading at which stacks were last deleted to make room
-	lostStacks uint64                            // stacks lost up to then
+	lostStacks uint64                            // stacks lost up to that reading
 	execs      uint64                            // number of changes of targets up to the last reading
 	began      time.Time                         // of the next report
 	sums       *waits.Collector                  // of the next report
