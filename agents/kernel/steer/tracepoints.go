@@ -66,8 +66,8 @@ type enabled struct {
 	unknown []string             // IDs that no kernel agent offers
 }
 
-// A gate reports whether the plan enables waits of class c for the request with trace ID trace. Waits of other requests
-// must not be sent.
+// A gate reports whether the plan enables waits of class c for the request with trace ID trace. If it doesn't enable
+// such waits, they must not be sent.
 type gate func(c waits.Class, trace [16]byte) bool
 
 // rates holds, by class, the share of an arm's requests that the class is enabled for.
