@@ -1,6 +1,6 @@
 package waits
 
-// Part is a part of an interval with a single reason.
+// Part is a part of an interval that has a single reason: a class and a system call.
 type Part struct {
 	Class      Class
 	Syscall    int32
