@@ -14,7 +14,7 @@ type Change struct {
 }
 
 // Changes returns the changes in an epoch in the order of their events: first problems that opened, then each decision
-// followed by the change of its problem or incident, if any, and last problems that closed. Problems open and close
+// followed by the change of its problem or incident, if any, and finally problems that closed. Problems open and close
 // whether or not they are investigated.
 func Changes(before, after []detect.Problem, decisions []search.Decision) []Change {
 	var list []Change
@@ -34,7 +34,7 @@ func Changes(before, after []detect.Problem, decisions []search.Decision) []Chan
 	return list
 }
 
-// Missing returns the problems that aren't in others, in the order of problems.
+// Missing returns the elements of problems that aren't in others, in the same order.
 func Missing(problems, others []detect.Problem) []*detect.Problem {
 	known := make(map[analysis.Hash]bool, len(others))
 	for i := range others {

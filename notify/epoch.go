@@ -45,7 +45,7 @@ type Epoch struct {
 // one, so acknowledgedWithin must be shorter than the time that the outbox remembers events.
 const acknowledgedWithin = time.Hour
 
-// Events returns the events of an epoch in order. They depend only on e, so repeated calls return equal events.
+// Events returns the events of an epoch in order. The events depend only on e, so repeated calls return equal events.
 func Events(e *Epoch) []*Event {
 	list := e.incidentEvents()
 	for _, c := range Changes(e.Before, e.Problems, e.Decisions) {
@@ -127,8 +127,8 @@ func (e *Epoch) incidentEvents() []*Event {
 	return list
 }
 
-// released returns the events about x, which opened while it was muted: its opening, with the ID that it would have had
-// then, and its acknowledgement.
+// released returns the events about x, an incident that opened while it was muted: the event that it opened, with the
+// same ID as if it had not been muted, and the event that it was acknowledged, if it was.
 func (e *Epoch) released(x *engine.Incident) []*Event {
 	opened := e.incidentEvent(IncidentOpened, x, nil)
 	opened.At = moment(x.LastOpened())

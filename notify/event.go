@@ -177,7 +177,7 @@ type Facts struct {
 	URL           string           // of the problem's page; may be empty
 }
 
-// Limits on an event: enough to understand a decision, and small enough for any receiver.
+// Limits on an event. They are high enough to understand a decision, and low enough for any receiver.
 const (
 	maxEdges        = 20
 	maxExplanations = 10
@@ -223,7 +223,7 @@ func (f *Facts) closed() bool {
 	return f.Type == ProblemClosed || f.Problem == nil && f.Investigation.Status == search.Gone
 }
 
-// status returns the status of the problem's investigation. It is "none" for an open problem if its incident is
+// status returns the status of the problem's investigation. It returns "none" for an open problem if its incident is
 // investigated instead.
 func (f *Facts) status() string {
 	switch {
@@ -248,7 +248,7 @@ func (f *Facts) opened() trace.Nanos {
 }
 
 // routedTo reports whether e is sent to an endpoint. If owners route incidents to the endpoint, it receives only
-// incidents of those owners; otherwise it receives everything. All events of an incident take the same route, even if
+// incidents of those owners; otherwise, it receives everything. All events of an incident take the same route, even if
 // its suspects change.
 func (e *Event) routedTo(endpoint string) bool {
 	if e.directory == nil || !e.directory.IsRouted(endpoint) {

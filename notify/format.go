@@ -250,7 +250,7 @@ type slackBlock struct {
 	Elements []slackText `json:"elements,omitempty"` // of a context; at most 10
 }
 
-// Slack accepts sections of 3000 characters, fields and links of 2000. An escaped rune takes up to five.
+// Slack accepts sections of 3000 characters, fields and links of 2000. An escaped rune takes up to five characters.
 const (
 	maxSentence = 500  // runes before escaping
 	maxLink     = 2000 // bytes

@@ -62,7 +62,8 @@ type Impact struct {
 	Failed describe.Number `json:"failed_per_second"`  // requests beyond the usual number
 }
 
-// Size compares the durations of the affected requests before the onset and since, with the numbers of the sentence.
+// Size compares the durations of the affected requests before and since the onset, with the numbers used in the
+// sentence.
 type Size struct {
 	Ratio    describe.Number `json:"ratio"` // of NowNS to BeforeNS
 	BeforeNS describe.Number `json:"before_ns"`
@@ -432,7 +433,8 @@ func (t *AffectedType) change() string {
 	return t.Name + ": " + units.Nanos(float64(t.MeanNS)) + ", usually " + units.Nanos(float64(t.UsualNS))
 }
 
-// incidentAlert returns the alert of an incident. Its labels, which identify it, stay the same until it closes.
+// incidentAlert returns the alert of an incident. The alert's labels, which identify it, stay the same until the
+// incident closes.
 func (e *Event) incidentAlert() alert {
 	x := e.Data.Incident
 	a := alert{

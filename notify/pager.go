@@ -223,7 +223,7 @@ func opsgenie(e *Event) any {
 	return alert
 }
 
-// acceptURL returns the link to the dialog that accepts the incident of e as normal; it may be empty.
+// acceptURL returns the link to the dialog that accepts the incident of e as normal, or "" if e has no such link.
 func (e *Event) acceptURL() string {
 	for _, l := range e.actions() {
 		if l.Name == acceptAction {
@@ -233,8 +233,8 @@ func (e *Event) acceptURL() string {
 	return ""
 }
 
-// opsgenieTarget returns the path, relative to that of Opsgenie's alerts, and the query of a call with the given body.
-// Both are empty if the body creates an alert; otherwise, they select the alert of subject, and the change.
+// opsgenieTarget returns the path, relative to the path of Opsgenie's alerts, and the query of a call with the given
+// body. Both are empty if the body creates an alert; otherwise, they select the alert of subject, and the change.
 func opsgenieTarget(t Type, subject search.Subject, body []byte) (path, query string) {
 	var created struct{ Alias string }
 	if json.Unmarshal(body, &created) == nil && created.Alias != "" {

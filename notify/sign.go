@@ -10,7 +10,7 @@ import (
 )
 
 // sign adds the headers of Standard Webhooks to h: the message's id, the time `at` and, if key isn't empty, the
-// signature over both and the body.
+// signature of id, time and body.
 func sign(h http.Header, key []byte, id string, at time.Time, body []byte) {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	h.Set("Webhook-Id", id)
