@@ -150,7 +150,7 @@ func (e *Exporter) batch(c Path) []Path {
 	return list
 }
 
-// send sends paths with retries and counts the result.
+// send sends the paths in list, with retries, and counts the result.
 func (e *Exporter) send(ctx context.Context, list []Path) {
 	body, err := ptraceotlp.NewExportRequestFromTraces(request(list)).MarshalProto()
 	if err != nil {

@@ -3,7 +3,8 @@
 //
 // Each additional span is a child of a span on the critical path, in the same trace. Its attributes contain the share
 // of the trace's duration that the parent accounts for. Its duration is zero, so that durations, critical paths and
-// metrics of the trace do not change. Its ID is derived from the parent's, so that repeated sending creates one span.
+// metrics of the trace do not change. Its ID is derived from the parent's, so that sending it repeatedly creates only
+// one span.
 package export
 
 import (
