@@ -60,7 +60,8 @@ func (e *Endpoint) errTLS() error {
 	return fmt.Errorf("%s requires TLS: use --to %ss://%s", e.address(), e.url.Scheme, e.address())
 }
 
-// errOther returns the error for an address that serves s instead of wanted, a scheme without TLS.
+// errOther returns the error for an address that serves s although the endpoint expects wanted, a scheme without its
+// suffix for TLS.
 func (e *Endpoint) errOther(s served, wanted string) error {
 	grpc, http := "grpc://", "http://"
 	if s.tls {

@@ -2,8 +2,8 @@
 //
 // It reads the whole recording first, because files need not be in time order. Then it shifts each trace as a whole, so
 // that durations and gaps between its spans stay the same. The first trace starts now, and the times between the starts
-// of traces are divided by the speed. Each trace is sent at the time at which it ends at that speed, in one piece
-// unless it is large.
+// of traces are divided by the speed. Each trace is sent at the time when it ends at that speed, in one piece unless it
+// is large.
 package replay
 
 import (
@@ -257,7 +257,7 @@ func (m mask) change(id pcommon.TraceID) pcommon.TraceID {
 	return id
 }
 
-// move shifts all times of traces by shift nanoseconds and applies m to their IDs.
+// move shifts all times of traces by shift nanoseconds and applies m to the trace IDs.
 func move(traces ptrace.Traces, shift int64, m mask) {
 	for s := range Spans(traces) {
 		s.SetStartTimestamp(shifted(s.StartTimestamp(), shift))
@@ -272,7 +272,7 @@ func move(traces ptrace.Traces, shift int64, m mask) {
 	}
 }
 
-// shifted returns t plus by nanoseconds. It returns unknown and impossible times unchanged.
+// shifted returns t plus `by` nanoseconds. It returns unknown and impossible times unchanged.
 func shifted(t pcommon.Timestamp, by int64) pcommon.Timestamp {
 	if t == 0 || t > math.MaxInt64 {
 		return t
