@@ -322,8 +322,8 @@ func (t *table) common(all []explain.CommonEdges) {
 // margin is the width of the label column.
 const margin = 13
 
-// labelled writes text, which is the text with index i among those with the given label. Only the first text has the
-// label in the margin.
+// labelled writes text, the text with index i of a list. It writes label, the label of the list, in the margin of the
+// first text only.
 func (t *table) labelled(label string, i int, text describe.Sentence) {
 	if i > 0 {
 		label = ""
@@ -421,7 +421,7 @@ func (t *table) groups(all []group.Summary) {
 	t.more(total-t.shown(total), "request type", "")
 }
 
-// groupColumn returns the column in which the names of request types start.
+// groupColumn returns the column that the names of request types start in.
 func (t *table) groupColumn() int {
 	if t.style.Roomy() {
 		return 3*10 + 6 + 13 + 9 + 2
@@ -484,7 +484,7 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	return fitting(room, name, where)
 }
 
-// fitting returns name followed by details if both fit into `room` columns. Otherwise it returns name, shortened if
+// fitting returns name followed by details if both fit into `room` columns. Otherwise, it returns name, shortened if
 // necessary.
 func fitting(room int, name, details string) string {
 	if terminal.Width(name+details) <= room {
