@@ -93,7 +93,7 @@ func newDocument(r *Report) *document {
 	return d
 }
 
-// state describes the course of x: whether it is open, its duration, and the reason for its end.
+// state returns a text that says whether x is open, how long it has lasted and, if it has closed, why it ended.
 func state(x *contract.Incident, now time.Time) string {
 	if x.Closed == nil {
 		return "open for " + units.Span(now.Sub(x.Onset))
@@ -164,7 +164,8 @@ type Part struct {
 // leastPart is the smallest part of a score to show.
 const leastPart = 0.005
 
-// Parts returns the parts in s that are at least leastPart. It omits changed call flows, which are not a part.
+// Parts returns the parts in s that are at least leastPart. It omits changed call flows, because they are not a part of
+// the score.
 func Parts(s *contract.SuspectParts) (parts []Part) {
 	for _, x := range []Part{
 		{"time in it", s.Own},
@@ -327,7 +328,7 @@ func (r *Report) requestTypes() section {
 	return s
 }
 
-// lasting formats ns, the length of a time span in nanoseconds, or returns unknown if it is 0.
+// lasting formats ns, the length of a time span in nanoseconds, or returns unknown if ns is 0.
 func lasting(ns int64) string {
 	if ns == 0 {
 		return unknown
