@@ -64,9 +64,9 @@ func below(base string, r *http.Request) *http.Request {
 
 // identify returns a function that authenticates a request of one of tenant's agents. The function returns the identity
 // in the request's token, or an error, usually a [*refusal.Error]. As long as there are no tokens, agents on the same
-// machine need none. Pages in browsers are refused, because they could belong to any site. Some requests from browsers
-// contain no header that reveals their origin. But they always name the host that the page asked for, so the function
-// also checks the host.
+// machine need none. The function refuses pages in browsers, because they could belong to any site. Some requests from
+// browsers contain no header that reveals their origin. But they always name the host that the page asked for, so the
+// function also checks the host.
 //
 // Unless part is empty or "none", it is the part of a client's certificate that names the tenant, and the certificate
 // must name this tenant.

@@ -22,7 +22,7 @@ const backupName = "backup"
 // A few attempts suffice, because copying takes much less time than the interval between checkpoints.
 const backupAttempts = 5
 
-// backup replaces the backup with a copy of the data from which the service can be restored, and returns its directory.
+// backup replaces the backup with a copy of the data that the service can be restored from, and returns its directory.
 // The copy contains everything that was acknowledged before the call.
 func (t *tenant) backup() (string, error) {
 	t.backingUp.Lock()

@@ -47,7 +47,7 @@ func (x *exporting) epoch(problems []detect.Problem) {
 	x.open <- open // doesn't block, because nobody else sends
 }
 
-// run exports the problems that epoch queues until ctx is done.
+// run exports queued problems until ctx is done.
 func (x *exporting) run(ctx context.Context) {
 	var sending sync.WaitGroup
 	sending.Go(func() { x.exporter.Run(ctx) })

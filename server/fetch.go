@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// fetching fetches traces from the configured Jaeger servers, which may change.
+// fetching fetches traces from the configured Jaeger servers, which may change while the service runs.
 type fetching struct {
 	intake  intake
 	store   *store.Store

@@ -48,7 +48,7 @@ type outbound struct {
 	samplingGRPC *listener.Listener
 }
 
-// newOutbound sets up the integrations that c configures. Traces fetched from Jaeger go to `into`.
+// newOutbound sets up the integrations that c configures. newOutbound passes traces fetched from Jaeger to `into`.
 func newOutbound(
 	c *config.Config, s *store.Store, notes *cases.Notes, silences *cases.Silences, into intake, log *slog.Logger,
 ) (*outbound, error) {

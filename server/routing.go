@@ -224,7 +224,7 @@ func (s *Server) route(x receiver.Sender) (*tenant, error) {
 
 // certifiedTenant returns the tenant that a client's certificate names in the given part; see [config.TLS]. named
 // reports whether certificates name tenants at all. If they do, certifiedTenant returns a refusal unless c, which may
-// be nil, names exactly one tenant: some authorities issue certificates with several organizations.
+// be nil, names exactly one tenant, because some authorities issue certificates with several organizations.
 func certifiedTenant(part string, c *x509.Certificate) (name string, named bool, err error) {
 	var names []string
 	switch {

@@ -271,7 +271,7 @@ func revokeTokens(tokens *access.Tokens, tenant string) error {
 }
 
 // shares returns the tenants' shares of the memory, between 0 and 1: first the share of the default tenant, then the
-// shares of all.
+// shares of the tenants in all.
 func shares(all []Tenant) ([]float64, error) {
 	if len(all) > mostTenants-1 {
 		return nil, errTenants
