@@ -47,7 +47,7 @@ type UI struct {
 
 // file is a file of the UI.
 type file struct {
-	packed []byte // gzip
+	packed []byte // content, compressed with gzip
 	media  string
 	tag    string // ETag of the content, without quotes
 }
