@@ -190,7 +190,7 @@ func readPerfMap(folder string, pid uint32) *table {
 	return t
 }
 
-// innerPID returns the ID of a process in its own PID namespace, or pid if the former is unknown.
+// innerPID returns the ID of a process in its own PID namespace, or pid if that ID is unknown.
 func innerPID(folder string, pid uint32) string {
 	own := strconv.FormatUint(uint64(pid), 10)
 	text, err := os.ReadFile(filepath.Join(folder, "status"))
