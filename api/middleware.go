@@ -572,8 +572,8 @@ func (a *API) limit(next http.Handler) http.Handler {
 	})
 }
 
-// arrivals counts the bodies being received. It separately counts those of senders whose signature can only be checked
-// once the body has arrived.
+// arrivals counts the bodies being received. It separately counts the bodies from senders whose signature can only be
+// checked once the body has arrived.
 type arrivals struct{ known, unknown atomic.Int64 }
 
 // read returns the body of r, or a refusal if it can't be read or too many other bodies are being received. If signed
