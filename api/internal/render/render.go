@@ -437,8 +437,8 @@ func (r Renderer) decisionText(d *search.Decision) string {
 	return text
 }
 
-// pickName returns the operation of a pick, or the name of the tracepoint if the search doesn't know the operation,
-// e.g. because the tracepoint has an override.
+// pickName returns the operation of a pick, or the name of the tracepoint if the search doesn't know the operation, for
+// example because the tracepoint has an override.
 func (r Renderer) pickName(p *search.Pick) string {
 	if p.Op != 0 {
 		return r.Op(p.Op)
