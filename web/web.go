@@ -115,8 +115,8 @@ var views = []string{
 }
 
 // wantsPage reports whether the response to r, a request for a path without a file, is the page. A request that accepts
-// HTML gets the page for any path. A request that accepts anything, like those of curl and link checkers, gets the page
-// only for the paths of views.
+// HTML gets the page for any path. A request that accepts anything, as curl and link checkers send, gets the page only
+// for the paths of views.
 func wantsPage(r *http.Request, path string) bool {
 	accept := r.Header.Get("Accept")
 	if strings.Contains(accept, "text/html") {
