@@ -156,7 +156,7 @@ func (w *harness) call(method, path string, body any, header ...string) *httptes
 	return a
 }
 
-// register registers the agent id with the catalogue all, which must fit into one page.
+// register registers the agent with the given id and the catalogue `all`, which must fit into one page.
 func (w *harness) register(id, session, service string, all []protocol.Tracepoint) {
 	w.t.Helper()
 	a := w.call(http.MethodPut, id, registration(service, session, all, 0))
@@ -165,7 +165,7 @@ func (w *harness) register(id, session, service string, all []protocol.Tracepoin
 	}
 }
 
-// report sends outcomes of the current plan from the agent id, in session 1.
+// report sends outcomes of the current plan from the agent with the given id, in session 1.
 func (w *harness) report(id string, outcomes ...protocol.Outcome) {
 	w.t.Helper()
 	s := protocol.Status{Protocol: 1, Session: "1", Version: w.plan.Version, Tracepoints: outcomes}
@@ -174,8 +174,8 @@ func (w *harness) report(id string, outcomes ...protocol.Outcome) {
 	}
 }
 
-// fetch requests the plan of the agent id and returns it with the status of the answer. The plan is nil unless the
-// status is 200.
+// fetch requests the plan of the agent with the given id and returns it with the status of the answer. The plan is nil
+// unless the status is 200.
 func (w *harness) fetch(id, query, has string) (*protocol.Plan, int) {
 	w.t.Helper()
 	a := w.call(http.MethodGet, id+"/plan?"+query, nil, "If-None-Match", `"`+has+`"`)

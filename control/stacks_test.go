@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Agents that can sample stacks are asked for them until the first have come, and while the search wants those of their
-// service. Frames without a tracepoint of the catalogue belong to their callers, and recursion counts once.
+// Agents that can sample stacks are asked for them until the first have come, and while the search wants the stacks of
+// their service. Frames without a tracepoint of the catalogue belong to their callers, and recursion counts once.
 func TestStacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)

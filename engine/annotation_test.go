@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// report applies the report of an event and returns whether it is new.
+// report applies the report of an event and reports whether it is new.
 func (r *rollouts) report(at trace.Nanos, kind engine.AnnotationKind, service, version, text string) bool {
 	x := engine.Annotation{At: at, Kind: kind, Source: engine.SourceAPI, Text: text}
 	return r.core.Apply(&engine.Change{Report: engine.NewReport(x, service, version)})

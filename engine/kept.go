@@ -32,7 +32,7 @@ type Kept struct {
 	table    *trace.Table
 	problems *Problems
 	types    map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and start of stratum
-	most     int                                                          // approximate total
+	most     int                                                          // approximate maximum over all types
 	// maximum number of requests of a type in a stratum
 	size  int
 	added []Recorded

@@ -57,7 +57,8 @@ func newShop() *shop {
 	return s
 }
 
-// enabled reports whether the kernel agents send waits of class for the request id under the current plan.
+// enabled reports whether the kernel agents send waits of class for the request with the given id under the current
+// plan.
 func (s *shop) enabled(class string, id trace.ID) bool {
 	from := s.core.View().Searches.Plan()
 	var p protocol.Plan

@@ -75,7 +75,7 @@ func TestDowntimeIsNoOutage(t *testing.T) {
 }
 
 // TestLongEpochsAreNoDowntime ends epochs of two minutes. The time between two epochs is not a downtime, even if no
-// request comes: an incident closes after the quiet time.
+// request comes, so an incident closes after the quiet time.
 func TestLongEpochsAreNoDowntime(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -91,8 +91,8 @@ func TestLongEpochsAreNoDowntime(t *testing.T) {
 	}
 }
 
-// TestEvidenceOutlivesTraffic stops the requests within a fault. While they leave the window, the evidence stays the
-// same, and the incident ends with them.
+// TestEvidenceOutlivesTraffic stops all requests during a fault. The evidence stays the same while the last requests
+// leave the window, and the incident ends with the last request.
 func TestEvidenceOutlivesTraffic(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -111,7 +111,7 @@ func TestEvidenceOutlivesTraffic(t *testing.T) {
 }
 
 // TestAffectedRequestsStop stops the requests of the slow service, while other requests go on. Nobody knows whether the
-// incident is over, and it ends with them.
+// incident is over, so it ends with the last of these requests.
 func TestAffectedRequestsStop(t *testing.T) {
 	s := newShop()
 	s.play(20*time.Minute, nil)
@@ -128,7 +128,7 @@ func TestAffectedRequestsStop(t *testing.T) {
 	}
 }
 
-// TestSeenEnd ends a fault while requests go on: its incident is known to be over.
+// TestSeenEnd ends a fault while requests go on, so its incident is known to be over.
 func TestSeenEnd(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)

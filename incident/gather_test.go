@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestSlowNodeLater slows down a rare service on the slow node of others, long after their incident opened: it belongs
-// to that incident.
+// TestSlowNodeLater slows down a rare service on a node where others are slow already, long after their incident
+// opened. It joins that incident.
 func TestSlowNodeLater(t *testing.T) {
 	s := newShop()
 	s.nodes, s.rare = true, 10
@@ -23,8 +23,8 @@ func TestSlowNodeLater(t *testing.T) {
 	}
 }
 
-// TestSlowNode slows down the pods of two services that run on one of four nodes, which are not neighbours in the call
-// graph: one incident names the node.
+// TestSlowNode slows down the pods that two services, which are not neighbours in the call graph, have on one of four
+// nodes. One incident names the node.
 func TestSlowNode(t *testing.T) {
 	s := newShop()
 	s.nodes = true

@@ -33,7 +33,7 @@ func deployed(before, after []string, announced bool) *shop {
 	return s
 }
 
-// TestInnerSpansChange deploys cart with other spans inside, and the same times: no incident.
+// TestInnerSpansChange deploys a version of cart with other inner spans but the same times. That isn't an incident.
 func TestInnerSpansChange(t *testing.T) {
 	for _, d := range deploys {
 		for _, announced := range []bool{false, true} {
@@ -46,8 +46,8 @@ func TestInnerSpansChange(t *testing.T) {
 	}
 }
 
-// TestInnerSpansChangeSlower deploys cart with other spans inside, and makes it slower with the deploy or some time
-// later. It has an incident within three minutes, because of its own time.
+// TestInnerSpansChangeSlower deploys a version of cart with other inner spans, and makes it slower from the deploy on
+// or some time later. Within three minutes, an incident of cart opens because of cart's own time.
 func TestInnerSpansChangeSlower(t *testing.T) {
 	for _, d := range deploys {
 		for _, later := range []time.Duration{0, time.Minute, 15 * time.Minute, time.Hour} {

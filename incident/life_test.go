@@ -104,7 +104,7 @@ func TestOpenIncidentHidesNothing(t *testing.T) {
 }
 
 // TestFewCalls makes a service fail that gets two calls a minute. Four good calls in two minutes don't show that it has
-// recovered: the incident stays open until there are ten.
+// recovered, so the incident stays open until there are ten.
 func TestFewCalls(t *testing.T) {
 	s := newShop()
 	s.rare = 30

@@ -177,7 +177,8 @@ func TestBurningHysteresis(t *testing.T) {
 	}
 }
 
-// A large budget burns if half of the requests that should meet the objective miss it: no share is 14.4 times as large.
+// A large budget burns if half of the requests that should meet the objective miss it, because no share of the requests
+// is 14.4 times as large as the budget.
 func TestBurningLargeBudget(t *testing.T) {
 	table := &trace.Table{}
 	s := incident.NewObjectives(table)

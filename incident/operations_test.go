@@ -91,7 +91,7 @@ func TestNightlyJob(t *testing.T) {
 	}
 }
 
-// TestComesAndGoes makes a service slow for two of seven minutes, for an hour: one incident.
+// TestComesAndGoes makes a service slow for two of every seven minutes, for an hour. That is one incident.
 func TestComesAndGoes(t *testing.T) {
 	s := newShop()
 	s.rare = 12
@@ -139,8 +139,8 @@ func healthyWeek(t *testing.T) *shop {
 	return &s
 }
 
-// TestLeak makes a service slower by 5 or by 1 % per hour. It is found by comparison with the week before, and before
-// the service takes half as long again: the growth of a leak doesn't become usual.
+// TestLeak makes a service slower by 5 or by 1 % per hour. The leak is found by comparison with the week before, and
+// before the service takes half as long again, because its growth doesn't become usual.
 func TestLeak(t *testing.T) {
 	for _, rate := range []float64{1.05, 1.01} {
 		s := healthyWeek(t)
@@ -161,8 +161,8 @@ func TestLeak(t *testing.T) {
 	}
 }
 
-// TestLeakOfFirstDay makes a service slower by 20 % per hour, after two healthy hours. The hours just before have grown
-// along.
+// TestLeakOfFirstDay makes a service slower by 20 % per hour, after two healthy hours. The incident opens although the
+// service was also slower in the hours just before.
 func TestLeakOfFirstDay(t *testing.T) {
 	s := newShop()
 	s.play(2*time.Hour, nil)
@@ -176,8 +176,8 @@ func TestLeakOfFirstDay(t *testing.T) {
 	}
 }
 
-// TestLeakOfFirstMinutes makes a service slower from the first minute on, so the whole history has grown along. The
-// incident lasts as long as the service is slow.
+// TestLeakOfFirstMinutes makes a service slower from the first minute on, so it also becomes slower throughout its
+// history. The incident lasts as long as the service is slow.
 func TestLeakOfFirstMinutes(t *testing.T) {
 	growing := func(age time.Duration) float64 { return math.Pow(1.2, age.Hours()) }
 	doubling := func(age time.Duration) float64 { return 1 + min(1, age.Minutes()/35) }
@@ -375,7 +375,7 @@ func TestRareStops(t *testing.T) {
 }
 
 // TestJobEnds stops requests that came for fifty minutes, and others that came for a minute in half an hour. Neither
-// were steady.
+// kind was steady, so there is no incident.
 func TestJobEnds(t *testing.T) {
 	s := newShop()
 	s.stopped = "cart"
@@ -396,7 +396,7 @@ func TestJobEnds(t *testing.T) {
 	}
 }
 
-// TestWarmUp replaces the pods of a service: for a minute they are slow.
+// TestWarmUp replaces the pods of a service. The new pods are slow for a few minutes, which isn't an incident.
 func TestWarmUp(t *testing.T) {
 	s := newShop()
 	s.rare = 12

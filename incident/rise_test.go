@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/compare"
 )
 
-// The typical times of an operation doubled while its mean stays within the variation of the history: the excess is
+// If the typical times of an operation double while its mean stays within the variation of the history, the excess is
 // half of a call.
 func TestShowRise(t *testing.T) {
 	of := []compare.SuspectOperation{{Op: 1, Score: 0.02, Calls: 30, Usual: 5e6, Rise: 1, Risen: 2.5e6}}

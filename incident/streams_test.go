@@ -10,7 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestStreamsFail fails all streams, which last one to three minutes and are unknown until they end: one incident.
+// TestStreamsFail fails all streams, which last one to three minutes and are unknown until they end. That is one
+// incident.
 func TestStreamsFail(t *testing.T) {
 	s, x := newShop(), critpath.NewExtractor(critpath.DefaultOptions())
 	gateway := s.table.Symbol("gateway")

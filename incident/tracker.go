@@ -40,8 +40,8 @@ const (
 	// dominated is the maximum score of a victim, relative to its neighbour's score. A service with a higher score has
 	// a cause of its own.
 	dominated = 0.5
-	// waiting is the same for services that don't call each other: a service that waits for another may have no span
-	// that shows it.
+	// waiting is like dominated, but for services that don't call each other: a service that waits for another may have
+	// no span that shows it.
 	waiting = 0.1
 	// settling is the time until scores, which rise as a window fills, can tell the victim from the cause.
 	settling = Window / 2

@@ -189,7 +189,7 @@ func (s *shop) summary(from trace.Nanos) (all []string) {
 	return all
 }
 
-// TestIncident slows a service down for ten minutes: one incident opens within three minutes, and closes once the
+// TestIncident slows a service down for ten minutes. One incident opens within three minutes, and closes once the
 // service has recovered for two. The time of the incident does not become usual, and a restart at each epoch changes
 // nothing.
 func TestIncident(t *testing.T) {
@@ -280,7 +280,7 @@ func TestScoresSinceOnset(t *testing.T) {
 	}
 }
 
-// TestBurst slows a service down for 40 seconds: no incident.
+// TestBurst slows a service down for 40 seconds, which isn't an incident.
 func TestBurst(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -291,7 +291,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestTwoCauses slows two services down at once that do not call each other: two incidents, each with its own suspect.
+// TestTwoCauses slows down, at once, two services that do not call each other. Two incidents open, each with its own
+// suspect.
 func TestTwoCauses(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -329,7 +330,7 @@ func TestOrderOfSuspects(t *testing.T) {
 }
 
 // TestTwoNeighbours slows down cart most and also its caller, the gateway. The gateway has an incident of its own
-// unless it is slower only where it calls cart: there it may wait for cart without a span.
+// unless it is slower only where it calls cart, because there it may wait for cart without a span.
 func TestTwoNeighbours(t *testing.T) {
 	for _, c := range []struct {
 		late string // the service whose caller is late
@@ -393,7 +394,7 @@ func TestFailuresOfVaryingService(t *testing.T) {
 	}
 }
 
-// TestFailuresOfRareService makes a service fail that few requests call. It fails most of these, but few of all
+// TestFailuresOfRareService makes a service fail that few requests call. Most of these requests fail, but few of all
 // requests.
 func TestFailuresOfRareService(t *testing.T) {
 	s := newShop()
@@ -470,7 +471,7 @@ func TestPastInPieces(t *testing.T) {
 	}
 }
 
-// TestPod slows one of four pods down: its incident names it.
+// TestPod slows down one of four pods. The incident names the pod.
 func TestPod(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)
@@ -486,7 +487,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestColdStart slows a service down from the start. Without a history nothing is raised.
+// TestColdStart makes a service slow after its first minutes. Without a history, no incident opens.
 func TestColdStart(t *testing.T) {
 	s := newShop()
 	s.play(5*time.Minute, nil)

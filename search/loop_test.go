@@ -50,8 +50,8 @@ func play(name string, size int, rate float64, seeds int) *tally {
 	return &y
 }
 
-// TestStrategiesLocate: every strategy finds most causes, and adaptive finds at least as many as hierarchical with
-// fewer spans. The environment variable WORLDS sets the number of worlds.
+// TestStrategiesLocate checks that every strategy finds most causes, and that adaptive finds at least as many as
+// hierarchical with fewer spans. The environment variable WORLDS sets the number of worlds.
 func TestStrategiesLocate(t *testing.T) {
 	worlds, size, rate := 12, 300, 10.0
 	if n, err := strconv.Atoi(os.Getenv("WORLDS")); err == nil {

@@ -2,7 +2,8 @@ package search
 
 import "testing"
 
-// TestLowRate: if requests are rare, a verdict takes all of them, and adaptive costs no more spans than hierarchical.
+// TestLowRate checks that, if requests are rare, a verdict takes all of them, and that adaptive costs no more spans
+// than hierarchical.
 func TestLowRate(t *testing.T) {
 	for _, rate := range []float64{2, 4} {
 		a, h := play("adaptive", 300, rate, 16), play("hierarchical", 300, rate, 16)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOverheadCovers: the 95 % interval covers the true overhead in 95 % of the runs, with skewed durations and arms
-// in between.
+// TestOverheadCovers checks that the 95 % interval covers the true overhead in 95 % of the runs, with skewed durations
+// and arms in between.
 func TestOverheadCovers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	const runs, truth = 400, 2e5

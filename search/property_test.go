@@ -193,8 +193,8 @@ func (g *drawnSearch) checkOverrides(t *rapid.T, st *State) {
 	}
 }
 
-// TestOverrunEvictsTheWorst: if agents measure more than the budget, the least valuable tracepoints are evicted. A
-// tracepoint that stays is worth at least as much as every evicted tracepoint that would have fitted.
+// TestOverrunEvictsTheWorst checks that, if agents measure more than the budget, the least valuable tracepoints are
+// evicted. A tracepoint that stays is worth at least as much as every evicted tracepoint that would have fitted.
 func TestOverrunEvictsTheWorst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawSearch(t)
@@ -304,7 +304,7 @@ func TestNextChangesNothingOfItsInput(t *testing.T) {
 	})
 }
 
-// TestLeasesEnd: leases end unless they are renewed. Investigations end when their problem closes.
+// TestLeasesEnd checks that leases end unless they are renewed. Investigations end when their problem closes.
 func TestLeasesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawSearch(t)
@@ -329,7 +329,8 @@ func TestLeasesEnd(t *testing.T) {
 	})
 }
 
-// TestArmsNest: arms have at least 0.7 of the share asked for, and of any two results one contains the other.
+// TestArmsNest checks that arms have at least 0.7 of the share asked for, and that of any two results, one contains the
+// other.
 func TestArmsNest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x, y := rapid.Float64Range(0, 2).Draw(t, "x"), rapid.Float64Range(0, 2).Draw(t, "y")

@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestHistoryIsSmoothed: locations of past causes, their siblings and children have larger prior weights. Without
-// history all prior weights are equal, and never 0.
+// TestHistoryIsSmoothed checks that locations of past causes, their siblings and children have larger prior weights.
+// Without history all prior weights are equal, and never 0.
 func TestHistoryIsSmoothed(t *testing.T) {
 	const entry, was, beside, below, far = 1, 2, 3, 4, 5
 	root := trace.Context(0).Child(entry)

@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestAdaptiveTriesFewUnanchored: unanchored candidates are tried a few at a time while functions divide the region,
-// and more at a time if requests are few. Without functions, half of them are tried at once if there are many.
+// TestAdaptiveTriesFewUnanchored checks that unanchored candidates are tried a few at a time while functions divide the
+// region, and more at a time if requests are few. Without functions, half of them are tried at once if there are many.
 func TestAdaptiveTriesFewUnanchored(t *testing.T) {
 	probes := func(functions, unanchored int, requests float64) int {
 		q := &Question{Regions: []Region{{Share: 1}}, Requests: requests}
@@ -50,8 +50,8 @@ func TestAdaptiveTriesFewUnanchored(t *testing.T) {
 	}
 }
 
-// TestCovariance: tracepoints common to two operations whose edges vary together are picked. Tracepoints common to two
-// other operations, or in one operation only, aren't.
+// TestCovariance checks that tracepoints common to two operations whose edges vary together are picked. Tracepoints
+// common to two other operations, or in one operation only, aren't.
 func TestCovariance(t *testing.T) {
 	edges := []*group.EdgeShare{{Edge: 1}, {Edge: 2}, {Edge: 3}}
 	q := &Question{Pairs: []detect.PairShare{{A: 1, B: 3, Share: 0.4}}}

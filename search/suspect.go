@@ -11,7 +11,7 @@ import (
 
 // Limits on the verdict about suspects.
 const (
-	keptShare  = 0.8 // share of the leading operations' share that the located suspects must keep
+	keptShare  = 0.8 // fraction of the leading operations' share that the located suspects must carry
 	maxLocated = 3   // maximum number of suspects that are located together
 )
 

@@ -48,8 +48,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// put puts the event id for endpoints and reports whether it was new. The event is about incident, or about nothing if
-// that is 0.
+// put adds the event with the given id for endpoints and reports whether it was new. The event is about incident, or
+// about nothing if that is 0.
 func put(t *testing.T, o *Outbox, at int, id string, incident uint64, endpoints ...string) bool {
 	t.Helper()
 	var messages []Message

@@ -27,7 +27,8 @@ const firstDay = trace.Nanos(20_000 * group.Day)
 // written holds the windows that were stored, by group and start.
 type written map[analysis.Hash]map[trace.Nanos]group.Past
 
-// numbers returns the windows of the group id that start in [from, to), joined to windows of the given length.
+// numbers returns the windows of the group with the given id that start in [from, to), joined to windows of the given
+// length.
 func (w written) numbers(id analysis.Hash, from, to trace.Nanos, length time.Duration) []group.Numbers {
 	var all []group.Numbers
 	joined := make(map[trace.Nanos]group.Past)

@@ -82,7 +82,7 @@ func TestInterruptedSave(t *testing.T) {
 	}
 }
 
-// The pieces of a checkpoint have numbers.
+// A head is damaged if the numbers of its pieces exceed the largest number.
 func TestDamagedHead(t *testing.T) {
 	_, err := decodeHead((&head{pieces: 2, first: math.MaxUint64}).append(nil))
 	if !errors.Is(err, ErrCheckpoint) {

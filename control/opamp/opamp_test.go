@@ -76,7 +76,7 @@ func newHarness(t *testing.T, lease time.Duration) *harness {
 	return w
 }
 
-// on publishes a plan with the given version that has the tracepoint id on.
+// on publishes a plan with the given version that enables the tracepoint with the given id.
 func (w *harness) on(version int64, id string) {
 	w.plane.Publish(&search.Plan{
 		Version: version,

@@ -46,7 +46,8 @@ type arrivals struct {
 	now     trace.Nanos   // time of arrival; 0 if unknown
 	times   []trace.Nanos // scratch
 	inOrder int           // number of spans that ended about when they arrived
-	// Arrival times of traces with a span from a fast clock: found in this file, or fast in any earlier file.
+	// arrival times of the traces that have a span from a fast clock: in this file (found), and in the earlier files
+	// (fast)
 	found, fast map[trace.ID]trace.Nanos
 	lately      []arrived // spans from fast clocks among the last arrivalsBefore spans
 }

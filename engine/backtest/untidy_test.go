@@ -179,7 +179,7 @@ func (u *untidy) lambdas(at trace.Nanos) {
 	})
 }
 
-// phone returns requests from phones, of which share have clocks that are wrong by up to two minutes.
+// phone returns requests from phones. The given share of them have clocks that are wrong by up to two minutes.
 func (u *untidy) phone(share float64) func(at trace.Nanos) {
 	return func(at trace.Nanos) {
 		u.skew = 0

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 )
 
-// Requests are acknowledged while the core is busy, as it is while it makes a checkpoint of a large state. The shards
+// Requests are acknowledged while the core is busy, for example with a checkpoint of a large state. The shards
 // continue, and their outputs wait. Nothing is lost.
 func TestIntakeGoesOnWhileCoreIsBusy(t *testing.T) {
 	c := &clock{}

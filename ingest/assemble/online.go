@@ -36,7 +36,7 @@ type OnlineOptions struct {
 	MaxAge   time.Duration // how long any trace stays open; more than Idle
 	MaxSpans int           // maximum number of spans of a trace
 	MaxBytes int64         // maximum size of a trace in bytes
-	Memory   int64         // limit on the bytes of all open traces; remembered traces take a quarter as much more
+	Memory   int64         // limit on the bytes of open traces; remembered traces take a quarter of that in addition
 	Remember time.Duration // how long late spans do not reopen a closed trace; more than MaxAge
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestSpanFilter: the filter contains every hash that was added, few others, and has a bounded size.
+// TestSpanFilter checks that the filter contains every hash that was added and few others, and that it has a bounded
+// size.
 func TestSpanFilter(t *testing.T) {
 	var f spanFilter
 	const n = 300_000
@@ -41,7 +42,8 @@ func TestSpanFilter(t *testing.T) {
 	}
 }
 
-// TestDuplicatesAndLateSpans: spans of a closed trace are duplicates if the trace had them, and otherwise late.
+// TestDuplicatesAndLateSpans checks that spans of a closed trace are duplicates if the trace had them, and otherwise
+// late.
 func TestDuplicatesAndLateSpans(t *testing.T) {
 	o := NewOnline(quick)
 	var c Closed

@@ -309,7 +309,7 @@ func checkFromJSON(t *testing.T, data []byte) {
 	}
 }
 
-// The same holds if odd encoders replaced values in a document by values of other types.
+// FromJSON and the decoder also agree if an odd encoder has replaced values in a document by values of other types.
 func TestOddDocuments(t *testing.T) {
 	text := jsonOf(t, everything())
 	places := regexp.MustCompile(`:("[^"]*"|[0-9.]+|true|\{|\[)|"[A-Za-z]+":`).FindAllStringIndex(text, -1)

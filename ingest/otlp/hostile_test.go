@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// oneBad returns a request with two spans, the first of which change makes invalid.
+// oneBad returns a request with two spans, after change has made the first one invalid.
 func oneBad(change func(ptrace.ResourceSpans, ptrace.Span)) ptrace.Traces {
 	traces := ptrace.NewTraces()
 	rs := traces.ResourceSpans().AppendEmpty()

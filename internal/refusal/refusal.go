@@ -19,7 +19,7 @@ type Reason uint8
 // The reasons.
 const (
 	None            Reason = iota // the request was accepted
-	Overloaded                    // for now: too much at once, a full disk, starting or stopping; nothing was done
+	Overloaded                    // temporary: too many requests, a full disk, starting or stopping; nothing was done
 	Malformed                     // cannot be decoded
 	Invalid                       // can be decoded, but breaks a rule
 	TooLarge                      // the uncompressed body is too large
@@ -77,7 +77,7 @@ type Error struct {
 	Reason Reason
 	Detail string        // description of the error for people
 	Hint   string        // remedy; may be empty
-	After  time.Duration // when to retry; 0 if retrying does not help
+	After  time.Duration // time to wait before a retry; 0 if retrying does not help
 	Status int           // HTTP status; 0 means the usual status of Reason
 	Header http.Header   // header fields of the answer over HTTP, such as Allow; may be nil
 }

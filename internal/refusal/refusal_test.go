@@ -50,7 +50,7 @@ func TestIs(t *testing.T) {
 	}
 }
 
-// TestWrite: the hint is a field of the body, and Retry-After is in whole seconds, rounded up.
+// TestWrite checks that the hint is a field of the body, and that Retry-After is in whole seconds, rounded up.
 func TestWrite(t *testing.T) {
 	e := &refusal.Error{
 		Reason: refusal.Overloaded,
@@ -82,7 +82,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestGRPCStatus: the message is valid UTF-8 of bounded length, and the delay is exact.
+// TestGRPCStatus checks that the message is valid UTF-8 of bounded length, and that the delay is exact.
 func TestGRPCStatus(t *testing.T) {
 	e := &refusal.Error{
 		Reason: refusal.Overloaded,

@@ -35,7 +35,8 @@ func TestGRPCEncodings(t *testing.T) {
 	}
 }
 
-// Answers to requests that are accepted completely or in part.
+// The answer to an accepted request is empty. If some of its spans are rejected, the answer has their number and a
+// reason.
 func TestGRPCSuccess(t *testing.T) {
 	s := start(t, newDecoding(t), Options{})
 	traces := tracesOf(3, 0)

@@ -74,8 +74,8 @@ func eachFault(t *testing.T, c Config, f func(t *testing.T, a *App)) {
 	}
 }
 
-// TestTracesAreWellFormed: parents exist and start earlier than their children. Synchronous children end within their
-// parents.
+// TestTracesAreWellFormed checks that parents exist and start earlier than their children. Synchronous children end
+// within their parents.
 func TestTracesAreWellFormed(t *testing.T) {
 	eachFault(t, Config{Seed: 3, Tracepoints: 700, Async: -1}, func(t *testing.T, a *App) {
 		a.Inject(0)
@@ -111,7 +111,7 @@ func TestTracesAreWellFormed(t *testing.T) {
 	})
 }
 
-// TestAsyncCalls: some spans end after their parents.
+// TestAsyncCalls checks that some spans end after their parents.
 func TestAsyncCalls(t *testing.T) {
 	a := New(Config{Seed: 4, Tracepoints: 1000})
 	outlive, spans := 0, 0
@@ -131,8 +131,8 @@ func TestAsyncCalls(t *testing.T) {
 	}
 }
 
-// TestFirstSpansCarryPlanAndArm: one span of each service in a trace has the plan and the arm, as the agents' protocol
-// specifies.
+// TestFirstSpansCarryPlanAndArm checks that one span of each service in a trace has the plan and the arm, as the
+// agents' protocol specifies.
 func TestFirstSpansCarryPlanAndArm(t *testing.T) {
 	a := New(Config{Seed: 1, Tracepoints: 500})
 	plan := everything(a)
@@ -160,8 +160,8 @@ func TestFirstSpansCarryPlanAndArm(t *testing.T) {
 	}
 }
 
-// TestTogglingChangesNothingElse: with free tracepoints, a trace under a plan is the fully instrumented trace without
-// the spans of disabled tracepoints. Times are equal, and parents are the nearest remaining ancestors.
+// TestTogglingChangesNothingElse checks that, with free tracepoints, a trace under a plan is the fully instrumented
+// trace without the spans of disabled tracepoints. Times are equal, and parents are the nearest remaining ancestors.
 func TestTogglingChangesNothingElse(t *testing.T) {
 	eachFault(t, Config{Seed: 5, Tracepoints: 500, Overhead: -1}, func(t *testing.T, a *App) {
 		full := a.Fork()
@@ -202,7 +202,7 @@ func project(t *trace.Trace, on map[trace.Symbol]bool) []trace.Span {
 	return spans
 }
 
-// TestTracepointsCostTime: enabled tracepoints lengthen requests, each by at most 10 µs.
+// TestTracepointsCostTime checks that enabled tracepoints lengthen requests, each by at most 10 µs.
 func TestTracepointsCostTime(t *testing.T) {
 	a := New(Config{Seed: 6, Tracepoints: 500, Async: -1})
 	b := a.Fork()
@@ -216,8 +216,8 @@ func TestTracepointsCostTime(t *testing.T) {
 	}
 }
 
-// TestFaultChangesOnlyItsTarget: only spans that contain the target change their duration, and only after the
-// injection. The test omits faults of shared resources and of repeated calls, which affect other spans.
+// TestFaultChangesOnlyItsTarget checks that only spans that contain the target change their duration, and only after
+// the injection. The test omits faults of shared resources and of repeated calls, which affect other spans.
 func TestFaultChangesOnlyItsTarget(t *testing.T) {
 	for _, f := range []Fault{SlowPath, ThirdParty, Attribute, Host, Payload, Disk, Steady, None} {
 		t.Run(string(f), func(t *testing.T) {
@@ -274,7 +274,7 @@ func aroundTarget(t *trace.Trace, target Target) map[trace.SpanID]bool {
 	return around
 }
 
-// TestTargetContexts: the target's spans occur only in its contexts.
+// TestTargetContexts checks that the target's spans occur only in its contexts.
 func TestTargetContexts(t *testing.T) {
 	eachFault(t, Config{Seed: 8, Tracepoints: 600}, func(t *testing.T, a *App) {
 		target := a.Target()
@@ -311,8 +311,8 @@ func TestTargetContexts(t *testing.T) {
 	})
 }
 
-// TestEffect: each fault is locatable for some seeds, and then makes requests slower. There is no effect without a
-// fault.
+// TestEffect checks that each fault is locatable for some seeds, and then makes requests slower. There is no effect
+// without a fault.
 func TestEffect(t *testing.T) {
 	for _, f := range Faults() {
 		located := 0
@@ -333,7 +333,7 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// TestEffectAgreesWithTraces: Effect equals the difference between the traces with and without the fault.
+// TestEffectAgreesWithTraces checks that Effect equals the difference between the traces with and without the fault.
 func TestEffectAgreesWithTraces(t *testing.T) {
 	eachFault(t, Config{Seed: 2, Tracepoints: 500}, func(t *testing.T, a *App) {
 		e := a.Effect(0, testRun)
@@ -368,7 +368,7 @@ func meanByEntry(a *App) map[trace.Op]time.Duration {
 	return sum
 }
 
-// TestLockWaitsEmerge: callers wait for a contended lock.
+// TestLockWaitsEmerge checks that callers wait for a contended lock.
 func TestLockWaitsEmerge(t *testing.T) {
 	a := New(Config{Seed: 3, Tracepoints: 500, Fault: Lock})
 	id := a.Target().Tracepoints[0]
@@ -392,8 +392,8 @@ func TestLockWaitsEmerge(t *testing.T) {
 	}
 }
 
-// TestCalendarQueues: reservations are disjoint, and waits at a server with exponential times are distributed as in an
-// M/M/1 queue.
+// TestCalendarQueues checks that reservations are disjoint, and that waits at a server with exponential times are
+// distributed as in an M/M/1 queue.
 func TestCalendarQueues(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var c calendar
@@ -438,7 +438,7 @@ func TestCalendarTakesTheFirstGap(t *testing.T) {
 	}
 }
 
-// TestSameConfigSameTraces: equal configurations give equal traces, however time is divided into calls.
+// TestSameConfigSameTraces checks that equal configurations give equal traces, however time is divided into calls.
 func TestSameConfigSameTraces(t *testing.T) {
 	eachFault(t, Config{Seed: 9, Tracepoints: 400}, func(t *testing.T, a *App) {
 		b := New(a.Config())
@@ -453,7 +453,7 @@ func TestSameConfigSameTraces(t *testing.T) {
 	})
 }
 
-// TestCatalogueIsIndependentOfTheFault: the catalogue must not reveal the fault.
+// TestCatalogueIsIndependentOfTheFault checks that the catalogue does not reveal the fault.
 func TestCatalogueIsIndependentOfTheFault(t *testing.T) {
 	want := New(Config{Seed: 10, Tracepoints: 500}).Catalogue()
 	eachFault(t, Config{Seed: 10, Tracepoints: 500}, func(t *testing.T, a *App) {
@@ -498,7 +498,8 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// TestExecuted: Executed doesn't depend on the plan, and equals the tracepoints in fully instrumented traces.
+// TestExecuted checks that Executed doesn't depend on the plan, and equals the tracepoints in fully instrumented
+// traces.
 func TestExecuted(t *testing.T) {
 	a := New(Config{Seed: 12, Tracepoints: 2000})
 	b := a.Fork()
@@ -524,7 +525,7 @@ func TestExecuted(t *testing.T) {
 	}
 }
 
-// TestArmsShareTheRequests: arms receive their shares of the requests.
+// TestArmsShareTheRequests checks that arms receive their shares of the requests.
 func TestArmsShareTheRequests(t *testing.T) {
 	a := New(Config{Seed: 13, Rate: 500})
 	x, y := a.Table().Symbol("x"), a.Table().Symbol("y")
@@ -547,7 +548,7 @@ func TestArmsShareTheRequests(t *testing.T) {
 	}
 }
 
-// TestDistributions: rate, payload sizes and durations have their nominal distributions.
+// TestDistributions checks that rate, payload sizes and durations have their nominal distributions.
 func TestDistributions(t *testing.T) {
 	a := New(Config{Seed: 14, Tracepoints: 1000, Diurnal: -1})
 	var requests float64
@@ -580,7 +581,7 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// TestSizes: applications have the requested number of tracepoints, and requests have a bounded size.
+// TestSizes checks that applications have the requested number of tracepoints, and that requests have a bounded size.
 func TestSizes(t *testing.T) {
 	for _, n := range []int{50, 51, 200, 999, 2000, 20_000, 100_000} {
 		for _, services := range []int{0, 1, 2, 5, 500} {
@@ -604,7 +605,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestConfigRoundTrip: a decoded configuration equals the encoded one.
+// TestConfigRoundTrip checks that a decoded configuration equals the encoded one.
 func TestConfigRoundTrip(t *testing.T) {
 	c := Config{Seed: 5, Fault: Disk, Async: -1, Skew: time.Millisecond}
 	var back Config
@@ -616,7 +617,7 @@ func TestConfigRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSkew: clock skew shifts all spans of a host by the same offset.
+// TestSkew checks that clock skew shifts all spans of a host by the same offset.
 func TestSkew(t *testing.T) {
 	straight := collect(New(Config{Seed: 15}), 0, testRun, nil)
 	const most = 5 * time.Millisecond

@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestCallsAreNamedGenerically: names of calls don't identify their callees, but attributes do. Each replica of a
-// service has its own address.
+// TestCallsAreNamedGenerically checks that names of calls don't identify their callees, but attributes do. Each replica
+// of a service has its own address.
 func TestCallsAreNamedGenerically(t *testing.T) {
 	a := New(Config{Seed: 3, Tracepoints: 1000, Messages: 0.3, AllAttributes: true})
 	table := a.Table()
@@ -73,7 +73,7 @@ func TestCallsAreNamedGenerically(t *testing.T) {
 	}
 }
 
-// TestNamesChangeNothingElse: an application executes the same requests with both kinds of names.
+// TestNamesChangeNothingElse checks that an application executes the same requests with both kinds of names.
 func TestNamesChangeNothingElse(t *testing.T) {
 	eachFault(t, Config{Seed: 5, Tracepoints: 500}, func(t *testing.T, a *App) {
 		c := a.Config()

@@ -20,7 +20,7 @@ const text = `a shop "GET /cart" server 1000..100000 host=one
       d cart parse internal 13000..14000 host=two tp=cart.parse
 `
 
-// TestReadBack: encoded traces decode to the same spans in every format.
+// TestReadBack checks that encoded traces decode to the same spans in every format.
 func TestReadBack(t *testing.T) {
 	var table trace.Table
 	written, err := tracetext.Parse(text, &table)

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/testkit/transfergen"
 )
 
-// TestGenerate: equal seeds give equal transfers, with the configured fractions of each class.
+// TestGenerate checks that equal seeds give equal transfers, with the configured fractions of each class.
 func TestGenerate(t *testing.T) {
 	o := transfergen.Draw(3, 20)
 	ts := transfergen.Generate(3, 20000, o)
