@@ -105,8 +105,8 @@ func (s *catalogues) add(c *catalogue, page *protocol.Page) error {
 	return err
 }
 
-// dropReplaced drops catalogues without agents. If all services of such a catalogue have other catalogues, it drops it
-// at once, and otherwise after ttl, because agents may return after an interrupted connection or a restart.
+// dropReplaced drops catalogues without agents. If all services of such a catalogue have other catalogues, it drops the
+// catalogue at once, and otherwise after ttl, because agents may return after an interrupted connection or a restart.
 func (s *catalogues) dropReplaced(now time.Time, ttl time.Duration) {
 	alive := make(map[string]bool)
 	for _, c := range s.byHash {

@@ -32,7 +32,7 @@ type Target struct {
 	Detail    string `json:"detail"`    // text for people
 }
 
-// ErrNoLabels reports that a label file has no labels.
+// ErrNoLabels reports that a label file contains no labels.
 var ErrNoLabels = errors.New("no known faults, want one JSON object per line")
 
 // maxLabelLine is the maximum length of a line in a label file, in bytes.

@@ -113,7 +113,7 @@ func (s *bodies) decode(d *decoder, sent *body, enc encoding) (*body, error) {
 	return nil, errCorrupt
 }
 
-// fill returns the bytes of src. It returns errTooLarge if src has more than limit bytes, and errOverBudget if the
+// fill returns the bytes of src. It returns errTooLarge if src contains more than limit bytes, and errOverBudget if the
 // budget has no room for them. size is the size of src, or −1 if unknown.
 func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	b := &body{from: s, announced: size, limit: limit}
@@ -203,8 +203,8 @@ func (b *body) join() error {
 	return nil
 }
 
-// fill appends the bytes of src to b. It reserves memory as bytes arrive. It returns errTooLarge if src has more bytes
-// than b.limit allows.
+// fill appends the bytes of src to b. It reserves memory as bytes arrive. It returns errTooLarge if src contains more
+// bytes than b.limit allows.
 func (b *body) fill(src io.Reader) error {
 	var next [1]byte
 	for {

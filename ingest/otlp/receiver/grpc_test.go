@@ -35,8 +35,8 @@ func TestGRPCEncodings(t *testing.T) {
 	}
 }
 
-// The answer to an accepted request is empty. If some of its spans are rejected, the answer has their number and a
-// reason.
+// The answer to an accepted request is empty. If some of its spans are rejected, the answer contains their number and
+// the reason.
 func TestGRPCSuccess(t *testing.T) {
 	s := start(t, newDecoding(t), Options{})
 	traces := tracesOf(3, 0)

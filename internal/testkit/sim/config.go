@@ -55,7 +55,7 @@ type Config struct {
 	UnknownCallers bool `json:"unknown_callers,omitempty"` // agents know neither callers nor operations of functions
 }
 
-// fractions returns the fields that a negative number sets to 0.
+// fractions returns the fields for which a negative number means 0.
 func (c *Config) fractions() []*float64 {
 	return []*float64{
 		&c.Diurnal, &c.HintLoss, &c.Async, &c.Parallel, &c.Optional, &c.Loops, &c.Caches, &c.Messages, &c.Failures,
