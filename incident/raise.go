@@ -142,8 +142,8 @@ func skippedFrom(onset, now trace.Nanos) trace.Nanos {
 	return max(min(onset, now.Add(-Window)), now.Add(-history.Span/2))
 }
 
-// reopen reopens x, with evidence from since on. Calls while x was closed stay in the history, because after hours
-// there would be no other history.
+// reopen reopens x, with evidence from since on. Calls made while x was closed stay in the history, because after hours
+// without them the history would be empty.
 func (x *tracked) reopen(now, since trace.Nanos) {
 	x.skipFrom = max(x.Closed(), since)
 	x.Enter(Transition{At: now, Why: Returned})

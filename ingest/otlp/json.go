@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Errors in valid JSON that is not a valid request.
+// Errors for valid JSON that is not a valid request.
 var (
 	errNumber  = errors.New("not a number in the range of its field")
 	errEnum    = errors.New("not a name of its enumeration")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// byteUnits are tried as suffixes in this order.
+// byteUnits lists the units in the order that ParseBytes tries their suffixes. Bytes uses only the first four.
 var byteUnits = []struct {
 	suffix string
 	bytes  int64

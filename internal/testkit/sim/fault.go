@@ -106,7 +106,7 @@ func (b *builder) placeFault() {
 	b.drawStrength(p)
 }
 
-// bodyIndex returns the index of a random call in the body of p, or the number of calls for the end of the body.
+// bodyIndex returns the index of a random call in the body of p, or, for the end of the body, the number of calls.
 func (b *builder) bodyIndex(p *point) int32 {
 	n := p.sites.end - p.sites.first
 	k := int32(b.rng.IntN(int(n + 1)))
