@@ -13,6 +13,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -83,9 +84,14 @@ type Options struct {
 	GitHubSecret string
 	// PagerDutySecret is the key for the signatures of PagerDuty's webhooks.
 	PagerDutySecret string
-	UI              string           // address of the UI, for links; empty if unknown
-	Login           *login.Service   // nil: callers need a token or, while no token exists, must be local
-	Tracer          oteltrace.Tracer // records a span for each request; may be nil
+	// SlackSecret is the key for the signatures of clicks in Slack.
+	SlackSecret string
+	// Reply posts a text to the response URL of a click in Slack.
+	Reply func(ctx context.Context, url, text string) error
+	// UI is the address of the UI, for links. It is empty if unknown.
+	UI     string
+	Login  *login.Service   // nil: callers need a token or, while no token exists, must be local
+	Tracer oteltrace.Tracer // records a span for each request; may be nil
 	// Pages serves a page outside the API, and reports whether the page exists. Nil means that there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
 	Clock func() time.Time
@@ -188,6 +194,7 @@ func (a *API) newHandlers(s *store.Store) handlers {
 		Latencies: h.Requests,
 		Telemetry: telemetry.New(o.Telemetry),
 		Directory: a.directory.Load,
+		Reply:     o.Reply,
 		UI:        o.UI,
 		Clock:     o.Clock,
 		Log:       o.Log,

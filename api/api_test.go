@@ -62,6 +62,7 @@ var bodies = map[string]any{
 		"event": object{"event_type": "incident.resolved", "data": object{}},
 	},
 	"acknowledgeFromOpsgenie": object{"action": "Close", "alert": object{}},
+	"acknowledgeFromSlack":    object{"type": "block_actions"},
 	"addComment":              map[string]string{"text": "on it"},
 	"createTenant":            map[string]string{"name": "shop"},
 	"muteIncident":            map[string]string{},

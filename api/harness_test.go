@@ -65,6 +65,7 @@ type harness struct {
 	injected    trace.Nanos // start of the fault; 0: no fault
 	outbox      *store.Outbox
 	deadLetters int                // number added so far
+	replies     []string           // to Slack, each with its URL
 	alter       func(*trace.Trace) // changes each trace before the core gets it; may be nil
 	tracepoint  trace.Symbol       // a tracepoint that the plan enables
 }
@@ -239,7 +240,11 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		},
 		Backup:      func() (string, error) { return "/data/backup", nil },
 		DeadLetters: w.outbox,
-		Resend:      func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
+		Reply: func(_ context.Context, url, text string) error {
+			w.replies = append(w.replies, url+" "+text)
+			return nil
+		},
+		Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -510,17 +510,18 @@ const timePattern = "^([0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+([Zz]|[
 
 // patterns maps the regular expressions in the contract to descriptions for error messages.
 var patterns = map[string]string{
-	"^[0-9a-f]{16}$":                  "16 hexadecimal digits, in lower case",
-	"^[0-9a-f]{32}$":                  "32 hexadecimal digits, in lower case",
-	"^[0-9a-fA-F]{32}$":               "32 hexadecimal digits",
-	"^[0-9a-fA-F]{1,32}$":             "1 to 32 hexadecimal digits",
-	"^([0-9a-f]{16}|[0-9a-f]{32})$":   "16 or 32 hexadecimal digits, in lower case",
-	"^[0-9]{1,19}-[0-9]{1,9}$":        "the ID of a decision, like 1790000000000000000-0",
-	"^[1-9][0-9]{0,18}$":              "a number from 1",
-	"^([01][0-9]|2[0-3]):[0-5][0-9]$": "a time of day like 22:00",
-	"^https?://":                      "an address that starts with http:// or https://",
-	"^[a-z0-9-]{1,40}$":               "1 to 40 characters of a-z, 0-9 and -",
-	timePattern:                       "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
+	"^[0-9a-f]{16}$":                       "16 hexadecimal digits, in lower case",
+	"^[0-9a-f]{32}$":                       "32 hexadecimal digits, in lower case",
+	"^[0-9a-fA-F]{32}$":                    "32 hexadecimal digits",
+	"^[0-9a-fA-F]{1,32}$":                  "1 to 32 hexadecimal digits",
+	"^([0-9a-f]{16}|[0-9a-f]{32})$":        "16 or 32 hexadecimal digits, in lower case",
+	"^[0-9]{1,19}-[0-9]{1,9}$":             "the ID of a decision, like 1790000000000000000-0",
+	"^[1-9][0-9]{0,18}$":                   "a number from 1",
+	"^([01][0-9]|2[0-3]):[0-5][0-9]$":      "a time of day like 22:00",
+	"^https://hooks[.]slack(-gov)?[.]com/": "an address of Slack",
+	"^https?://":                           "an address that starts with http:// or https://",
+	"^[a-z0-9-]{1,40}$":                    "1 to 40 characters of a-z, 0-9 and -",
+	timePattern:                            "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 
 // wantType returns the part of an error message that names the type that a parameter must have according to schema.

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -277,6 +279,92 @@ func TestPagerDutySignature(t *testing.T) {
 		return e.Who == "PagerDuty" && e.Operation == "acknowledgeFromPagerDuty"
 	}) {
 		t.Errorf("no entry of PagerDuty: %+v", entries)
+	}
+}
+
+// A click on a button in Slack acknowledges the incident, or silences its service for an hour. Slack sends it as a form
+// with a signature that covers the time. The audit log says who clicked on which button.
+func TestSlack(t *testing.T) {
+	w := newIncident(t)
+	const path, to = "/api/v1/acknowledgements/slack", "https://hooks.slack.com/actions/T0/1/x"
+	key := "sibyl-incident-" + w.incidentID()
+	w.options.SlackSecret = "secret"
+	click := func(action, value string) object {
+		return object{
+			"type": "block_actions", "user": object{"id": "U1", "username": "ann"}, "response_url": to,
+			"actions": []object{{"action_id": action, "value": value, "type": "button"}},
+		}
+	}
+	send := func(body object, secret string, at time.Time) int {
+		t.Helper()
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		form := url.Values{"payload": {string(text)}}.Encode()
+		stamp := strconv.FormatInt(at.Unix(), 10)
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte("v0:" + stamp + ":" + form))
+		r := httptest.NewRequest(http.MethodPost, "http://localhost:8321"+path, strings.NewReader(form))
+		r.RemoteAddr = "127.0.0.1:4711"
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("X-Slack-Request-Timestamp", stamp)
+		r.Header.Set("X-Slack-Signature", "v0="+hex.EncodeToString(mac.Sum(nil)))
+		out := httptest.NewRecorder()
+		w.ServeHTTP(out, r)
+		return out.Code
+	}
+	now := w.clock()
+	for i, c := range []struct {
+		body   object
+		secret string
+		at     time.Time
+		want   int
+	}{
+		{click("acknowledge", key), "other", now, http.StatusUnauthorized},
+		{click("acknowledge", key), "secret", now.Add(-6 * time.Minute), http.StatusUnauthorized},
+		{click("acknowledge", key), "secret", now.Add(6 * time.Minute), http.StatusUnauthorized},
+		{object{"user": object{}}, "secret", now, http.StatusUnprocessableEntity},
+		{click("acknowledge", "sibyl-incident-00000000000000ff"), "secret", now, http.StatusOK},
+		{click("other", key), "secret", now, http.StatusOK},
+		{object{"type": "view_closed"}, "secret", now, http.StatusOK},
+	} {
+		if got := send(c.body, c.secret, c.at); got != c.want {
+			t.Errorf("%d: got %d, want %d", i, got, c.want)
+		}
+	}
+	x := w.incident(t).Incident
+	if x.Notes.Acknowledged != nil || x.Silenced != nil || len(w.replies) > 0 {
+		t.Errorf("acknowledged %+v, silenced %+v, replies %q", x.Notes.Acknowledged, x.Silenced, w.replies)
+	}
+	for _, action := range []string{"acknowledge", "silence"} {
+		if got := send(click(action, key), "secret", now.Add(-4*time.Minute)); got != http.StatusOK {
+			t.Errorf("%s: got %d", action, got)
+		}
+	}
+	x = w.incident(t).Incident
+	if x.Notes.Acknowledged == nil || x.Notes.Acknowledged.By != "ann (Slack)" {
+		t.Errorf("acknowledged: %+v", x.Notes.Acknowledged)
+	}
+	until := now.Add(time.Hour)
+	if x.Silenced == nil || x.Silenced.By != "ann (Slack)" || !x.Silenced.Until.Equal(until) {
+		t.Errorf("silenced: %+v", x.Silenced)
+	}
+	want := to + " ann (Slack) silenced incidents of " + x.Service + " until " + until.UTC().Format("15:04") + " UTC."
+	if !slices.Equal(w.replies, []string{want}) {
+		t.Errorf("replies %q, want %q", w.replies, want)
+	}
+	entries := fetch[contract.AuditList](t, w, "/api/v1/audit").Items
+	detail := "user.username=ann actions.0.action_id=silence actions.0.value=" + key
+	if e := entries[0]; e.Who != "Slack" || e.Operation != "acknowledgeFromSlack" || e.Detail != detail {
+		t.Errorf("%+v, want %s", e, detail)
+	}
+	w.options.SlackSecret = ""
+	if _, _, err := w.tokens.Create(access.Token{Role: access.Admin}, now); err != nil {
+		t.Fatal(err)
+	}
+	if got := send(click("acknowledge", key), "", now); got != http.StatusUnauthorized {
+		t.Errorf("without a secret: got %d", got)
 	}
 }
 

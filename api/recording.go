@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -205,15 +206,22 @@ func auditDetail(op *openapi3.Operation, r *http.Request) (string, error) {
 	return strings.Join(parts, " "), nil
 }
 
-// fieldAt returns the value at a dotted path, like event.agent.summary, and whether it exists.
-func fieldAt(fields map[string]any, path string) (any, bool) {
-	for {
-		name, rest, more := strings.Cut(path, ".")
-		value, some := fields[name]
-		if !more || !some {
-			return value, some
+// fieldAt returns the value at a dotted path, like event.agent.summary or actions.0.value, and whether it exists.
+func fieldAt(value any, path string) (any, bool) {
+	for name := range strings.SplitSeq(path, ".") {
+		some := false
+		switch x := value.(type) {
+		case map[string]any:
+			value, some = x[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if some = err == nil && i < len(x); some {
+				value = x[i]
+			}
 		}
-		fields, _ = value.(map[string]any)
-		path = rest
+		if !some {
+			return nil, false
+		}
 	}
+	return value, true
 }

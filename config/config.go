@@ -43,12 +43,15 @@ type Config struct {
 	// PagerDutySecretFile is the file with the secret that signs PagerDuty's webhooks. If it is empty, the webhooks
 	// need a token instead.
 	PagerDutySecretFile string
-	SamplingHTTP        string // address of Jaeger's remote sampling
-	SamplingGRPC        string
-	Sampling            Sampling // settings for both of these
-	OpAMP               string   // address for agents that speak OpAMP
-	OTLP                OTLP
-	Jaeger              Jaeger
+	// SlackSecretFile is the file with the secret that signs the clicks on buttons in Slack. If it is empty, messages
+	// to Slack have no buttons.
+	SlackSecretFile string
+	SamplingHTTP    string // address of Jaeger's remote sampling
+	SamplingGRPC    string
+	Sampling        Sampling // settings for both of these
+	OpAMP           string   // address for agents that speak OpAMP
+	OTLP            OTLP
+	Jaeger          Jaeger
 
 	Keys          []string // attributes with stored values; see AttributeKeys
 	Failures      []string // rules that decide which spans count as failed; see DecodedKeys
@@ -165,6 +168,15 @@ func (c *Config) PagerDutySecret() (string, error) {
 	secret, err := secretOf("", c.PagerDutySecretFile)
 	if err != nil {
 		return "", fmt.Errorf("secret of PagerDuty's webhooks: %w", err)
+	}
+	return secret, nil
+}
+
+// SlackSecret returns the secret that signs the clicks on buttons in Slack, or "" if there is none. It reads the file.
+func (c *Config) SlackSecret() (string, error) {
+	secret, err := secretOf("", c.SlackSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("signing secret of Slack: %w", err)
 	}
 	return secret, nil
 }
@@ -416,7 +428,11 @@ func (c *Config) EndpointNames() []string {
 func (c *Config) Endpoint(name string) (*notify.Endpoint, error) {
 	for i := range c.Webhooks {
 		if c.Webhooks[i].Name == name {
-			return c.Webhooks[i].Endpoint()
+			e, err := c.Webhooks[i].Endpoint()
+			if err == nil {
+				e.Buttons = e.Format == "slack" && c.SlackSecretFile != ""
+			}
+			return e, err
 		}
 	}
 	for i := range c.Email {

@@ -681,6 +681,19 @@ func TestOwners(t *testing.T) {
 	}
 }
 
+// Messages to Slack have buttons if there is a secret to check clicks with. Only the default tenant has one.
+func TestSlackButtons(t *testing.T) {
+	const hook = "[{name: chat, url: 'https://hooks.slack.com/x', format: slack}, {name: a, url: 'https://a.example'}]"
+	e := mustLoad(t, t.TempDir(), "acknowledgements: {slack-secret-file: /etc/slack}\nwebhooks: "+hook+
+		"\ntenants: [{name: shop, webhooks: "+hook+"}]")
+	for _, c := range []*Config{&e.Config, e.Config.Tenant("shop", 0.5)} {
+		all, err := c.Endpoints()
+		if err != nil || len(all) != 2 || all[0].Buttons != (c == &e.Config) || all[1].Buttons {
+			t.Errorf("%+v %v", all, err)
+		}
+	}
+}
+
 // Tokens and passwords are read from files. They are neither printed nor repeated in errors.
 func TestNotificationSecrets(t *testing.T) {
 	dir := t.TempDir()

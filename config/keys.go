@@ -129,6 +129,10 @@ func annotationKeys() []definition[Config] {
 		newField("acknowledgements.pagerduty-secret-file", optional(path("the name of a file")),
 			func(c *Config) *string { return &c.PagerDutySecretFile },
 			"File with the secret of PagerDuty's webhooks; empty: these need a token.").withDefault(""),
+		newField("acknowledgements.slack-secret-file", optional(path("the name of a file")),
+			func(c *Config) *string { return &c.SlackSecretFile },
+			"File with the signing secret of your Slack app; empty: messages to Slack have no buttons.").
+			withDefault(""),
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *Config) Tenant(name string, share float64) *Config {
 	if ui := c.UI(); ui != "" {
 		t.API.PublicURL = ui + TenantPath(name)
 	}
-	t.GitHubSecretFile, t.PagerDutySecretFile = "", ""
+	t.GitHubSecretFile, t.PagerDutySecretFile, t.SlackSecretFile = "", "", ""
 	t.Logs, t.Metrics, t.Kubernetes = Logs{}, Metrics{}, Kubernetes{}
 	t.SamplingHTTP, t.SamplingGRPC = "", ""
 	t.Jaeger.Query, t.Export, t.Webhooks, t.Email, t.Tenants = nil, Endpoint{}, nil, nil, nil

@@ -72,6 +72,9 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 	if f.authorize != nil && e.Token == "" {
 		return nil, fmt.Errorf("webhook %s: format %s needs a token", e.Name, e.Format)
 	}
+	if e.Buttons {
+		f.body = slackInteractive
+	}
 	dialer := &net.Dialer{Timeout: connectTimeout}
 	if !e.AllowPrivate {
 		dialer.Control = denyPrivate

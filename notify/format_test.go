@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -566,6 +567,64 @@ func TestZones(t *testing.T) {
 		}
 		if strings.Count(e.sentence(), "UTC") != 1 {
 			t.Errorf("%s: %s", what, e.sentence())
+		}
+	}
+}
+
+// Messages about open incidents have buttons if clicks come back. A button replaces the link to the same dialog, and
+// nobody is asked to acknowledge an incident that somebody already has.
+func TestSlackButtons(t *testing.T) {
+	buttons := func(f *IncidentFacts) (ids []string, text string) {
+		c, err := newCaller(&Endpoint{URL: "https://hooks.example", Format: "slack", Buttons: true}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := NewIncidentEvent(f)
+		text = string(c.format.render(e))
+		var m struct {
+			Blocks []struct {
+				Type     string
+				Elements []struct {
+					ID    string `json:"action_id"`
+					Value string
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &m); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range m.Blocks {
+			for _, x := range b.Elements {
+				if b.Type == "actions" && x.Value == alertKey(e.Type, e.subject) {
+					ids = append(ids, x.ID)
+				}
+			}
+		}
+		return ids, text
+	}
+	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
+	ids, text := buttons(f)
+	if !slices.Equal(ids, []string{"acknowledge", "silence"}) || strings.Contains(text, "dialog=acknowledge") ||
+		!strings.Contains(text, "dialog=accept") {
+		t.Errorf("opened: %q in %s", ids, text)
+	}
+	f.Type, f.Acknowledged = IncidentAcknowledged, NewNote("alice", time.Unix(0, int64(f.At)), "")
+	if ids, text := buttons(f); !slices.Equal(ids, []string{"silence"}) {
+		t.Errorf("acknowledged: %q in %s", ids, text)
+	}
+	f.Type, f.At = IncidentClosed, f.Incident.Opened().Add(incident.Day)
+	f.Incident.Enter(incident.Transition{At: f.At, State: incident.Closed, Why: incident.Recovered})
+	if ids, text := buttons(f); len(ids) > 0 {
+		t.Errorf("closed: %q in %s", ids, text)
+	}
+}
+
+// A click on a button must have a visible effect, so destinations with buttons receive acknowledgements, too.
+func TestSubscribesWithButtons(t *testing.T) {
+	for _, buttons := range []bool{false, true} {
+		e := Endpoint{Format: "slack", Events: []Type{IncidentOpened}, Buttons: buttons}
+		if e.subscribes(IncidentAcknowledged) != buttons {
+			t.Errorf("with buttons %v, it subscribes to acknowledgements: %v", buttons, !buttons)
 		}
 	}
 }

@@ -315,8 +315,11 @@ func (n namer) search(v *search.Investigation) *Search {
 	}
 }
 
-// acceptAction is the name of the link to the dialog that accepts an incident.
-const acceptAction = "Accept as normal"
+// Names of the links to the dialogs that acknowledge and accept an incident.
+const (
+	acknowledgeAction = "Acknowledge"
+	acceptAction      = "Accept as normal"
+)
 
 // actionsAt returns links that open the dialogs on page, the URL of an open incident's page. It returns an empty list
 // if page is empty. Following a link changes nothing, because mail scanners and chats follow links, too.
@@ -325,7 +328,7 @@ func actionsAt(page string) []directory.URL {
 		return []directory.URL{}
 	}
 	return []directory.URL{
-		{Name: "Acknowledge", URL: page + "?dialog=acknowledge"},
+		{Name: acknowledgeAction, URL: page + "?dialog=acknowledge"},
 		{Name: "Mute", URL: page + "?dialog=mute"},
 		{Name: acceptAction, URL: page + "?dialog=accept"},
 	}

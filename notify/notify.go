@@ -40,13 +40,15 @@ type Endpoint struct {
 	Token        string
 	Events       []Type // subscribed types; empty: all
 	AllowPrivate bool   // permits addresses that are not public
+	Buttons      bool   // of format slack: clicks come back, so messages get buttons
 }
 
 // subscribes reports whether e receives events of type t. Paging services keep paging people until somebody
-// acknowledges the incident, so an endpoint of such a service that receives opened incidents also receives
-// acknowledgements.
+// acknowledges the incident, and a click on a button should have a visible effect. So if such an endpoint receives
+// opened incidents, it also receives acknowledgements.
 func (e *Endpoint) subscribes(t Type) bool {
-	implied := t == IncidentAcknowledged && formats[e.Format].acknowledges && slices.Contains(e.Events, IncidentOpened)
+	answers := formats[e.Format].acknowledges || e.Buttons
+	implied := t == IncidentAcknowledged && answers && slices.Contains(e.Events, IncidentOpened)
 	return t == Test || len(e.Events) == 0 || slices.Contains(e.Events, t) || implied
 }
 

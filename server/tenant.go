@@ -28,6 +28,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/ingest/zipkin"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/web"
 )
@@ -310,6 +311,7 @@ func (t *tenant) newAPI() (*api.API, error) {
 		Webhooks:    t.outbound.notifier.Webhooks,
 		DeadLetters: t.outbound.outbox,
 		Resend:      t.outbound.notifier.Resend,
+		Reply:       notify.ReplyToSlack,
 		Backup:      t.backup,
 		Clock:       time.Now,
 		Log:         t.log,
@@ -318,6 +320,9 @@ func (t *tenant) newAPI() (*api.API, error) {
 		return nil, err
 	}
 	if o.PagerDutySecret, err = t.config.PagerDutySecret(); err != nil {
+		return nil, err
+	}
+	if o.SlackSecret, err = t.config.SlackSecret(); err != nil {
 		return nil, err
 	}
 	if o.Telemetry, err = telemetryOptions(t.config, t.log); err != nil {

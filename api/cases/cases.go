@@ -39,10 +39,12 @@ type Options struct {
 	Services  ServiceStates
 	Latencies Latencies
 	Telemetry *telemetry.Backends         // systems with logs and metrics
-	Directory func() *directory.Directory // owners of services, and links
-	UI        string                      // address of the UI, for links; empty if unknown
-	Clock     func() time.Time
-	Log       *slog.Logger
+	Directory func() *directory.Directory // owners of services and links
+	// Reply posts a text to the response URL of a click in Slack.
+	Reply func(ctx context.Context, url, text string) error
+	UI    string // address of the UI, for links; empty if unknown
+	Clock func() time.Time
+	Log   *slog.Logger
 }
 
 // Cases serves incidents and problems. It is safe for concurrent use.

@@ -2,7 +2,10 @@ package cases
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
@@ -60,6 +63,36 @@ func (a *Cases) AcknowledgeFromOpsgenie(
 	return contract.AcknowledgeFromOpsgenie204Response{}, err
 }
 
+// silencedFromSlack is the length of a silence that somebody starts in Slack, as its button says.
+const silencedFromSlack = time.Hour
+
+// replyTimeout is the time that a reply to Slack may take. Slack waits for the answer to a click for three seconds.
+const replyTimeout = 2 * time.Second
+
+// AcknowledgeFromSlack implements contract.StrictServerInterface.
+func (a *Cases) AcknowledgeFromSlack(
+	ctx context.Context, r contract.AcknowledgeFromSlackRequestObject,
+) (contract.AcknowledgeFromSlackResponseObject, error) {
+	by := ""
+	if r.Body.User != nil {
+		by = query.Value(r.Body.User.Username, "")
+	}
+	for _, x := range query.Value(r.Body.Actions, nil) {
+		page := paged{cases: a, key: query.Value(x.Value, ""), by: by, at: "Slack"}
+		var err error
+		switch query.Value(x.ActionID, "") {
+		case "acknowledge":
+			err = page.acknowledge(ctx)
+		case "silence":
+			err = page.silence(ctx, query.Value(r.Body.ResponseURL, ""))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return contract.AcknowledgeFromSlack200Response{}, nil
+}
+
 // paged is a change to an alert that a person made at a paging service.
 type paged struct {
 	cases *Cases
@@ -94,6 +127,36 @@ func (p *paged) acknowledge(ctx context.Context) error {
 	}
 	_, err = p.cases.note(ctx, aboutIncident, id, Acknowledged, &contract.NoteRequest{})
 	return err
+}
+
+// silence silences the first suspect of an incident for silencedFromSlack, and says so at the URL for replies. No event
+// tells of a silence, so without the reply people would click again.
+func (p *paged) silence(ctx context.Context, reply string) error {
+	ctx, id, err := p.incident(ctx)
+	if err != nil || id == "" {
+		return err
+	}
+	s, err := p.cases.reader.Current(ctx)
+	if err != nil {
+		return err
+	}
+	service, by := s.Incidents[s.IncidentByID[id]].Service, access.Caller(ctx).Name
+	until := p.cases.options.Clock().Add(silencedFromSlack).UTC()
+	_, err = p.cases.AddSilence(ctx, contract.AddSilenceRequestObject{Body: &contract.SilenceRequest{
+		Match: contract.SilenceMatch{Service: service},
+		Until: until,
+		Text:  "for an hour, from Slack",
+	}})
+	if err != nil || reply == "" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	text := fmt.Sprintf("%s silenced incidents of %s until %s UTC.", by, service, until.Format("15:04"))
+	if err := p.cases.options.Reply(ctx, reply, text); err != nil {
+		p.cases.options.Log.WarnContext(ctx, "Slack could not be told of a silence", slog.Any("error", err))
+	}
+	return nil
 }
 
 // unacknowledge removes the acknowledgement of an incident.

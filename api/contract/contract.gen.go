@@ -3037,6 +3037,19 @@ type SizeModel struct {
 	TimedOut    *float64 `json:"timed_out"`
 }
 
+// SlackInteraction The fields of an interaction in Slack that are read.
+type SlackInteraction struct {
+	Actions *[]struct {
+		ActionID *string `json:"action_id,omitempty"`
+		Value    *string `json:"value,omitempty"`
+	} `json:"actions,omitempty"`
+	ResponseURL *string `json:"response_url,omitempty"`
+	Type        string  `json:"type"`
+	User        *struct {
+		Username *string `json:"username,omitempty"`
+	} `json:"user,omitempty"`
+}
+
 // Span defines model for Span.
 type Span struct {
 	// Among Number of spans of its operation, in complete traces since `ranked_since`, among which it is ranked.
@@ -4112,6 +4125,9 @@ type AcknowledgeFromOpsgenieJSONRequestBody = OpsgenieEvent
 // AcknowledgeFromPagerDutyJSONRequestBody defines body for AcknowledgeFromPagerDuty for application/json ContentType.
 type AcknowledgeFromPagerDutyJSONRequestBody = PagerDutyEvent
 
+// AcknowledgeFromSlackJSONRequestBody defines body for AcknowledgeFromSlack for application/json ContentType.
+type AcknowledgeFromSlackJSONRequestBody = SlackInteraction
+
 // AnnotateJSONRequestBody defines body for Annotate for application/json ContentType.
 type AnnotateJSONRequestBody = AnnotationRequest
 
@@ -4165,6 +4181,9 @@ type ServerInterface interface {
 	// AcknowledgeFromPagerDuty Receive a webhook of PagerDuty
 	// (POST /acknowledgements/pagerduty)
 	AcknowledgeFromPagerDuty(w http.ResponseWriter, r *http.Request)
+	// AcknowledgeFromSlack Receive a click on a button in Slack
+	// (POST /acknowledgements/slack)
+	AcknowledgeFromSlack(w http.ResponseWriter, r *http.Request)
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams)
@@ -4384,6 +4403,12 @@ func (_ Unimplemented) AcknowledgeFromOpsgenie(w http.ResponseWriter, r *http.Re
 // AcknowledgeFromPagerDuty Receive a webhook of PagerDuty
 // (POST /acknowledgements/pagerduty)
 func (_ Unimplemented) AcknowledgeFromPagerDuty(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AcknowledgeFromSlack Receive a click on a button in Slack
+// (POST /acknowledgements/slack)
+func (_ Unimplemented) AcknowledgeFromSlack(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4823,6 +4848,20 @@ func (siw *ServerInterfaceWrapper) AcknowledgeFromPagerDuty(w http.ResponseWrite
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.AcknowledgeFromPagerDuty(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcknowledgeFromSlack operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeFromSlack(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeFromSlack(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7915,6 +7954,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/acknowledgements/pagerduty", wrapper.AcknowledgeFromPagerDuty)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/acknowledgements/slack", wrapper.AcknowledgeFromSlack)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/agents", wrapper.ListAgents)
 	})
 	r.Group(func(r chi.Router) {
@@ -8153,6 +8195,22 @@ type AcknowledgeFromPagerDuty204Response struct {
 
 func (response AcknowledgeFromPagerDuty204Response) VisitAcknowledgeFromPagerDutyResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
+	return nil
+}
+
+type AcknowledgeFromSlackRequestObject struct {
+	Body *AcknowledgeFromSlackJSONRequestBody
+}
+
+type AcknowledgeFromSlackResponseObject interface {
+	VisitAcknowledgeFromSlackResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeFromSlack200Response struct {
+}
+
+func (response AcknowledgeFromSlack200Response) VisitAcknowledgeFromSlackResponse(w http.ResponseWriter) error {
+	w.WriteHeader(200)
 	return nil
 }
 
@@ -9624,6 +9682,9 @@ type StrictServerInterface interface {
 	// AcknowledgeFromPagerDuty Receive a webhook of PagerDuty
 	// (POST /acknowledgements/pagerduty)
 	AcknowledgeFromPagerDuty(ctx context.Context, request AcknowledgeFromPagerDutyRequestObject) (AcknowledgeFromPagerDutyResponseObject, error)
+	// AcknowledgeFromSlack Receive a click on a button in Slack
+	// (POST /acknowledgements/slack)
+	AcknowledgeFromSlack(ctx context.Context, request AcknowledgeFromSlackRequestObject) (AcknowledgeFromSlackResponseObject, error)
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(ctx context.Context, request ListAgentsRequestObject) (ListAgentsResponseObject, error)
@@ -9924,6 +9985,37 @@ func (sh *strictHandler) AcknowledgeFromPagerDuty(w http.ResponseWriter, r *http
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(AcknowledgeFromPagerDutyResponseObject); ok {
 		if err := validResponse.VisitAcknowledgeFromPagerDutyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcknowledgeFromSlack operation middleware
+func (sh *strictHandler) AcknowledgeFromSlack(w http.ResponseWriter, r *http.Request) {
+	var request AcknowledgeFromSlackRequestObject
+
+	var body AcknowledgeFromSlackJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeFromSlack(ctx, request.(AcknowledgeFromSlackRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeFromSlack")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeFromSlackResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeFromSlackResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

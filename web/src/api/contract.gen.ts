@@ -237,6 +237,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/acknowledgements/slack": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Receive a click on a button in Slack
+         * @description Acknowledges the incident of the message, or silences its first suspect for an hour and says so in the channel. Other interactions change
+         *     nothing. Slack sends the body as the field `payload` of a form, with a signature of the secret in `acknowledgements.slack-secret-file`; such a
+         *     request needs no token.
+         */
+        post: operations["acknowledgeFromSlack"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/silences": {
         parameters: {
             query?: never;
@@ -3456,6 +3478,18 @@ export interface components {
                 owner?: string;
             };
         };
+        /** @description The fields of an interaction in Slack that are read. */
+        SlackInteraction: {
+            type: string;
+            user?: {
+                username?: string;
+            };
+            actions?: {
+                action_id?: string;
+                value?: string;
+            }[];
+            response_url?: string;
+        };
         /** @description The fields of a webhook of GitHub that are read. */
         GitHubEvent: {
             action?: string;
@@ -4659,6 +4693,29 @@ export interface operations {
         responses: {
             /** @description Received. */
             204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    acknowledgeFromSlack: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SlackInteraction"];
+            };
+        };
+        responses: {
+            /** @description Received. */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
