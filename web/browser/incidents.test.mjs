@@ -77,16 +77,17 @@ test("the first page says what is slow, where, since when, and what to do", asyn
     await now.locator(".crumbs").textContent(),
     /open\s*since (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ (s|min) ago/,
   );
-  const facts = await now.locator(".facts").textContent();
-  assert.match(facts, /They take.+ → .+Affected.+ of all requests, of \d+ request types?/);
+  assert.match(
+    await now.locator(".effect .facts").textContent(),
+    /They take.+ → .+Affected.+ of all requests, of \d+ request types?/,
+  );
+  const facts = await now.locator(".what .facts").textContent();
+  assert.match(facts, /^Next.+Suspects.+Deployed/);
   assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0, before 2\\.7\\.0`));
   const next = async () => (await service.api(pathOf(incident))).next; // changes when the place is located
   await until(async () => now.getByText(await next(), { exact: true }).count(), 1, "the next step is missing");
-  const located = (await service.api(pathOf(incident))).incident.place; // then the parts are in the sentence
-  assert.match(
-    await now.locator(".suspects li").first().textContent(),
-    located ? /^search[\d.]+ %$/ : /^search[\d.]+ %.*in it [\d.]+\s%/,
-  );
+  assert.match(await now.locator(".suspects").textContent(), /^search [\d.]+\s%, /);
+  await now.getByRole("img", { name: /^Mean duration of payment UpdateToken over time, now [\d.]+ ms$/ }).waitFor();
   const before = entry(page, closed);
   assert.match(
     await before.locator(".crumbs").textContent(),
@@ -170,6 +171,29 @@ test("an incident leads to its requests, sample traces and problems, and back", 
   await page.locator("#edges").waitFor();
   await page.getByRole("link", { name: "open incident" }).click();
   await page.waitForURL(service.url + pathOf(incident));
+  await context.close();
+});
+
+test("an incident has its next step and heat map above the fold, and folds suspects that its sentence tells", async () => {
+  const { page, context } = await open(browser, { width: 1440, height: 900 });
+  const detail = await service.api(pathOf(incident));
+  detail.incident.place ??= "search DeleteSession";
+  const [suspect] = detail.incident.suspects;
+  Object.assign(suspect, { links: [{ name: "Runbook", url: "https://wiki.invalid/search" }] });
+  detail.incident.suspects = [suspect];
+  await page.route(`**/api/v1${pathOf(incident)}`, (route) => route.fulfill({ json: detail }));
+  await page.goto(service.url + pathOf(incident));
+  await settle(page);
+  const titles = await page.locator("main .figure h2").allTextContents();
+  assert.deepEqual(titles.slice(0, 3), ["Latency over time", "Affected request types", "Place"]);
+  const bottom = async (of) => of.boundingBox().then((box) => box.y + box.height);
+  assert.ok((await bottom(page.locator(".does").first())) < 250, "the next step is not second");
+  assert.ok((await bottom(page.getByRole("region", { name: "Latency over time" }))) < 900, "the heat map is below");
+  await page.locator(".effects").getByRole("link", { name: "Runbook" }).waitFor();
+  assert.equal(await page.locator("#suspects").count(), 0);
+  await page.getByText(/^Suspects: search, 100\s% of the cost$/).click();
+  await page.locator("#suspects").waitFor();
+  assert.deepEqual(await violations(page), []);
   await context.close();
 });
 

@@ -67,7 +67,7 @@ const leastLost = 1e6; // ns in a second
 const leastFailed = 0.001; // requests in a second
 
 // sizeText compares the mean durations of the affected requests before the onset and since: "10 ms → 32 ms".
-export const sizeText = ({ before_ns, now_ns }: NonNullable<Incident["size"]>) =>
+export const sizeText = ({ before_ns, now_ns }: { before_ns: number; now_ns: number }) =>
   `${duration(before_ns)} → ${duration(now_ns)}`;
 
 // affectedText says how many requests and types an incident affects: "28 % of all requests, of 2 request types".

@@ -1,6 +1,16 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
-import { change, figuresOf, isNotable, quietHeadline, servicePath, sortedBy, summary, telling } from "./services.ts";
+import {
+  courseOf,
+  change,
+  figuresOf,
+  isNotable,
+  quietHeadline,
+  servicePath,
+  sortedBy,
+  summary,
+  telling,
+} from "./services.ts";
 
 test("a summary lists states by urgency and omits those of no service", () => {
   expect(summary({ well: 6, incident: 1, slower: 2, idle: 3 })).toBe("1 suspected, 2 slower, 6 well, 3 not judged");
@@ -44,6 +54,14 @@ test("the P99 tells more than the P50 if only that is longer than usual", () => 
   expect(telling({ now: load(30e6, 377e6), usual: load(10e6, 16e6) })).toBe("p50_ns");
   expect(telling({ now: load(10e6, 16e6), usual: load(10e6, 16e6) })).toBe("p50_ns");
   expect(telling({ now: load(10e6, 16e6), usual: null })).toBe("p50_ns");
+});
+
+test("a course is of what is worse than usual, or of the rate", () => {
+  const trend = { rate: [1, 2], failed: [0, 0.1], own_ns: [], p50_ns: [null, 5, 6], p99_ns: [7, 8] };
+  expect(courseOf({ trend, worse: [] })).toEqual({ name: "calls/s", values: [1, 2] });
+  expect(courseOf({ trend, worse: ["failed", "p50_ns"] })).toEqual({ name: "P50", values: [5, 6] });
+  expect(courseOf({ trend, worse: ["failed"] }).name).toBe("errors");
+  expect(courseOf({ trend: null, worse: [] }).values).toEqual([]);
 });
 
 test("a service whose name cannot be in a path has its ID there", () => {

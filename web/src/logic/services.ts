@@ -58,6 +58,14 @@ export const failsNotably = (now: Load, usual: Load | null) =>
 export const telling = ({ now, usual }: { now: Load; usual: Load | null }): "p50_ns" | "p99_ns" =>
   isNotable(now.p99_ns, usual?.p99_ns) && !isNotable(now.p50_ns, usual?.p50_ns) ? "p99_ns" : "p50_ns";
 
+// courseOf returns what is drawn over time for a service, with its name: what is worse than usual, or the rate. Two minutes
+// have one value of a quantile; bins without one are left out.
+export function courseOf({ trend, worse }: Pick<Schemas["Service"], "trend" | "worse">) {
+  const of = (["p99_ns", "p50_ns", "failed"] as const).find((figure) => worse.includes(figure)) ?? "rate";
+  const name = { rate: "calls/s", failed: "errors", p50_ns: "P50", p99_ns: "P99" }[of];
+  return { name, values: (trend?.[of] ?? []).filter((v) => v !== null) };
+}
+
 // servicePath is the path of the page of a service: by name or, if that cannot be part of a path, by ID.
 export const servicePath = (name: string, id?: string) =>
   `/services/${id !== undefined && /[/%]/.test(name) ? id : encodeURIComponent(name)}`;

@@ -12,7 +12,7 @@ import { query, useEnum, useID, useSectionPath } from "../url.ts";
 import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Async, Empty } from "../components/async-state.tsx";
 import { StateBadge } from "../components/badges.tsx";
-import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
+import { Bar, type Fact, Facts, When, useTitle } from "../components/basics.tsx";
 import { More, Select } from "../components/controls.tsx";
 import { Dialog } from "../components/dialog.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
@@ -21,7 +21,7 @@ import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
 import { Comments } from "./comments.tsx";
 import { EarlierIncidents } from "./earlier.tsx";
-import { Earlier, IncidentState, facts } from "./incidents.tsx";
+import { Earlier, IncidentState, circumstances, effects } from "./incidents.tsx";
 import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
 import { LatencyOverTime } from "./over-time.tsx";
 import { Beside, Time } from "./services.tsx";
@@ -81,15 +81,15 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
     <>
       <Head detail={detail} reload={reload} />
       {x.objectives.length > 0 && <Objectives of={x} />}
-      {listsSuspects(x) && <Suspects of={x} />}
+      <Latency of={x} />
+      <RequestTypes of={x} />
       {detail.investigation ? (
         <Search of={detail.investigation} incident={x} located={detail.located} changed={reload} />
       ) : (
         detail.located && <LocatedPlace of={detail.located} search={{ incident: x.id }} />
       )}
-      <RequestTypes of={x} />
+      {listsSuspects(x) && (isTold(x) ? <FoldedSuspects of={x} /> : <Suspects of={x} />)}
       <Telemetry of={x} />
-      <Latency of={x} />
       <div className="columns">
         <Timeline detail={detail} />
         <div>
@@ -106,16 +106,19 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
 // listsSuspects reports whether a service stands out in an incident.
 const listsSuspects = (x: Incident) => x.score > 0 || x.objectives.length === 0;
 
+// isTold reports whether the sentence of an incident says it all about its suspects: a place in the only likely one.
+const isTold = (x: Incident) => x.place !== undefined && likely(x.suspects).length === 1;
+
 // evidence returns the sections with the evidence for the names in the sentence of an incident.
 function evidence({ incident: x, investigation, located }: Detail, path: (section: string) => string) {
   const links = new Map<string, string>();
   const lead = (name: string | undefined, section: string) => name && links.set(name, path(section));
   for (const t of x.request_types) lead(t.name, "request-types");
+  const place = investigation ? "search" : "located";
   if (listsSuspects(x))
     for (const s of x.suspects)
-      for (const name of [s.service, ...s.instances.map((i) => i.value)]) lead(name, "suspects");
-  if (investigation) lead(x.place, "search");
-  else if (located) lead(x.place, "located");
+      for (const name of [s.service, ...s.instances.map((i) => i.value)]) lead(name, isTold(x) ? place : "suspects");
+  if (investigation || located) lead(x.place, place);
   return links;
 }
 
@@ -128,20 +131,11 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <div className="crumbs">
-        <Link href="/">Incidents</Link> <span aria-hidden="true">›</span> <IncidentState of={x} />
+        <Link href="/">Incidents</Link> <span aria-hidden="true">›</span> <IncidentState of={x} /> <Earlier of={x} />
       </div>
       <h1 className="diagnosis">
         <SteadySentence of={x} links={evidence(detail, path)} />
       </h1>
-      <div className="effects">
-        <Facts
-          of={[
-            ["Noticed", <When key="opened" at={x.opened} />],
-            ...facts(x),
-            ["Before", <Earlier key="before" of={x} />],
-          ]}
-        />
-      </div>
       {detail.next && (
         <div className="does">
           <strong>Next</strong>
@@ -150,6 +144,9 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
           </span>
         </div>
       )}
+      <div className="effects">
+        <Facts of={[...effects(x), ...circumstances(x), ...linksOf(x)]} />
+      </div>
       <div className="toolbar">
         <NoteButtons of={incidentSubject(x)} changed={reload} />
         {x.state === "open" && (
@@ -174,6 +171,10 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
     </>
   );
 }
+
+// linksOf returns the links of the suspect whose table is folded.
+const linksOf = (x: Incident): Fact[] =>
+  isTold(x) && x.suspects[0]!.links ? [["Links", <SuspectLinks key="links" of={x.suspects[0]!} />]] : [];
 
 type Format = "markdown" | "html";
 
@@ -318,11 +319,7 @@ function Suspects({ of: x }: { of: Incident }) {
               {!s.emits_spans && <div className="dim small">emits no spans; named by its callers</div>}
               {s.links && (
                 <div className="small">
-                  {s.links.map((l) => (
-                    <a key={l.url} href={l.url} target="_blank" rel="noreferrer">
-                      {l.name}{" "}
-                    </a>
-                  ))}
+                  <SuspectLinks of={s} />
                 </div>
               )}
             </td>
@@ -372,6 +369,31 @@ function Suspects({ of: x }: { of: Incident }) {
   );
 }
 
+const SuspectLinks = ({ of: s }: { of: Incident["suspects"][number] }) =>
+  s.links!.map((l) => (
+    <a key={l.url} href={l.url} target="_blank" rel="noreferrer">
+      {l.name}{" "}
+    </a>
+  ));
+
+// FoldedSuspects has the table of suspects when the sentence tells the only likely one.
+function FoldedSuspects({ of: x }: { of: Incident }) {
+  const [open, setOpen] = useEnum("suspect", ["folded", "open"]);
+  return (
+    <details
+      className="more"
+      open={open === "open"}
+      onToggle={(e) => setOpen(e.currentTarget.open ? "open" : "folded")}
+    >
+      <summary>
+        Suspects: <Name>{x.suspects[0]!.service}</Name>, {percent(x.suspects[0]!.score / costOf(x.suspects))} of the
+        cost
+      </summary>
+      {open === "open" && <Suspects of={x} />}
+    </details>
+  );
+}
+
 // counts reports whether an operation of a suspect adds enough to be listed.
 const counts = (o: Schemas["SuspectOperation"], i: number) => i === 0 || o.score >= leastOperation;
 
@@ -403,7 +425,7 @@ function Search({ of: detail, incident: x, located: found, changed }: SearchProp
     <Figure
       id="search"
       title="Place"
-      hint="Where requests through the first suspect lose time, as shares of the added latency of all their types. Sibyl switches tracepoints on and off to find the place."
+      hint="Where requests through the first suspect lose time. Sibyl switches tracepoints on and off to find the place."
       tools={
         <>
           {v.problem && <Link href={`/problems/${v.problem}`}>Located for a problem</Link>}

@@ -1,10 +1,10 @@
 // Incidents: the open incidents and those of the last day.
-import { type ReactNode, Suspense, lazy, useId, useState } from "react";
+import { Suspense, lazy, useId, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useIncidents, useResource } from "../api/queries.ts";
 import { labels } from "../logic/annotations.ts";
-import { coarseDuration, count, duration, factor, keepUnits, percent, rate, span } from "../logic/format.ts";
+import { coarseDuration, count, keepUnits, percent, rate, span } from "../logic/format.ts";
 import {
   costOf,
   affectedText,
@@ -30,15 +30,16 @@ import { query, useEnum, useQuery } from "../url.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Async, Empty, Loading } from "../components/async-state.tsx";
 import { ClosedBadge, IncidentKindTag, SeverityBadge, StateBadge } from "../components/badges.tsx";
-import { Facts, When, useTitle } from "../components/basics.tsx";
+import { type Fact, Facts, When, useTitle } from "../components/basics.tsx";
 import { Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Silence, SilenceNote, useSilence } from "../components/silence.tsx";
 import { TruncationNote } from "../components/table.tsx";
+import { Course } from "./course.tsx";
 import { type Note, NoteDialog, NoteTags, SilencedTag, incidentSubject } from "./notes.tsx";
-import { SuspectList } from "./suspects.tsx";
+import { scoreText, shareMeans } from "./suspects.tsx";
 import { Name, OpName, Sentence } from "../components/names.tsx";
 
 const ServicesNow = lazy(() => import("./services-now.tsx"));
@@ -216,23 +217,26 @@ function Section({ title, of }: { title: string; of: Incident[] }) {
       <h2 id={heading} className="section">
         {title}
       </h2>
-      {of.map((x) => (
-        <Entry key={x.id} of={x} />
+      {of.map((x, i) => (
+        <Entry key={x.id} of={x} charted={i < maxCharted} />
       ))}
     </section>
   );
 }
 
-// Entry shows an incident in the list: an open one with its circumstances, a closed one in short.
-function Entry({ of: x }: { of: Incident }) {
+const maxCharted = 10; // open incidents with a chart: each reads it in each epoch
+
+// Entry shows an incident in the list: an open one with its effects and circumstances, a closed one in short.
+function Entry({ of: x, charted }: { of: Incident; charted: boolean }) {
   const open = x.state === "open";
   const detail = useIncident(open ? x.id : null);
+  const suspects = likely(x.suspects).slice(0, 3);
   return (
     <article className={`incident ${x.state} severity-${x.severity}`} aria-labelledby={`incident-${x.id}`}>
       <div className="what">
         <div className="crumbs">
           <IncidentState of={x} />
-          {!open && <Earlier of={x} />}
+          <Earlier of={x} />
         </div>
         <h3 id={`incident-${x.id}`}>
           <Link href={`/incidents/${x.id}`} data-incident={x.id}>
@@ -243,18 +247,35 @@ function Entry({ of: x }: { of: Incident }) {
           <Facts
             of={[
               ["Next", detail.value ? <Sentence key="next" of={detail.value.next_parts} /> : "…"],
-              ...facts(x),
-              ["Before", <Earlier key="before" of={x} />],
+              ...(suspects.length > 1 ? [suspectFact(suspects, costOf(x.suspects))] : []),
+              ...circumstances(x),
             ]}
           />
         )}
       </div>
       {open && (
-        <SuspectList of={likely(x.suspects).slice(0, 3)} cost={costOf(x.suspects)} located={x.place !== undefined} />
+        <div className="effect">
+          <Facts of={effects(x)} />
+          {charted && <Course of={x} />}
+        </div>
       )}
     </article>
   );
 }
+
+// suspectFact lists suspects with their shares of a cost; the sentence names a single one.
+const suspectFact = (suspects: Incident["suspects"], cost: number): Fact => [
+  "Suspects",
+  <span key="suspects" className="suspects">
+    {suspects.map((s, i) => (
+      <span key={s.service} title={scoreText(s)}>
+        {i > 0 && ", "}
+        <Name>{s.service}</Name> {keepUnits(percent(s.score / cost))}
+      </span>
+    ))}
+  </span>,
+  shareMeans,
+];
 
 // Earlier tells how often the first suspect of an incident had one before, with a link to these.
 export function Earlier({ of: x }: { of: Incident }) {
@@ -299,21 +320,35 @@ export function IncidentState({ of: x }: { of: Incident }) {
   );
 }
 
-type Fact = [name: string, value: ReactNode, title?: string];
-
-// facts lists the effects of an incident and the circumstances that point to its cause.
-export function facts(x: Incident): Fact[] {
+// effects lists how bad an incident is.
+export function effects(x: Incident): Fact[] {
   const worst = x.request_types[0];
-  const on = carrier(x.suspects[0]);
-  const latest = x.annotations[0];
   const all: Fact[] = [];
   const lost = impactText(x.impact);
   const lostMeans = "Extra time and failures of all affected requests, on average since the onset";
   if (x.size)
     all.push([
-      "They take",
+      x.closed ? "They took" : "They take",
       <strong key="size">{keepUnits(sizeText(x.size))}</strong>,
       `Mean duration of the affected requests, before the onset and since${lost && `. ${lostMeans}: ${lost}`}`,
+    ]);
+  else if (worst && isSlower(worst))
+    all.push([
+      "Slowed most",
+      <span key="worst">
+        <OpName>{worst.name}</OpName>{" "}
+        <strong>{keepUnits(sizeText({ before_ns: worst.usual_ns, now_ns: worst.mean_ns }))}</strong>
+      </span>,
+      "Usual mean duration of the request type with the largest loss, and that since the onset",
+    ]);
+  if (worst && x.kind !== "silent" && failsMore(worst))
+    all.push([
+      "Failed",
+      <span key="failed">
+        <strong>{keepUnits(percent(worst.failed))}</strong> of <OpName>{worst.name}</OpName>,{" "}
+        <span className="dim">{keepUnits(`usually ${percent(worst.usual_failed)}`)}</span>
+      </span>,
+      "Share of the failed requests of the type with the largest loss",
     ]);
   if (x.kind !== "silent") all.push(["Affected", keepUnits(affectedText(x))]);
   else if (x.stopped_per_second)
@@ -322,11 +357,15 @@ export function facts(x: Incident): Fact[] {
       rate(x.stopped_per_second),
       `Requests to the first suspect before the onset; there ${x.closed ? "were none until it ended" : "have been none since"}`,
     ]);
-  if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
-  if (worst && x.kind !== "silent" && (!x.size || failsMore(worst)))
-    all.push(["Slowed most", <Effect key="worst" of={worst} />, "The request type with the largest total delay"]);
   if (lost && x.kind !== "silent" && !x.size) all.push(["Lost", keepUnits(lost), lostMeans]);
-  if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Accounts for most of the cost of the first suspect"]);
+  return all;
+}
+
+// circumstances lists what points to the cause of an incident, beyond its sentence.
+export function circumstances(x: Incident): Fact[] {
+  const on = carrier(x.suspects[0]);
+  const latest = x.annotations[0];
+  const all: Fact[] = [];
   if (latest)
     all.push([
       labels[latest.kind],
@@ -335,33 +374,10 @@ export function facts(x: Incident): Fact[] {
       </span>,
       "The latest deploy or other annotation of a suspect, or of no service",
     ]);
+  if (on && !x.sentence.includes(x.suspects[0]!.instances[0]!.value))
+    all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Accounts for most of the cost of the first suspect"]);
+  if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
   return all;
-}
-
-// Effect shows a request type with its mean, and its failures if there are more than usual.
-function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
-  const slower = isSlower(t);
-  return (
-    <>
-      <OpName>{t.name}</OpName>{" "}
-      {(slower || !failsMore(t)) && (
-        <span>
-          <strong>{keepUnits(duration(t.mean_ns))}</strong> on average,{" "}
-          <span className="dim">
-            {keepUnits(`usually ${duration(t.usual_ns)}`)}
-            {slower && ` (${factor(t.mean_ns / t.usual_ns)})`}
-          </span>
-        </span>
-      )}
-      {slower && failsMore(t) && "; "}
-      {failsMore(t) && (
-        <span>
-          <strong>{keepUnits(percent(t.failed))}</strong> fail,{" "}
-          <span className="dim">{keepUnits(`usually ${percent(t.usual_failed)}`)}</span>
-        </span>
-      )}
-    </>
-  );
 }
 
 // NothingOpen says that all is well, since when, or why Sibyl cannot say so.

@@ -8,6 +8,7 @@ import { count, duration, keepUnits, milli, percent, rate, stateLabel } from "..
 import { ownerText } from "../logic/incidents.ts";
 import {
   type ServiceState,
+  courseOf,
   failsNotably,
   isNotable,
   isUnwell,
@@ -54,7 +55,7 @@ const keys: Record<Sort, (s: Service) => number | string | null> = {
 export const serviceColumns: [name: string, by: Sort | null, title: string, className?: string][] = [
   ["State", "state", "By urgency: suspects of open incidents first"],
   ["Service", "name", "Services that are called, or that call others"],
-  ["Trend", null, "Calls per second in the time range"],
+  ["Trend", null, "In the time range: what is worse than usual, or else calls per second"],
   ["Rate", "rate", "Calls per second by others, and from outside", "number"],
   ["Errors", "failed", "Share of the calls that failed", "number"],
   ["P50", "p50", "Median duration of its spans in the last minutes", "number"],
@@ -266,7 +267,7 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
         </div>
       </td>
       <td data-label="Trend">
-        {s.trend && <Sparkline zero of={s.trend.rate} label={`Calls per second over time, now ${rate(s.now.rate)}`} />}
+        <Course of={s} />
       </td>
       <td data-label="Rate" className="number">
         <Beside now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={s.state === "silent"} />
@@ -300,6 +301,18 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
     </tr>
   );
 });
+
+// Course draws, with its name, what is worse than usual, or the rate.
+function Course({ of: s }: { of: Service }) {
+  const { name, values } = courseOf(s);
+  if (values.length < 2) return null;
+  return (
+    <>
+      <Sparkline zero of={values} label={`${name} of ${s.service} over time`} />
+      <span className="dim small">{name}</span>
+    </>
+  );
+}
 
 // CallsNote says, behind the name of a service, that it makes other calls than before.
 export const CallsNote = ({ of: x }: { of: Schemas["ChangedCalls"] }) => (

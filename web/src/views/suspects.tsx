@@ -2,7 +2,7 @@
 import type { Schemas } from "../api/client.ts";
 import { keepUnits, percent } from "../logic/format.ts";
 import { parts, partsOf } from "../logic/incidents.ts";
-import { Name, Sentence, useSteady } from "../components/names.tsx";
+import { Sentence, useSteady } from "../components/names.tsx";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
@@ -43,34 +43,6 @@ export function PartList({ of: s, cost }: { of: Suspect; cost: number }) {
         </span>
       ))}
     </span>
-  );
-}
-
-// SuspectList lists suspects with their shares of a cost in little space. Once a place in the first one is located, that one is
-// not divided into time in it and to it: such parts read like other shares of the place.
-export function SuspectList({ of: suspects, cost, located }: { of: Suspect[]; cost: number; located: boolean }) {
-  const max = Math.max(...suspects.map((s) => s.score));
-  if (max === 0) return <p className="suspects dim small">No service stands out</p>;
-  return (
-    <div className="suspects">
-      <p className="dim small" title={shareMeans}>
-        {suspects.length === 1 ? "Suspect" : "Suspects, the most likely first"}, with the share of the cost
-      </p>
-      <ol className="plain">
-        {suspects.map((s, i) => (
-          <li key={s.service}>
-            <span className="suspect">
-              <Name>{s.service}</Name>
-              <strong className="number" title={scoreText(s)}>
-                {percent(s.score / cost)}
-              </strong>
-            </span>
-            <ScoreBar of={s} max={max} />
-            {(i > 0 || !located) && <PartList of={s} cost={cost} />}
-          </li>
-        ))}
-      </ol>
-    </div>
   );
 }
 
