@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -23,13 +24,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
 // flood fills requests with things that are never seen again. Each kind makes Sibyl remember something for each.
 type flood struct {
 	name string
-	fill func(*filler, ptrace.Traces)
+	fill func(*filler, ptrace.Traces) // nil: agents register
 }
 
 // filler creates the spans of one sender.
@@ -124,33 +126,69 @@ var floods = []flood{
 	}},
 	{"big requests", func(f *filler, r ptrace.Traces) {
 		spans := f.service(r, "flood")
-		text := strings.Repeat("x", 8000)
+		text := strings.Repeat("x", 500<<f.rng.IntN(5)) // 1 to 16 MB, since the limit depends on the memory
 		for range perRequest {
 			f.span(spans, f.traceID(), pcommon.SpanID{}, "GET /").Attributes().PutStr("text", text)
 		}
 	}},
+	{"agents", nil},
+}
+
+// registration returns an agent of a service of its own, with as many tracepoints as a page of a catalogue has.
+func (f *filler) registration() protocol.Registration {
+	service := f.unique("service")
+	tracepoints := make([]protocol.Tracepoint, protocol.PageSize)
+	for i := range tracepoints {
+		name := f.unique("method")
+		tracepoints[i] = protocol.Tracepoint{
+			ID:        service + "/" + name,
+			Layer:     protocol.App,
+			Kind:      protocol.SpanPoint,
+			Service:   service,
+			Operation: name,
+		}
+	}
+	protocol.SortCatalogue(tracepoints)
+	return protocol.Registration{
+		Protocol:     protocol.Version,
+		Session:      "1",
+		Resource:     map[string]string{"service.name": service},
+		Capabilities: []protocol.Capability{protocol.CanSpan},
+		Catalogue:    protocol.Catalogue{Hash: protocol.HashCatalogue(tracepoints), Size: len(tracepoints)},
+		Page:         &protocol.Page{Tracepoints: tracepoints},
+	}
+}
+
+// ask sends the next request of the flood.
+func (x *flood) ask(ctx context.Context, f *filler, to *process, token string) (*http.Response, error) {
+	if x.fill == nil {
+		body, _ := json.Marshal(f.registration())
+		url := "http://" + to.api + protocol.Path + strconv.FormatUint(f.rng.Uint64(), 36) + "?session=1"
+		return ask(ctx, http.MethodPut, url, token, "application/json", body)
+	}
+	request := ptrace.NewTraces()
+	x.fill(f, request)
+	body, _ := ptraceotlp.NewExportRequestFromTraces(request).MarshalProto()
+	return ask(ctx, http.MethodPost, "http://"+to.http+"/v1/traces", token, "application/x-protobuf", body)
 }
 
 // send floods the server with a token, or "" for none, until ctx ends. It returns the numbers of requests that were
-// acknowledged and refused.
-func (x *flood) send(ctx context.Context, address, token string, senders int) (acked, refused uint64) {
+// accepted and refused.
+func (x *flood) send(ctx context.Context, to *process, token string, senders int) (accepted, refused uint64) {
 	var a, r atomic.Uint64
 	var all sync.WaitGroup
 	for range senders {
 		all.Go(func() {
 			f := &filler{rng: rand.New(rand.NewPCG(rand.Uint64(), 1)), first: rand.Uint64()}
 			for ctx.Err() == nil {
-				request := ptrace.NewTraces()
-				x.fill(f, request)
-				body, _ := ptraceotlp.NewExportRequestFromTraces(request).MarshalProto()
-				answer, err := post(ctx, "http://"+address+"/v1/traces", token, body)
+				answer, err := x.ask(ctx, f, to, token)
 				if err != nil {
 					time.Sleep(50 * time.Millisecond)
 					continue
 				}
 				_, _ = io.Copy(io.Discard, answer.Body)
 				answer.Body.Close()
-				if answer.StatusCode == http.StatusOK {
+				if answer.StatusCode < 300 {
 					a.Add(1)
 				} else {
 					r.Add(1)
@@ -163,17 +201,18 @@ func (x *flood) send(ctx context.Context, address, token string, senders int) (a
 	return a.Load(), r.Load()
 }
 
-// floodAddress, floodToken and floodLength are the environment variables that make TestFloodFromElsewhere a sender.
+// These environment variables make TestFloodFromElsewhere a sender.
 const (
 	floodAddress = "SIBYL_TEST_FLOOD_ADDRESS"
+	floodAPI     = "SIBYL_TEST_FLOOD_API"
 	floodToken   = "SIBYL_TEST_FLOOD_TOKEN"
 	floodLength  = "SIBYL_TEST_FLOOD_LENGTH"
 )
 
 // TestFloodFromElsewhere is the process of floodFromElsewhere.
 func TestFloodFromElsewhere(t *testing.T) {
-	address := os.Getenv(floodAddress)
-	if address == "" {
+	to := &process{http: os.Getenv(floodAddress), api: os.Getenv(floodAPI)}
+	if to.http == "" {
 		t.Skip("another test runs it in a process of its own")
 	}
 	length, err := time.ParseDuration(os.Getenv(floodLength))
@@ -185,8 +224,8 @@ func TestFloodFromElsewhere(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range floods {
 		all.Go(func() {
-			acked, refused := floods[i].send(ctx, address, os.Getenv(floodToken), 2)
-			t.Logf("%s: %d requests acknowledged, %d refused", floods[i].name, acked, refused)
+			accepted, refused := floods[i].send(ctx, to, os.Getenv(floodToken), 2)
+			t.Logf("%s: %d requests accepted, %d refused", floods[i].name, accepted, refused)
 		})
 	}
 	all.Wait()
@@ -203,7 +242,7 @@ func (v *process) floodFromElsewhere(token string, length time.Duration) {
 	sender := exec.CommandContext(v.t.Context(), "nice", "-n", "19",
 		self, "-test.run", "^TestFloodFromElsewhere$", "-test.v")
 	sender.Env = append(os.Environ(),
-		floodAddress+"="+v.http, floodToken+"="+token, floodLength+"="+length.String())
+		floodAddress+"="+v.http, floodAPI+"="+v.api, floodToken+"="+token, floodLength+"="+length.String())
 	out, err := sender.CombinedOutput()
 	if err != nil {
 		v.t.Errorf("the flood: %v", err)
@@ -211,12 +250,12 @@ func (v *process) floodFromElsewhere(token string, length time.Duration) {
 	v.t.Logf("%s", out)
 }
 
-func post(ctx context.Context, url, token string, body []byte) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+func ask(ctx context.Context, method, url, token, contentType string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Content-Type", "application/x-protobuf")
+	r.Header.Set("Content-Type", contentType)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -346,8 +385,8 @@ func (v *process) flood(floods []flood, token string, senders int, length time.D
 	var all sync.WaitGroup
 	for i := range floods {
 		all.Go(func() {
-			acked, refused := floods[i].send(ctx, v.http, token, senders)
-			v.t.Logf("%s: %d requests acknowledged, %d refused", floods[i].name, acked, refused)
+			accepted, refused := floods[i].send(ctx, v, token, senders)
+			v.t.Logf("%s: %d requests accepted, %d refused", floods[i].name, accepted, refused)
 		})
 	}
 	all.Wait()

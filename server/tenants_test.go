@@ -448,7 +448,8 @@ func TestTenantFlood(t *testing.T) {
 		var took []time.Duration
 		for done := false; !done; {
 			began := time.Now()
-			answer, err := post(t.Context(), "http://"+v.http+"/v1/traces", tokens["quiet"], oneSpan(t))
+			answer, err := ask(t.Context(), http.MethodPost, "http://"+v.http+"/v1/traces", tokens["quiet"],
+				"application/x-protobuf", oneSpan(t))
 			if err != nil {
 				t.Error(err)
 				return
