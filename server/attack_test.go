@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,14 +31,19 @@ import (
 type target struct {
 	*process
 
-	sampling string
-	tokens   map[access.Role]string
+	sampling   string
+	tokens     map[access.Role]string
+	encryption *tls.Config // for gRPC; nil for clear text
 }
 
 // newTarget starts a server that requires tokens on all addresses.
 func newTarget(t *testing.T) *target {
 	t.Helper()
-	a := &target{newProcess(t, t.TempDir()), freeAddress(t), make(map[access.Role]string)}
+	a := &target{
+		process:  newProcess(t, t.TempDir()),
+		sampling: freeAddress(t),
+		tokens:   make(map[access.Role]string),
+	}
 	a.http, a.more = freeAddress(t), []string{"--otlp-require-token", "--sampling-http", a.sampling}
 	for _, role := range access.Roles() {
 		secret, _, err := access.Open(a.dir).Create(access.Token{Role: role, Name: string(role)}, time.Now())
@@ -240,14 +246,36 @@ func (a *target) slow(t *testing.T) {
 	})
 }
 
-// rpc calls OTLP's only method over gRPC. body contains framed messages.
+// rpc calls OTLP's only method over gRPC, on a new connection. body contains framed messages. rpc returns nil if there
+// is no answer.
 func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, headers ...string) *reply {
 	t.Helper()
+	r, err := a.transport(t).RoundTrip(a.rpcRequest(t, token, encoding, body, headers...))
+	if err != nil {
+		return nil
+	}
+	return read(t, r)
+}
+
+// transport returns a transport for gRPC.
+func (a *target) transport(t *testing.T) *http.Transport {
+	t.Helper()
 	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: protocols}
+	protocols.SetUnencryptedHTTP2(a.encryption == nil)
+	protocols.SetHTTP2(a.encryption != nil)
+	transport := &http.Transport{Protocols: protocols, TLSClientConfig: a.encryption}
 	t.Cleanup(transport.CloseIdleConnections)
-	url := "http://" + a.grpc + "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+	return transport
+}
+
+// rpcRequest returns a call of OTLP's only method over gRPC.
+func (a *target) rpcRequest(t *testing.T, token, encoding string, body io.Reader, headers ...string) *http.Request {
+	t.Helper()
+	scheme := "http://"
+	if a.encryption != nil {
+		scheme = "https://"
+	}
+	url := scheme + a.grpc + "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
 	if err != nil {
 		t.Fatal(err)
@@ -262,11 +290,7 @@ func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, heade
 	for i := 0; i < len(headers); i += 2 {
 		q.Header.Set(headers[i], headers[i+1])
 	}
-	r, err := transport.RoundTrip(q)
-	if err != nil {
-		return nil
-	}
-	return read(t, r)
+	return q
 }
 
 // refusedRPC checks that r refuses a call with one of the codes want, with a reason and without internal details.

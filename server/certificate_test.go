@@ -57,7 +57,12 @@ func (a *authority) issue(t *testing.T, like *x509.Certificate) tls.Certificate 
 		t.Fatal(err)
 	}
 	like.SerialNumber = big.NewInt(time.Now().UnixNano())
-	like.NotBefore, like.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if like.NotBefore.IsZero() {
+		like.NotBefore = time.Now().Add(-time.Hour)
+	}
+	if like.NotAfter.IsZero() {
+		like.NotAfter = time.Now().Add(time.Hour)
+	}
 	parent, signer := a.certificate, a.key
 	if signer == nil {
 		parent, signer = like, key
