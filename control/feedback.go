@@ -135,7 +135,7 @@ func unite(list []search.Announced) []search.Announced {
 // hashSeed is random, because hashes do not survive a restart.
 var hashSeed = maphash.MakeSeed()
 
-// hashOf returns a hash of list, which is never 0.
+// hashOf returns a nonzero hash of list.
 func hashOf(list []search.Announced) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)

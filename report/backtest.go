@@ -148,7 +148,8 @@ func (n *names) incident(x *engine.Incident) *describe.Incident {
 	return describe.NewIncident(n.Names, x, x.Onset)
 }
 
-// score writes s as a table with a row for each fault.
+// score writes s as a table with a row for each fault. Below it, score writes the number of false incidents, the cases
+// whose service was not the first suspect of an incident, and the labels that were not scored.
 func (t *table) score(s *backtest.Score) {
 	column := func(text string) string { return terminal.PadLeft(text, 10) }
 	const faultWidth = 24

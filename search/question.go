@@ -27,7 +27,7 @@ type Question struct {
 }
 
 // Region is a part of the problem that nothing explains yet: a known location with the unknown locations below it, down
-// to the next known locations.
+// to the next known locations. A location is known once enough requests have run with its tracepoint on.
 type Region struct {
 	Tracepoint trace.Symbol // 0 for a baseline operation
 	Op         trace.Op

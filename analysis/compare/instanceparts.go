@@ -60,8 +60,9 @@ func (m *Comparer) instancesOf(window history.Interval, c *Comparison, s *Suspec
 	}
 }
 
-// accountsFor reports whether p, with a more specific key, carries nearly all of q's cost. A version that only one
-// instance runs says more than the instance, so it is listed as well.
+// accountsFor reports whether q need not be listed because p, whose key must be more specific, carries most of its
+// cost. It returns false for a version that runs only on the instance p, because the version says more than the
+// instance.
 func (p *InstancePart) accountsFor(q *InstancePart) bool {
 	return p.Part >= carried*q.Part && (q.Key != history.VersionKey || p.Calls != q.Calls)
 }

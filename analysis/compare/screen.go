@@ -38,10 +38,11 @@ func (w *wanted) reach(value float64) {
 	}
 }
 
-// wantedShape is a shape of calls in the window, with the share that pieces of the history must reach.
+// wantedShape is a shape of calls in the window. The value of the embedded wanted is the lowest share of the shape over
+// the parts of the window; see [liveWindow.share].
 type wantedShape struct {
 	wanted
-	whole wanted          // the same for the share of the shape in the whole window
+	whole wanted          // the same for its share in the whole window
 	rest  history.Encoded // unread cells of the past
 }
 

@@ -136,8 +136,8 @@ func (c *liveWindow) typical(number int32) (times typicalTimes, calls float64) {
 	return times, calls
 }
 
-// addTypical adds the growth in a, the assessment of site `number`, to the operation and the service that own the time
-// of the site.
+// addTypical adds the typical times in the assessment a of site `number` to the operation and the service that own the
+// time of the site.
 func (c *liveWindow) addTypical(number int32, a *assessment) {
 	if a.typicalCalls == 0 {
 		return

@@ -25,7 +25,8 @@ func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// settleMix makes a shift that opens no problem the expected mix, based only on the requests since the shift.
+// settleMix handles a shift that opens no problem: in time, the new mix becomes the expected one. Once the shift is
+// confirmed, settleMix restarts the counts of the new mix, so that they include only requests since the shift.
 func (e *epoch) settleMix(requestType *group.Group, groups []*group.Group) {
 	c := e.detector.changeDetectorOf(requestType)
 	if c.kind != KindShifted && c.rising >= confirm {

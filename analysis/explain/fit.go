@@ -166,7 +166,7 @@ func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) flo
 	return mathext.GammaIncRegComp(shape, max(0, shape+z*math.Sqrt(shape)))
 }
 
-// whitened is the part of a categorical column beyond a model.
+// whitened is the part of a categorical column that a model doesn't explain.
 //
 // Let D be the 0/1 columns of the categories and Q the vectors of the model. The sum of squares of y that D explains is
 // bᵀG⁻¹b with b = Dᵀy and G = Dᵀ(1−QQᵀ)D = diag(n) − SSᵀ, S = DᵀQ. So we don't need to form D. lower is the Cholesky

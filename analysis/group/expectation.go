@@ -95,13 +95,6 @@ const (
 	nextBlocks = 32
 )
 
-// count adds a request of the open epoch to the counts of e if e is learned.
-func (e *Expectation) count(duration int64) {
-	if e.Learned {
-		e.Counts.Add(&e.Reference, duration)
-	}
-}
-
 // count adds a request of the open epoch to the count of its group or, if it failed, to the count of failed requests. m
 // may be nil.
 func (m *Mix) count(number int, failed bool) {

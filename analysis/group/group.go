@@ -112,7 +112,9 @@ func (group *Group) add(o *observation.Observation, times []observation.EdgeNano
 	if size, ok := group.sizeRule.sizeOf(o); ok {
 		duration = group.addTransfer(key, Transfer{size, duration})
 	}
-	group.Expectation.count(duration)
+	if e := &group.Expectation; e.Learned {
+		e.Counts.Add(&e.Reference, duration)
+	}
 }
 
 // addTransfer adds t, the transfer of the request with the given key, to the open window. It returns the duration to

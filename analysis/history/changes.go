@@ -36,5 +36,6 @@ func (c *Changes) Note(from Slice) (changes uint64) {
 // n.
 func (c *Changes) Since(s *Series, n uint64) bool { return max(s.changed, c.all) > n }
 
-// Renumbered returns the number of changes at the time when the sites of the history were last renumbered.
+// Renumbered returns the number of changes up to the last renumbering of the sites. Site numbers stay valid as long as
+// the result stays the same.
 func (c *Changes) Renumbered() uint64 { return c.renumbered }

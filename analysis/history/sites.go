@@ -348,9 +348,9 @@ func (h *Sites) evict(since Slice, all bool) {
 // it may add sites.
 func (h *Sites) JoinMessages(now trace.Nanos) { h.Merge(h.Messages.join(now)) }
 
-// LatestOf returns the end of the latest slice, at most now, with calls of the given operations of a service. An empty
-// list selects all of its operations. LatestOf returns 0 if there are no such calls. The calls of a service without
-// spans are the calls that others make to it.
+// LatestOf returns the end of the latest slice with a call to one of the given operations of a service, or now if that
+// is earlier. An empty list selects all operations of the service. LatestOf returns 0 if there are no such calls. For a
+// service without spans, the calls that others make to it count.
 func (h *Sites) LatestOf(service trace.Symbol, operations []trace.Op, now trace.Nanos) trace.Nanos {
 	newest := Slice(-1)
 	for s := range h.seriesOf(service, operations) {

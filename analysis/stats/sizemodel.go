@@ -109,7 +109,7 @@ func (m SizeModel) Summary(sizes, latencies []float64) (s SizeSummary) {
 	return s
 }
 
-// ErrTooFew is the error of [FitSize] if there are too few transfers that did not time out.
+// ErrTooFew is returned by [FitSize] if too few transfers finished without timing out.
 var ErrTooFew = errors.New("stats: too few transfers for a size model")
 
 // minTransfers is the minimum number of transfers for a fit.

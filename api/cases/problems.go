@@ -86,7 +86,7 @@ func listProblems[ID any](
 	return list, nil
 }
 
-// addProblems adds the problems of s to l, with the keys for the order called sort.
+// addProblems adds the problems of s to l, each with its sort key. sort is the name of the order.
 func addProblems(l *query.List[analysis.Hash], s *epoch.Snapshot, sort string) {
 	for i := range s.Problems {
 		p := &s.Problems[i]

@@ -37,7 +37,7 @@ const (
 	answerExpired  = "expired_token"
 )
 
-// deviceFlow is the log-in of a program that a person confirms in a browser elsewhere.
+// deviceFlow is a program's pending log-in, which a person confirms in a browser, perhaps on another device.
 type deviceFlow struct {
 	provider *provider
 	oauth    *oauth2.Config

@@ -19,8 +19,9 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Start redirects a browser to the provider. The parameter `to` is the path of the page to return to. If there is a
-// parameter `again`, Start tells the provider to ask for credentials even if the person is already logged in there.
+// Start redirects a browser to the provider. The query parameter `to` is the path of the page to return to. If the
+// query has a parameter `again`, Start tells the provider to ask for credentials even if the person is already logged
+// in there.
 func (s *Service) Start(w http.ResponseWriter, r *http.Request) {
 	p, err := s.discover(r.Context())
 	if err != nil {

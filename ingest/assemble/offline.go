@@ -109,7 +109,7 @@ func (o *Offline) add(id trace.ID, f *fragment) {
 	o.open[id] = c
 }
 
-// memory returns the memory of the open traces in bytes.
+// memory returns the memory used by open traces, in bytes.
 func (o *Offline) memory() int64 { return o.arena.bytes + int64(len(o.open))*traceCost }
 
 // Spans returns the number of spans added.

@@ -12,7 +12,7 @@ import (
 //go:embed weights.txt
 var weightsText string
 
-// Model holds the log-odds that a class is the application's own, for each value of each feature.
+// Model is a linear model of the log-odds that a class is the application's own. Each value of a feature adds a weight.
 type Model struct {
 	Bias    float64             // log-odds of a class without any known feature
 	Band    float64             // if the log-odds are closer to 0 than this, people should decide

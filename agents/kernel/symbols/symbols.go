@@ -119,7 +119,7 @@ func (r *Resolver) process(pid uint32) *process {
 	return p
 }
 
-// Know starts reading the mappings of a process, so that its addresses can be named even if it ends soon.
+// Know starts reading the mappings of a process, so that its addresses can be named even if it exits soon.
 func (r *Resolver) Know(pid uint32) { r.process(pid) }
 
 // Renew forgets a process if it now runs another program, and reports whether it does.

@@ -101,7 +101,7 @@ func Printable(s string, limit int) string {
 	}, s[:min(len(s), limit)])
 }
 
-// checkName checks that s, the value of field, is a valid text of 1 to MaxText bytes.
+// checkName checks that s, the value of field, is valid text of 1 to MaxText bytes.
 func checkName(field, s string) error {
 	if s == "" {
 		return invalid(field, "missing")
