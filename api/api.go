@@ -3,10 +3,10 @@
 //
 // openapi.yaml is the contract. Package contract is generated from it, and requests are validated against it. Tests
 // also validate the responses. This package contains the router and the middleware, and assembles the handlers. The
-// handlers of each kind of resource have their own package: [cases], [requests], [services], [plan] and [operating].
-// Code shared by several of them is in internal packages. Handlers read the engine through an [epoch.Reader]: either
-// its core or, for lists, a snapshot. A snapshot is built at most once per epoch, and only if a client reads one.
-// Decisions and traces come from the [store.Store].
+// handlers of each kind of resource have their own package: [cases], [requests], [services], [objectives], [plan] and
+// [operating]. Code shared by several of them is in internal packages. Handlers read the engine through an
+// [epoch.Reader]: either its core or, for lists, a snapshot. A snapshot is built at most once per epoch, and only if a
+// client reads one. Decisions and traces come from the [store.Store].
 //
 // No handler reads a clock or starts a goroutine: time is an option, and the HTTP server owns the goroutines. Errors
 // sent to clients contain a hint and no internal details.
@@ -32,6 +32,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/epoch"
 	"github.com/sibyl-trace/sibyl/api/login"
+	"github.com/sibyl-trace/sibyl/api/objectives"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/api/plan"
 	"github.com/sibyl-trace/sibyl/api/requests"
@@ -77,6 +78,9 @@ type Options struct {
 	Notes       *cases.Notes
 	Comments    *cases.Comments
 	Silences    *cases.Silences
+	Edits       *objectives.Edits
+	Settings    func() engine.Settings      // those of the configuration
+	Settle      func(context.Context) error // makes the engine use the current edits
 	Views       *operating.Views
 	Audit       *audit.Log
 	Telemetry   telemetry.Options // systems with logs and metrics
@@ -103,6 +107,7 @@ type handlers struct {
 	*cases.Cases
 	*requests.Requests
 	*services.Services
+	*objectives.Objectives
 	*plan.Plan
 	*operating.Operating
 }
@@ -184,7 +189,13 @@ func (a *API) newHandlers(s *store.Store) handlers {
 			Clock:     o.Clock,
 		}),
 		Services: services.New(a.reader, a.directory.Load, o.Clock),
-		Plan:     plan.New(a.reader, s.Decisions, plan.Options{Agents: o.Agents, Clock: o.Clock, Log: o.Log}),
+		Objectives: objectives.New(a.reader, s.Ticks, objectives.Options{
+			Edits:    o.Edits,
+			Settings: o.Settings,
+			Settle:   o.Settle,
+			Clock:    o.Clock,
+		}),
+		Plan: plan.New(a.reader, s.Decisions, plan.Options{Agents: o.Agents, Clock: o.Clock, Log: o.Log}),
 	}
 	h.Cases = cases.New(a.reader, s, cases.Options{
 		Notes:     o.Notes,
@@ -317,5 +328,5 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 
 // Files returns the names of the files in the data directory that contain people's input.
 func Files() []string {
-	return []string{cases.NotesFile, cases.CommentsFile, cases.SilencesFile, operating.ViewsFile}
+	return []string{cases.NotesFile, cases.CommentsFile, cases.SilencesFile, objectives.File, operating.ViewsFile}
 }

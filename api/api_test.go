@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func (w *harness) pathParams() *strings.Replacer {
 		"{request_type}", problem.RequestType.String(), "{trace}", w.exemplar.ID.String(),
 		"{decision}", decisionlog.ID{At: w.decided}.String(),
 		"{tracepoint}", render.Hex16(w.tracepoint), "{service}", "cart", "{comment}", "1", "{view}", "1",
-		"{silence}", "1",
+		"{silence}", "1", "{objective}", "1",
 		"{tenant}", "shop",
 	)
 }
@@ -74,6 +75,11 @@ var bodies = map[string]any{
 	"previewSilence":     map[string]string{"service": "cart"},
 	"overrideTracepoint": map[string]string{"kind": "pin"},
 	"steerInvestigation": map[string]string{"kind": "start"},
+	"addObjective":       object{"entry": "cart", "errors": 0.1},
+	"setObjective":       object{"entry": "pay", "errors": 0.1},
+	"previewObjective":   object{"entry": "cart", "errors": 0.1},
+	"setGates":           object{"growth": 0.2},
+	"previewGates":       object{"growth": 0.2},
 	"saveView":           map[string]string{"name": "Cart", "path": "/services/cart"},
 }
 
@@ -98,7 +104,8 @@ func TestEveryOperation(t *testing.T) {
 			if op.OperationID == "listExemplars" {
 				query = params.Replace("?group={group}")
 			}
-			path := strings.ReplaceAll(params.Replace(pattern), "{letter}", letter)
+			path := params.Replace(w.replaceObjective(t, pattern))
+			path = strings.ReplaceAll(path, "{letter}", letter)
 			of := w
 			if strings.HasPrefix(pattern, "/incidents") {
 				of, path = incident, incident.incidentPath(pattern)
@@ -115,6 +122,27 @@ func TestEveryOperation(t *testing.T) {
 	if called < 38 {
 		t.Errorf("called %d operations, want at least 38", called)
 	}
+}
+
+// replaceObjective returns pattern, the path of an operation. If it is about objectives, exactly one added objective
+// exists then, and its ID replaces the parameter.
+func (w *harness) replaceObjective(t *testing.T, pattern string, headers ...string) string {
+	t.Helper()
+	const path = prefix + "/objectives"
+	if !strings.HasPrefix(prefix+pattern, path) {
+		return pattern
+	}
+	for _, x := range decode[contract.ObjectiveList](t, w.get(t, path, headers...)).Items {
+		if x.ID != nil {
+			w.expect(t, http.StatusNoContent, http.MethodDelete, fmt.Sprint(path, "/", *x.ID), nil, headers...)
+		}
+	}
+	var x contract.Objective
+	out := w.call(t, http.MethodPost, path, object{"entry": "shop", "errors": 0.1}, headers...)
+	if err := json.Unmarshal(out.Body.Bytes(), &x); err != nil || x.ID == nil {
+		t.Fatal(out.Code, out.Body)
+	}
+	return strings.ReplaceAll(pattern, "{objective}", strconv.FormatInt(*x.ID, 10))
 }
 
 // compareGolden compares an answer with a golden file.
@@ -181,7 +209,8 @@ func TestRoles(t *testing.T) {
 				if op.OperationID == "listExemplars" {
 					query = params.Replace("?group={group}")
 				}
-				path := params.Replace(pattern)
+				path := params.Replace(w.replaceObjective(t, pattern,
+					"Authorization", "Bearer "+secrets[access.Operator]))
 				if strings.Contains(path, "{letter}") {
 					path = strings.ReplaceAll(path, "{letter}", w.addDeadLetter(t))
 				}

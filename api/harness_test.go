@@ -28,6 +28,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/cases"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
+	"github.com/sibyl-trace/sibyl/api/objectives"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/directory"
@@ -68,6 +69,7 @@ type harness struct {
 	replies     []string           // to Slack, each with its URL
 	alter       func(*trace.Trace) // changes each trace before the core gets it; may be nil
 	tracepoint  trace.Symbol       // a tracepoint that the plan enables
+	configured  engine.Options
 }
 
 // Ask implements epoch.Engine.
@@ -180,6 +182,7 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		change: change,
 		outbox: newOutbox(t),
 	}
+	w.configured = options
 	w.core.Announce(begin, app.Catalogue())
 	w.clock = func() time.Time { return time.Unix(0, int64(w.now)) }
 	notes, err := cases.OpenNotes(dir)
@@ -191,6 +194,10 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		t.Fatal(err)
 	}
 	silences, err := cases.OpenSilences(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edits, err := objectives.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +226,9 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		Directory: directory,
 		Comments:  comments,
 		Silences:  silences,
+		Edits:     edits,
+		Settings:  func() engine.Settings { return w.configured.Settings() },
+		Settle:    w.settle,
 		Views:     views,
 		Audit:     audit.Open(dir, func() time.Time { return w.clock() }, slog.New(slog.DiscardHandler)),
 		Clock:     func() time.Time { return w.clock() },
@@ -250,6 +260,17 @@ func newHarnessIn(t testing.TB, s *store.Store, fault sim.Fault, change ...func(
 		t.Fatal(err)
 	}
 	return w
+}
+
+// settle makes the core use the objectives and gates that the API has set.
+func (w *harness) settle(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.configured
+	w.options.Edits.Complete(&o)
+	settings := o.Settings()
+	w.core.Apply(&engine.Change{Settings: &settings})
+	return nil
 }
 
 // newStore returns an empty store.

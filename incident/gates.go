@@ -1,6 +1,9 @@
 package incident
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Gates are the smallest changes that are worth an incident. A change must also exceed the record of its service or
 // operation, so gates only hide changes and never make detection more sensitive.
@@ -35,4 +38,29 @@ func (t *Tracker) SetGates(g Gates) {
 	if t.baseline.gates = g; g == (Gates{}) {
 		t.baseline.gates = DefaultGates()
 	}
+}
+
+// Passes reports whether the figures of x reach g. The figures are those of the time with the most evidence. Records
+// don't count, because x exceeded them when it opened, and incidents of objectives pass all gates.
+func (x *Incident) Passes(g Gates) bool {
+	if len(x.Objectives) > 0 {
+		return true
+	}
+	j := judge{gates: g, of: fine, share: 1, started: func() bool { return false }}
+	lost := float64(g.Lost) * x.Seen.Sub(x.Onset).Seconds()
+	j.enough = max(1, min(lost, g.lostPart()*float64(x.Requests)*x.Duration))
+	for i := range x.Suspects {
+		s := &x.Suspects[i]
+		for k, level := range levelsOf(s) {
+			if kind(k) != flow && level >= g.Score {
+				return true
+			}
+		}
+		for _, o := range append(slices.Clip(s.Operations), s.Whole) {
+			if m := j.multiples(&o, growth{}); max(m.slower, m.risen, m.failing, m.adding) >= 1 {
+				return true
+			}
+		}
+	}
+	return false
 }

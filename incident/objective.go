@@ -65,6 +65,12 @@ func (o *Objective) counted() counted { return counted{o.Entry, o.Below} }
 // SameRequests reports whether the same requests count against o and `as`.
 func (o *Objective) SameRequests(as *Objective) bool { return o.counted() == as.counted() }
 
+// AppliesTo reports whether entry, an operation in table, is an entry of o.
+func (o *Objective) AppliesTo(table *trace.Table, entry trace.Op) bool {
+	service := table.ServiceName(entry)
+	return o.Entry == service || o.Entry == service+" "+table.OpName(entry)
+}
+
 // alerts are pairs of windows to detect burning objectives, as in Google's SRE workbook, chapter 5. A rate of 1 would
 // use up the budget in exactly 30 days. The long window shows that the loss matters, the short one that it is still
 // going on. The first alert fires if 2 % of the budget for 30 days is spent in an hour, the second if 5 % is spent in
@@ -262,10 +268,8 @@ func (s *Objectives) of(entry trace.Op) []*watched {
 	if known {
 		return found
 	}
-	service := s.table.ServiceName(entry)
-	name := service + " " + s.table.OpName(entry)
 	for _, w := range s.all {
-		if w.Entry == service || w.Entry == name {
+		if w.AppliesTo(s.table, entry) {
 			found = append(found, w)
 		}
 	}

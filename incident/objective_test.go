@@ -255,3 +255,33 @@ func BenchmarkObserve(b *testing.B) {
 		s.Observe(r)
 	}
 }
+
+// Replay tells when an objective burns. Times that are less than two minutes apart are one.
+func TestReplay(t *testing.T) {
+	const from = trace.Nanos(1_700_000_040_000_000_000) // a whole minute
+	minutes := make([]incident.Count, 600)
+	for i := range minutes {
+		minutes[i].Requests = 100
+	}
+	for i := 200; i < 230; i++ {
+		minutes[i].Missed = 50
+	}
+	for i := 590; i < 600; i++ {
+		minutes[i].Missed = 100
+	}
+	o := incident.Objective{Entry: "shop", Errors: 0.01}
+	got := incident.Replay(o, from, minutes)
+	if len(got) != 2 {
+		t.Fatalf("burned %+v, want twice", got)
+	}
+	if a := got[0].From.Sub(from); a <= 200*time.Minute || a > 220*time.Minute ||
+		got[0].Until.Sub(from) < 230*time.Minute || got[0].Window != time.Hour || got[0].Rate < 14.4 {
+		t.Errorf("first %+v, after %v", got[0], a)
+	}
+	if got[1].Until != 0 {
+		t.Errorf("the last one ended: %+v", got[1])
+	}
+	if got := incident.Replay(incident.Objective{Entry: "shop", Errors: 0.5}, from, minutes[:500]); len(got) != 0 {
+		t.Errorf("a lenient objective burned: %+v", got)
+	}
+}

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -12,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -322,4 +325,51 @@ func (s *Server) requests(t *testing.T) (n uint64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Objectives and gates that people have set are in effect after a kill.
+func TestEditsSurviveKill(t *testing.T) {
+	v := newProcess(t, t.TempDir())
+	v.start()
+	v.ready()
+	do := func(method, path, body string) string {
+		t.Helper()
+		url := "http://" + v.api + "/api/v1" + path
+		r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode >= http.StatusMultipleChoices {
+			t.Fatalf("%s %s: %d: %s, %v", method, path, answer.StatusCode, text, err)
+		}
+		return string(text)
+	}
+	do(http.MethodPost, "/objectives", `{"entry":"shop","errors":0.01}`)
+	do(http.MethodPut, "/gates", `{"growth":0.3}`)
+	v.end(os.Kill)
+	v.start()
+	defer v.end(os.Kill)
+	v.ready()
+	if got := do(http.MethodGet, "/objectives", ""); !strings.Contains(got, `"entry":"shop"`) {
+		t.Errorf("after the kill: %s", got)
+	}
+	if got := do(http.MethodGet, "/gates", ""); !strings.Contains(got, `"growth":0.3`) {
+		t.Errorf("after the kill: %s", got)
+	}
+	eventually(t, "the metrics have the objective", func() bool {
+		r, err := http.Get("http://" + v.api + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		text, _ := io.ReadAll(r.Body)
+		return bytes.Contains(text, []byte(`sibyl_objective_burning{below="",entry="shop"`))
+	})
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/audit"
 	"github.com/sibyl-trace/sibyl/api/cases"
+	"github.com/sibyl-trace/sibyl/api/objectives"
 	"github.com/sibyl-trace/sibyl/api/operating"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control"
@@ -47,6 +49,9 @@ type tenant struct {
 	plane     *control.Plane
 	notes     *cases.Notes
 	silences  *cases.Silences
+	edits     *objectives.Edits
+	settling  sync.Mutex      // held while settings change
+	settings  engine.Settings // guarded by settling
 	audit     *audit.Log
 	outbound  *outbound
 	registry  *prometheus.Registry // metrics of parts other than the API
@@ -130,6 +135,9 @@ func openTenant(o opening) (t *tenant, err error) {
 	if err != nil {
 		return t, explain(err, c.DataDir, storeName)
 	}
+	if t.edits, err = objectives.Open(c.DataDir); err != nil {
+		return t, err
+	}
 	if t.live, err = t.openEngine(); err != nil {
 		return t, err
 	}
@@ -151,22 +159,40 @@ func openTenant(o opening) (t *tenant, err error) {
 }
 
 // openEngine returns the engine in the state of its last checkpoint.
-func (t *tenant) openEngine() (*live.Service, error) {
+func (t *tenant) openEngine() (_ *live.Service, err error) {
 	c, o := t.config, live.DefaultOptions()
-	var err error
 	if o.Keys, err = c.DecodedKeys(); err != nil {
 		return nil, err
 	}
 	o.Core, o.Assembly = c.Engine(), c.OpenTraces()
+	t.edits.Complete(&o.Core)
+	t.settings = o.Core.Settings()
 	o.MaxJournal = uint64(c.Journal.MaxBytes)
 	limits := c.IntakeLimits()
 	o.InFlight, o.Heap, o.Charted, o.Whole = limits.InFlight, limits.Heap, limits.Charted, limits.Whole
 	o.Blameless, o.SpansPerSecond = limits.Blameless, float64(t.Spans)
 	o.Names, o.DecoderNames, o.Decoders = limits.Names, limits.DecoderNames, limits.Decoders
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
-	o.Journal, o.Store, o.Full, o.Fits, o.Log = t.journal, t.store, t.disk.Full, t.disk.Fits, t.log
-	o.Epoch = t.epoch
+	o.Journal, o.Store, o.Full, o.Fits, o.Log, o.Epoch = t.journal, t.store, t.disk.Full, t.disk.Fits, t.log, t.epoch
 	return live.Open(o)
+}
+
+// settle makes the engine use the settings in c, or in the current configuration if c is nil, with those that people
+// have set.
+func (t *tenant) settle(ctx context.Context, c *config.Config) error {
+	t.settling.Lock()
+	defer t.settling.Unlock()
+	c = cmp.Or(c, t.applied.Load())
+	o := c.Engine()
+	t.edits.Complete(&o)
+	if settings := o.Settings(); !reflect.DeepEqual(settings, t.settings) {
+		if _, err := t.live.Change(ctx, engine.Change{Settings: &settings}); err != nil {
+			return fmt.Errorf("record the settings: %w", err)
+		}
+		t.settings = settings
+	}
+	t.applied.Store(c)
+	return nil
 }
 
 // serve connects the tenant with the parts that all tenants share, so that it can answer requests.
@@ -222,14 +248,10 @@ func (t *tenant) apply(ctx context.Context, c *config.Config) error {
 	if x := &t.config.Export; c.Export.URL != x.URL || !slices.Equal(c.Export.Headers, x.Headers) {
 		t.log.WarnContext(ctx, "the change of the tenant's export takes effect after a restart")
 	}
-	old, next := t.applied.Load().Engine(), c.Engine()
-	if settings := next.Settings(); !reflect.DeepEqual(settings, old.Settings()) {
-		if _, err := t.live.Change(ctx, engine.Change{Settings: &settings}); err != nil {
-			return fmt.Errorf("record the settings: %w", err)
-		}
+	if err := t.settle(ctx, c); err != nil {
+		return err
 	}
 	apply()
-	t.applied.Store(c)
 	t.live.Retain(retention(c))
 	t.audit.Keep(c.Retention.Audit)
 	t.api.SetDirectory(c.Directory())
@@ -295,6 +317,9 @@ func (t *tenant) newAPI() (*api.API, error) {
 		Notes:       t.notes,
 		Comments:    comments,
 		Silences:    t.silences,
+		Edits:       t.edits,
+		Settings:    func() engine.Settings { return new(t.applied.Load().Engine()).Settings() },
+		Settle:      func(ctx context.Context) error { return t.settle(ctx, nil) },
 		Views:       views,
 		Audit:       t.audit,
 		UI:          t.config.UI(),

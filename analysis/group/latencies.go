@@ -66,6 +66,21 @@ func (l *Latencies) add(bin uint8, n uint64) {
 	l.counts[bin-l.first] += n
 }
 
+// AtLeast returns the number of durations of ns nanoseconds or more. It assumes that the durations in a bin are spread
+// evenly, up to the longest duration.
+func (l *Latencies) AtLeast(ns int64) (n uint64) {
+	for bin, count := range l.All() {
+		low, high := bin[0], min(bin[1], l.longest+1)
+		switch {
+		case low >= ns:
+			n += count
+		case high > ns:
+			n += uint64(math.Round(float64(count) * float64(high-ns) / float64(high-low)))
+		}
+	}
+	return n
+}
+
 // Equal reports whether l and o have the same counts and the same longest duration.
 func (l Latencies) Equal(o Latencies) bool {
 	return l.first == o.first && l.longest == o.longest && slices.Equal(l.counts, o.counts)

@@ -75,6 +75,15 @@ const (
 	ExemplarStratumTypical ExemplarStratum = "typical"
 )
 
+// Defines values for Gate.
+const (
+	GateFailing Gate = "failing"
+	GateGrowth  Gate = "growth"
+	GateLostNs  Gate = "lost_ns"
+	GateScore   Gate = "score"
+	GateTimeNs  Gate = "time_ns"
+)
+
 // Defines values for IncidentState.
 const (
 	IncidentStateClosed IncidentState = "closed"
@@ -725,6 +734,24 @@ type BurnRate struct {
 	WindowNs int64 `json:"window_ns"`
 }
 
+// Burned A time in which an objective would have opened an incident, or joined one.
+type Burned struct {
+	// From When it would have opened.
+	From time.Time `json:"from"`
+
+	// Incident ID of the kept incident of these requests that it would have joined; null: it would have opened one.
+	Incident *string `json:"incident"`
+
+	// Rate Highest burn rate in this window.
+	Rate float64 `json:"rate"`
+
+	// Until null: it would still be open.
+	Until *time.Time `json:"until"`
+
+	// WindowNs The long window of its alert.
+	WindowNs int64 `json:"window_ns"`
+}
+
 // Caller defines model for Caller.
 type Caller struct {
 	// Name Name in comments, logs and messages.
@@ -1310,6 +1337,83 @@ type FewCallsOperation struct {
 	Calls     int    `json:"calls"`
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
+}
+
+// Gate defines model for Gate.
+type Gate string
+
+// GatedIncident defines model for GatedIncident.
+type GatedIncident struct {
+	Ended *time.Time `json:"ended"`
+
+	// ID 16 hex digits.
+	ID    string    `json:"id"`
+	Onset time.Time `json:"onset"`
+
+	// Opens Whether it would open with these gates.
+	Opens    bool   `json:"opens"`
+	Sentence string `json:"sentence"`
+	Service  string `json:"service"`
+
+	// Severity Impact of an incident, from its whole course:
+	// * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
+	// * `major`: the score is 0.1 or more, requests miss an objective, or a quarter of the requests of a type fail.
+	// * `minor`: all others.
+	Severity Severity `json:"severity"`
+}
+
+// Gates defines model for Gates.
+type Gates struct {
+	At *time.Time `json:"at,omitempty"`
+
+	// By Who set gates last; absent: nobody.
+	By *string `json:"by,omitempty"`
+
+	// Configured Those that the configuration sets; they cannot be changed here.
+	Configured []Gate `json:"configured"`
+
+	// Edited Those that were set here.
+	Edited []Gate `json:"edited"`
+
+	// Failing Share of the calls of an operation that fail.
+	Failing float64 `json:"failing"`
+
+	// Growth Growth of the own time of an operation relative to the usual one.
+	Growth float64 `json:"growth"`
+
+	// LostNs Time that all its calls must lose per second.
+	LostNs int64 `json:"lost_ns"`
+
+	// Score Score of a service.
+	Score float64 `json:"score"`
+
+	// TimeNs Time that a call of the operation must also lose.
+	TimeNs int64 `json:"time_ns"`
+}
+
+// GatesPreview defines model for GatesPreview.
+type GatesPreview struct {
+	// From Onset of the oldest kept incident; null: there is none.
+	From *time.Time `json:"from"`
+
+	// Items The kept incidents, latest first.
+	Items []GatedIncident `json:"items"`
+
+	// Lower Gates that would be lower than now, so that further incidents may open.
+	Lower []Gate `json:"lower"`
+}
+
+// GatesRequest defines model for GatesRequest.
+type GatesRequest struct {
+	Failing *float64 `json:"failing,omitempty"`
+
+	// Growth See `gates.growth` in the configuration; so are the others.
+	Growth *float64 `json:"growth,omitempty"`
+
+	// LostNs Per second.
+	LostNs *int64   `json:"lost_ns,omitempty"`
+	Score  *float64 `json:"score,omitempty"`
+	TimeNs *int64   `json:"time_ns,omitempty"`
 }
 
 // GitHubEvent The fields of a webhook of GitHub that are read.
@@ -2152,9 +2256,12 @@ type Notes struct {
 	Muted        *Note `json:"muted,omitempty"`
 }
 
-// Objective An objective for the requests of an entry, of `objectives` in the configuration, which has one for latencies and one for errors in one
-// element. It opens an incident if the burn rates of both windows of an alert reach its rate: 5 minutes and an hour, or 30 minutes and 6 hours.
+// Objective An objective for the requests of an entry, added with the API or of `objectives` in the configuration, which has one for latencies and one
+// for errors in one element. It opens an incident if the burn rates of both windows of an alert reach its rate: 5 minutes and an hour, or 30 minutes and 6 hours.
 type Objective struct {
+	// At When; only with `id`.
+	At *time.Time `json:"at,omitempty"`
+
 	// BelowNs Duration that requests must not reach; absent: they must not fail.
 	BelowNs *int64 `json:"below_ns,omitempty"`
 
@@ -2164,11 +2271,17 @@ type Objective struct {
 	// Burning Since when it burns; null: it does not.
 	Burning *time.Time `json:"burning"`
 
+	// By Who added or changed it last; only with `id`.
+	By *string `json:"by,omitempty"`
+
 	// Entry A service and an operation, or a service: all of its entries.
 	Entry string `json:"entry"`
 
 	// From Beginning of the hour of the first of these requests; null: there was none.
 	From *time.Time `json:"from"`
+
+	// ID Of one added with the API, which can change it; absent: the configuration sets it.
+	ID *int64 `json:"id,omitempty"`
 
 	// Incident ID of the open incident because of which requests miss it; null: none.
 	Incident *string `json:"incident"`
@@ -2179,7 +2292,7 @@ type Objective struct {
 	// Missed Those that were slow, or failed.
 	Missed int64 `json:"missed"`
 
-	// Name That of the configuration, or the entry.
+	// Name A name, or the entry.
 	Name string `json:"name"`
 
 	// Percentile Percent of the requests that must not reach it; absent: they must not fail.
@@ -2187,6 +2300,9 @@ type Objective struct {
 
 	// Remaining Part of the budget of these requests that is left, at most 1; negative if it is overspent.
 	Remaining float64 `json:"remaining"`
+
+	// Replaced It has no effect, because the configuration limits the same requests since then.
+	Replaced bool `json:"replaced,omitempty"`
 
 	// Requests In the last 30 days.
 	Requests int64 `json:"requests"`
@@ -2206,6 +2322,43 @@ type ObjectiveList struct {
 	// Epoch End of the last ended epoch; null: none has ended.
 	Epoch *Epoch      `json:"epoch"`
 	Items []Objective `json:"items"`
+}
+
+// ObjectivePreview defines model for ObjectivePreview.
+type ObjectivePreview struct {
+	// Burned Oldest first.
+	Burned []Burned `json:"burned"`
+
+	// From First minute with requests of the entry; null: none are kept.
+	From *time.Time `json:"from"`
+
+	// LacksNs How much longer requests must be known until all windows can be judged, of which the longest has 6 hours; 0: they can.
+	LacksNs int64 `json:"lacks_ns"`
+
+	// Missed Those that were slow, or failed.
+	Missed   int64 `json:"missed"`
+	Requests int64 `json:"requests"`
+
+	// To End of the requests that were judged: a checkpoint stores them, once a minute or so.
+	To time.Time `json:"to"`
+}
+
+// ObjectiveRequest Either `below_ns` and `percentile`, or `errors`.
+type ObjectiveRequest struct {
+	// BelowNs Duration that requests must not reach.
+	BelowNs int64 `json:"below_ns,omitempty"`
+
+	// Entry A service, space, operation; or a service: all of its entries.
+	Entry string `json:"entry"`
+
+	// Errors Share of the requests that may fail.
+	Errors float64 `json:"errors,omitempty"`
+
+	// Name Default: the entry.
+	Name string `json:"name,omitempty"`
+
+	// Percentile Percent of the requests that must not reach it.
+	Percentile float64 `json:"percentile,omitempty"`
 }
 
 // Onset defines model for Onset.
@@ -3733,8 +3886,14 @@ type TrendToParameter = Instant
 // Failure defines model for Failure.
 type Failure = Error
 
+// GatesBody defines model for GatesBody.
+type GatesBody = GatesRequest
+
 // NoteBody defines model for NoteBody.
 type NoteBody = NoteRequest
+
+// ObjectiveBody Either `below_ns` and `percentile`, or `errors`.
+type ObjectiveBody = ObjectiveRequest
 
 // ListAgentsParams defines parameters for ListAgents.
 type ListAgentsParams struct {
@@ -4137,6 +4296,12 @@ type AnnotateFromArgoCDJSONRequestBody = ArgoCDNotification
 // AnnotateFromGitHubJSONRequestBody defines body for AnnotateFromGitHub for application/json ContentType.
 type AnnotateFromGitHubJSONRequestBody = GitHubEvent
 
+// SetGatesJSONRequestBody defines body for SetGates for application/json ContentType.
+type SetGatesJSONRequestBody = GatesRequest
+
+// PreviewGatesJSONRequestBody defines body for PreviewGates for application/json ContentType.
+type PreviewGatesJSONRequestBody = GatesRequest
+
 // AcceptIncidentJSONRequestBody defines body for AcceptIncident for application/json ContentType.
 type AcceptIncidentJSONRequestBody = AcceptRequest
 
@@ -4151,6 +4316,15 @@ type MuteIncidentJSONRequestBody = NoteRequest
 
 // SteerInvestigationJSONRequestBody defines body for SteerInvestigation for application/json ContentType.
 type SteerInvestigationJSONRequestBody = SteeringRequest
+
+// AddObjectiveJSONRequestBody defines body for AddObjective for application/json ContentType.
+type AddObjectiveJSONRequestBody = ObjectiveRequest
+
+// PreviewObjectiveJSONRequestBody defines body for PreviewObjective for application/json ContentType.
+type PreviewObjectiveJSONRequestBody = ObjectiveRequest
+
+// SetObjectiveJSONRequestBody defines body for SetObjective for application/json ContentType.
+type SetObjectiveJSONRequestBody = ObjectiveRequest
 
 // AcknowledgeProblemJSONRequestBody defines body for AcknowledgeProblem for application/json ContentType.
 type AcknowledgeProblemJSONRequestBody = NoteRequest
@@ -4217,6 +4391,15 @@ type ServerInterface interface {
 	// ListExemplars List sample requests of a group
 	// (GET /exemplars)
 	ListExemplars(w http.ResponseWriter, r *http.Request, params ListExemplarsParams)
+	// GetGates Get the size at which a change raises an incident
+	// (GET /gates)
+	GetGates(w http.ResponseWriter, r *http.Request)
+	// SetGates Set the size at which a change raises an incident
+	// (PUT /gates)
+	SetGates(w http.ResponseWriter, r *http.Request)
+	// PreviewGates Tell which kept incidents other gates would have hidden
+	// (POST /gates/preview)
+	PreviewGates(w http.ResponseWriter, r *http.Request)
 	// ListGroups List request types and groups
 	// (GET /groups)
 	ListGroups(w http.ResponseWriter, r *http.Request, params ListGroupsParams)
@@ -4283,9 +4466,21 @@ type ServerInterface interface {
 	// GetMe Tell callers who they are
 	// (GET /me)
 	GetMe(w http.ResponseWriter, r *http.Request)
-	// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
+	// ListObjectives List objectives with their burn rates and remaining budgets, those of the configuration first
 	// (GET /objectives)
 	ListObjectives(w http.ResponseWriter, r *http.Request)
+	// AddObjective Add an objective
+	// (POST /objectives)
+	AddObjective(w http.ResponseWriter, r *http.Request)
+	// PreviewObjective Tell when an objective would have burned
+	// (POST /objectives/preview)
+	PreviewObjective(w http.ResponseWriter, r *http.Request)
+	// DeleteObjective Delete an objective that was added here
+	// (DELETE /objectives/{objective})
+	DeleteObjective(w http.ResponseWriter, r *http.Request, objective int64)
+	// SetObjective Change an objective that was added here
+	// (PUT /objectives/{objective})
+	SetObjective(w http.ResponseWriter, r *http.Request, objective int64)
 	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(w http.ResponseWriter, r *http.Request)
@@ -4478,6 +4673,24 @@ func (_ Unimplemented) ListExemplars(w http.ResponseWriter, r *http.Request, par
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetGates Get the size at which a change raises an incident
+// (GET /gates)
+func (_ Unimplemented) GetGates(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SetGates Set the size at which a change raises an incident
+// (PUT /gates)
+func (_ Unimplemented) SetGates(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PreviewGates Tell which kept incidents other gates would have hidden
+// (POST /gates/preview)
+func (_ Unimplemented) PreviewGates(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListGroups List request types and groups
 // (GET /groups)
 func (_ Unimplemented) ListGroups(w http.ResponseWriter, r *http.Request, params ListGroupsParams) {
@@ -4610,9 +4823,33 @@ func (_ Unimplemented) GetMe(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
+// ListObjectives List objectives with their burn rates and remaining budgets, those of the configuration first
 // (GET /objectives)
 func (_ Unimplemented) ListObjectives(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AddObjective Add an objective
+// (POST /objectives)
+func (_ Unimplemented) AddObjective(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PreviewObjective Tell when an objective would have burned
+// (POST /objectives/preview)
+func (_ Unimplemented) PreviewObjective(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteObjective Delete an objective that was added here
+// (DELETE /objectives/{objective})
+func (_ Unimplemented) DeleteObjective(w http.ResponseWriter, r *http.Request, objective int64) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SetObjective Change an objective that was added here
+// (PUT /objectives/{objective})
+func (_ Unimplemented) SetObjective(w http.ResponseWriter, r *http.Request, objective int64) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -5428,6 +5665,48 @@ func (siw *ServerInterfaceWrapper) ListExemplars(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListExemplars(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetGates operation middleware
+func (siw *ServerInterfaceWrapper) GetGates(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGates(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SetGates operation middleware
+func (siw *ServerInterfaceWrapper) SetGates(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetGates(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PreviewGates operation middleware
+func (siw *ServerInterfaceWrapper) PreviewGates(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreviewGates(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6460,6 +6739,86 @@ func (siw *ServerInterfaceWrapper) ListObjectives(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListObjectives(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AddObjective operation middleware
+func (siw *ServerInterfaceWrapper) AddObjective(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AddObjective(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PreviewObjective operation middleware
+func (siw *ServerInterfaceWrapper) PreviewObjective(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreviewObjective(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteObjective operation middleware
+func (siw *ServerInterfaceWrapper) DeleteObjective(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "objective" -------------
+	var objective int64
+
+	err = runtime.BindStyledParameterWithOptions("simple", "objective", chi.URLParam(r, "objective"), &objective, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "objective", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteObjective(w, r, objective)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SetObjective operation middleware
+func (siw *ServerInterfaceWrapper) SetObjective(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "objective" -------------
+	var objective int64
+
+	err = runtime.BindStyledParameterWithOptions("simple", "objective", chi.URLParam(r, "objective"), &objective, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "objective", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetObjective(w, r, objective)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7990,6 +8349,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/exemplars", wrapper.ListExemplars)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/gates", wrapper.GetGates)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/gates", wrapper.SetGates)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/gates/preview", wrapper.PreviewGates)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/groups", wrapper.ListGroups)
 	})
 	r.Group(func(r chi.Router) {
@@ -8057,6 +8425,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/objectives", wrapper.ListObjectives)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/objectives", wrapper.AddObjective)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/objectives/{objective}", wrapper.DeleteObjective)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/objectives/{objective}", wrapper.SetObjective)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/objectives/preview", wrapper.PreviewObjective)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/plan", wrapper.GetPlan)
@@ -8452,6 +8832,71 @@ type ListExemplarsResponseObject interface {
 type ListExemplars200JSONResponse ExemplarList
 
 func (response ListExemplars200JSONResponse) VisitListExemplarsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGatesRequestObject struct {
+}
+
+type GetGatesResponseObject interface {
+	VisitGetGatesResponse(w http.ResponseWriter) error
+}
+
+type GetGates200JSONResponse Gates
+
+func (response GetGates200JSONResponse) VisitGetGatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetGatesRequestObject struct {
+	Body *SetGatesJSONRequestBody
+}
+
+type SetGatesResponseObject interface {
+	VisitSetGatesResponse(w http.ResponseWriter) error
+}
+
+type SetGates200JSONResponse Gates
+
+func (response SetGates200JSONResponse) VisitSetGatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewGatesRequestObject struct {
+	Body *PreviewGatesJSONRequestBody
+}
+
+type PreviewGatesResponseObject interface {
+	VisitPreviewGatesResponse(w http.ResponseWriter) error
+}
+
+type PreviewGates200JSONResponse GatesPreview
+
+func (response PreviewGates200JSONResponse) VisitPreviewGatesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -8970,6 +9415,89 @@ type ListObjectivesResponseObject interface {
 type ListObjectives200JSONResponse ObjectiveList
 
 func (response ListObjectives200JSONResponse) VisitListObjectivesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddObjectiveRequestObject struct {
+	Body *AddObjectiveJSONRequestBody
+}
+
+type AddObjectiveResponseObject interface {
+	VisitAddObjectiveResponse(w http.ResponseWriter) error
+}
+
+type AddObjective201JSONResponse Objective
+
+func (response AddObjective201JSONResponse) VisitAddObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewObjectiveRequestObject struct {
+	Body *PreviewObjectiveJSONRequestBody
+}
+
+type PreviewObjectiveResponseObject interface {
+	VisitPreviewObjectiveResponse(w http.ResponseWriter) error
+}
+
+type PreviewObjective200JSONResponse ObjectivePreview
+
+func (response PreviewObjective200JSONResponse) VisitPreviewObjectiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteObjectiveRequestObject struct {
+	Objective int64 `json:"objective"`
+}
+
+type DeleteObjectiveResponseObject interface {
+	VisitDeleteObjectiveResponse(w http.ResponseWriter) error
+}
+
+type DeleteObjective204Response struct {
+}
+
+func (response DeleteObjective204Response) VisitDeleteObjectiveResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type SetObjectiveRequestObject struct {
+	Objective int64 `json:"objective"`
+	Body      *SetObjectiveJSONRequestBody
+}
+
+type SetObjectiveResponseObject interface {
+	VisitSetObjectiveResponse(w http.ResponseWriter) error
+}
+
+type SetObjective200JSONResponse Objective
+
+func (response SetObjective200JSONResponse) VisitSetObjectiveResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -9718,6 +10246,15 @@ type StrictServerInterface interface {
 	// ListExemplars List sample requests of a group
 	// (GET /exemplars)
 	ListExemplars(ctx context.Context, request ListExemplarsRequestObject) (ListExemplarsResponseObject, error)
+	// GetGates Get the size at which a change raises an incident
+	// (GET /gates)
+	GetGates(ctx context.Context, request GetGatesRequestObject) (GetGatesResponseObject, error)
+	// SetGates Set the size at which a change raises an incident
+	// (PUT /gates)
+	SetGates(ctx context.Context, request SetGatesRequestObject) (SetGatesResponseObject, error)
+	// PreviewGates Tell which kept incidents other gates would have hidden
+	// (POST /gates/preview)
+	PreviewGates(ctx context.Context, request PreviewGatesRequestObject) (PreviewGatesResponseObject, error)
 	// ListGroups List request types and groups
 	// (GET /groups)
 	ListGroups(ctx context.Context, request ListGroupsRequestObject) (ListGroupsResponseObject, error)
@@ -9784,9 +10321,21 @@ type StrictServerInterface interface {
 	// GetMe Tell callers who they are
 	// (GET /me)
 	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
-	// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
+	// ListObjectives List objectives with their burn rates and remaining budgets, those of the configuration first
 	// (GET /objectives)
 	ListObjectives(ctx context.Context, request ListObjectivesRequestObject) (ListObjectivesResponseObject, error)
+	// AddObjective Add an objective
+	// (POST /objectives)
+	AddObjective(ctx context.Context, request AddObjectiveRequestObject) (AddObjectiveResponseObject, error)
+	// PreviewObjective Tell when an objective would have burned
+	// (POST /objectives/preview)
+	PreviewObjective(ctx context.Context, request PreviewObjectiveRequestObject) (PreviewObjectiveResponseObject, error)
+	// DeleteObjective Delete an objective that was added here
+	// (DELETE /objectives/{objective})
+	DeleteObjective(ctx context.Context, request DeleteObjectiveRequestObject) (DeleteObjectiveResponseObject, error)
+	// SetObjective Change an objective that was added here
+	// (PUT /objectives/{objective})
+	SetObjective(ctx context.Context, request SetObjectiveRequestObject) (SetObjectiveResponseObject, error)
 	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(ctx context.Context, request GetPlanRequestObject) (GetPlanResponseObject, error)
@@ -10315,6 +10864,92 @@ func (sh *strictHandler) ListExemplars(w http.ResponseWriter, r *http.Request, p
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListExemplarsResponseObject); ok {
 		if err := validResponse.VisitListExemplarsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetGates operation middleware
+func (sh *strictHandler) GetGates(w http.ResponseWriter, r *http.Request) {
+	var request GetGatesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGates(ctx, request.(GetGatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGates")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGatesResponseObject); ok {
+		if err := validResponse.VisitGetGatesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetGates operation middleware
+func (sh *strictHandler) SetGates(w http.ResponseWriter, r *http.Request) {
+	var request SetGatesRequestObject
+
+	var body SetGatesJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetGates(ctx, request.(SetGatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetGates")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetGatesResponseObject); ok {
+		if err := validResponse.VisitSetGatesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PreviewGates operation middleware
+func (sh *strictHandler) PreviewGates(w http.ResponseWriter, r *http.Request) {
+	var request PreviewGatesRequestObject
+
+	var body PreviewGatesJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewGates(ctx, request.(PreviewGatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewGates")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PreviewGatesResponseObject); ok {
+		if err := validResponse.VisitPreviewGatesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -10952,6 +11587,127 @@ func (sh *strictHandler) ListObjectives(w http.ResponseWriter, r *http.Request) 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListObjectivesResponseObject); ok {
 		if err := validResponse.VisitListObjectivesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AddObjective operation middleware
+func (sh *strictHandler) AddObjective(w http.ResponseWriter, r *http.Request) {
+	var request AddObjectiveRequestObject
+
+	var body AddObjectiveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AddObjective(ctx, request.(AddObjectiveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AddObjective")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AddObjectiveResponseObject); ok {
+		if err := validResponse.VisitAddObjectiveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PreviewObjective operation middleware
+func (sh *strictHandler) PreviewObjective(w http.ResponseWriter, r *http.Request) {
+	var request PreviewObjectiveRequestObject
+
+	var body PreviewObjectiveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewObjective(ctx, request.(PreviewObjectiveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewObjective")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PreviewObjectiveResponseObject); ok {
+		if err := validResponse.VisitPreviewObjectiveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteObjective operation middleware
+func (sh *strictHandler) DeleteObjective(w http.ResponseWriter, r *http.Request, objective int64) {
+	var request DeleteObjectiveRequestObject
+
+	request.Objective = objective
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteObjective(ctx, request.(DeleteObjectiveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteObjective")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteObjectiveResponseObject); ok {
+		if err := validResponse.VisitDeleteObjectiveResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetObjective operation middleware
+func (sh *strictHandler) SetObjective(w http.ResponseWriter, r *http.Request, objective int64) {
+	var request SetObjectiveRequestObject
+
+	request.Objective = objective
+
+	var body SetObjectiveJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetObjective(ctx, request.(SetObjectiveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetObjective")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetObjectiveResponseObject); ok {
+		if err := validResponse.VisitSetObjectiveResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -1,5 +1,4 @@
-// Package services serves the list of services, their figures, the map of calls between them, annotations and
-// objectives.
+// Package services serves the list of services, their figures, the map of calls between them, and annotations.
 package services
 
 import (
@@ -31,7 +30,7 @@ const (
 	keptServiceTables      = 8 // of the latest snapshot
 )
 
-// Services serves services, annotations and objectives. It is safe for concurrent use.
+// Services serves services and annotations. It is safe for concurrent use.
 type Services struct {
 	reader    *epoch.Reader
 	directory func() *directory.Directory // owners of services

@@ -16,13 +16,13 @@ func (s *Snapshot) addObjectives(c *engine.View) {
 	s.Objectives = []contract.Objective{}
 	open := c.Incidents.All()
 	for _, x := range c.Objectives() {
-		s.Objectives = append(s.Objectives, objectiveOf(&x, open))
+		s.Objectives = append(s.Objectives, ObjectiveOf(&x, open))
 	}
 }
 
-// objectiveOf converts an objective to the type of the contract. If an open incident in all makes requests miss the
+// ObjectiveOf converts an objective to the type of the contract. If an open incident in all makes requests miss the
 // objective, the result names the incident.
-func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
+func ObjectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
 	d := contract.Objective{
 		Name:      cmp.Or(x.Name, x.Entry),
 		Entry:     x.Entry,

@@ -727,10 +727,102 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List objectives with their burn rates and remaining budgets, in the order of the configuration */
+        /** List objectives with their burn rates and remaining budgets, those of the configuration first */
         get: operations["listObjectives"];
         put?: never;
+        /**
+         * Add an objective
+         * @description It is kept in the data directory and in effect at once. The configuration wins: a request is refused if the configuration, or another
+         *     objective, limits the same requests, that is, has the same entry and duration.
+         */
+        post: operations["addObjective"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/objectives/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell when an objective would have burned
+         * @description Changes nothing. The requests of the last two days at most, which are kept by minute and type, are judged again. Durations are kept with an
+         *     error of a tenth. One preview runs at a time.
+         */
+        post: operations["previewObjective"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/objectives/{objective}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                objective: number;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Change an objective that was added here
+         * @description The counts of requests stay unless the entry or the duration changes.
+         */
+        put: operations["setObjective"];
         post?: never;
+        /** Delete an objective that was added here */
+        delete: operations["deleteObjective"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/gates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get the size at which a change raises an incident */
+        get: operations["getGates"];
+        /**
+         * Set the size at which a change raises an incident
+         * @description Replaces all gates set here; those left out have their defaults. They are kept in the data directory and in effect at once. The configuration wins: a request that sets
+         *     a gate of the configuration is refused.
+         */
+        put: operations["setGates"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/gates/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell which kept incidents other gates would have hidden
+         * @description Changes nothing. Judges the kept incidents by their figures. Lower gates may open further incidents; what stayed below the gates is not kept,
+         *     so only `sibyl backtest` of a recording can tell.
+         */
+        post: operations["previewGates"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2300,11 +2392,25 @@ export interface components {
             epoch: components["schemas"]["Epoch"];
         };
         /**
-         * @description An objective for the requests of an entry, of `objectives` in the configuration, which has one for latencies and one for errors in one
-         *     element. It opens an incident if the burn rates of both windows of an alert reach its rate: 5 minutes and an hour, or 30 minutes and 6 hours.
+         * @description An objective for the requests of an entry, added with the API or of `objectives` in the configuration, which has one for latencies and one
+         *     for errors in one element. It opens an incident if the burn rates of both windows of an alert reach its rate: 5 minutes and an hour, or 30 minutes and 6 hours.
          */
         Objective: {
-            /** @description That of the configuration, or the entry. */
+            /**
+             * Format: int64
+             * @description Of one added with the API, which can change it; absent: the configuration sets it.
+             */
+            id?: number;
+            /** @description Who added or changed it last; only with `id`. */
+            by?: string;
+            /**
+             * Format: date-time
+             * @description When; only with `id`.
+             */
+            at?: string;
+            /** @description It has no effect, because the configuration limits the same requests since then. */
+            replaced?: boolean;
+            /** @description A name, or the entry. */
             name: string;
             /** @description A service and an operation, or a service: all of its entries. */
             entry: string;
@@ -2355,6 +2461,158 @@ export interface components {
             waived: boolean;
             /** @description ID of the open incident because of which requests miss it; null: none. */
             incident: string | null;
+        };
+        /** @description Either `below_ns` and `percentile`, or `errors`. */
+        ObjectiveRequest: {
+            /** @description Default: the entry. */
+            name?: string;
+            /** @description A service, space, operation; or a service: all of its entries. */
+            entry: string;
+            /**
+             * Format: int64
+             * @description Duration that requests must not reach.
+             */
+            below_ns?: number;
+            /**
+             * Format: double
+             * @description Percent of the requests that must not reach it.
+             */
+            percentile?: number;
+            /**
+             * Format: double
+             * @description Share of the requests that may fail.
+             */
+            errors?: number;
+        };
+        ObjectivePreview: {
+            /**
+             * Format: date-time
+             * @description First minute with requests of the entry; null: none are kept.
+             */
+            from: string | null;
+            /**
+             * Format: date-time
+             * @description End of the requests that were judged: a checkpoint stores them, once a minute or so.
+             */
+            to: string;
+            /** Format: int64 */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Those that were slow, or failed.
+             */
+            missed: number;
+            /**
+             * Format: int64
+             * @description How much longer requests must be known until all windows can be judged, of which the longest has 6 hours; 0: they can.
+             */
+            lacks_ns: number;
+            /** @description Oldest first. */
+            burned: components["schemas"]["Burned"][];
+        };
+        /** @description A time in which an objective would have opened an incident, or joined one. */
+        Burned: {
+            /**
+             * Format: date-time
+             * @description When it would have opened.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description null: it would still be open.
+             */
+            until: string | null;
+            /**
+             * Format: int64
+             * @description The long window of its alert.
+             */
+            window_ns: number;
+            /**
+             * Format: double
+             * @description Highest burn rate in this window.
+             */
+            rate: number;
+            /** @description ID of the kept incident of these requests that it would have joined; null: it would have opened one. */
+            incident: string | null;
+        };
+        GatesRequest: {
+            /**
+             * Format: double
+             * @description See `gates.growth` in the configuration; so are the others.
+             */
+            growth?: number;
+            /** Format: int64 */
+            time_ns?: number;
+            /**
+             * Format: int64
+             * @description Per second.
+             */
+            lost_ns?: number;
+            /** Format: double */
+            failing?: number;
+            /** Format: double */
+            score?: number;
+        };
+        /** @enum {string} */
+        Gate: "growth" | "time_ns" | "lost_ns" | "failing" | "score";
+        Gates: {
+            /**
+             * Format: double
+             * @description Growth of the own time of an operation relative to the usual one.
+             */
+            growth: number;
+            /**
+             * Format: int64
+             * @description Time that a call of the operation must also lose.
+             */
+            time_ns: number;
+            /**
+             * Format: int64
+             * @description Time that all its calls must lose per second.
+             */
+            lost_ns: number;
+            /**
+             * Format: double
+             * @description Share of the calls of an operation that fail.
+             */
+            failing: number;
+            /**
+             * Format: double
+             * @description Score of a service.
+             */
+            score: number;
+            /** @description Those that the configuration sets; they cannot be changed here. */
+            configured: components["schemas"]["Gate"][];
+            /** @description Those that were set here. */
+            edited: components["schemas"]["Gate"][];
+            /** @description Who set gates last; absent: nobody. */
+            by?: string;
+            /** Format: date-time */
+            at?: string;
+        };
+        GatesPreview: {
+            /**
+             * Format: date-time
+             * @description Onset of the oldest kept incident; null: there is none.
+             */
+            from: string | null;
+            /** @description Gates that would be lower than now, so that further incidents may open. */
+            lower: components["schemas"]["Gate"][];
+            /** @description The kept incidents, latest first. */
+            items: components["schemas"]["GatedIncident"][];
+        };
+        GatedIncident: {
+            /** @description 16 hex digits. */
+            id: string;
+            severity: components["schemas"]["Severity"];
+            service: string;
+            /** Format: date-time */
+            onset: string;
+            /** Format: date-time */
+            ended: string | null;
+            sentence: string;
+            /** @description Whether it would open with these gates. */
+            opens: boolean;
         };
         BurnRate: {
             /**
@@ -4370,6 +4628,16 @@ export interface components {
         letterParameter: string;
     };
     requestBodies: {
+        ObjectiveBody: {
+            content: {
+                "application/json": components["schemas"]["ObjectiveRequest"];
+            };
+        };
+        GatesBody: {
+            content: {
+                "application/json": components["schemas"]["GatesRequest"];
+            };
+        };
         NoteBody: {
             content: {
                 "application/json": components["schemas"]["NoteRequest"];
@@ -5473,6 +5741,155 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ObjectiveList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    addObjective: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: components["requestBodies"]["ObjectiveBody"];
+        responses: {
+            /** @description The objective. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Objective"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    previewObjective: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: components["requestBodies"]["ObjectiveBody"];
+        responses: {
+            /** @description The times when it would have burned. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ObjectivePreview"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    setObjective: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                objective: number;
+            };
+            cookie?: never;
+        };
+        requestBody: components["requestBodies"]["ObjectiveBody"];
+        responses: {
+            /** @description The objective. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Objective"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    deleteObjective: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                objective: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getGates: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The gates in effect. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Gates"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    setGates: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: components["requestBodies"]["GatesBody"];
+        responses: {
+            /** @description The gates in effect. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Gates"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    previewGates: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: components["requestBodies"]["GatesBody"];
+        responses: {
+            /** @description The incidents. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GatesPreview"];
                 };
             };
             default: components["responses"]["Failure"];
