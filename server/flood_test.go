@@ -255,7 +255,9 @@ func ask(ctx context.Context, method, url, token, contentType string, body []byt
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Content-Type", contentType)
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -319,12 +321,16 @@ func TestFloods(t *testing.T) {
 }
 
 // TestFloodsOfNewTenants: tenants that were created while the process runs don't end it, although the default tenant
-// keeps its share of the memory until the next start. This start needs no more.
+// keeps its share of the memory until the next start. This start needs no more. All tenants flood, except for the last
+// one, which has all spans that were acknowledged.
 func TestFloodsOfNewTenants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 20 s")
 	}
-	const size = 256
+	names, size, length := []string{"a", "quiet"}, int64(256), 5*time.Second
+	if *soak { // as many as there is room for
+		names, size, length = []string{"a", "b", "c", "d", "e", "quiet"}, 512, time.Minute
+	}
 	v := newProcess(t, t.TempDir())
 	v.http, v.more = freeAddress(t), []string{"--memory", fmt.Sprint(size, "MiB")}
 	v.cgroup = limitedMemory(t, size<<20/4*5)
@@ -335,21 +341,11 @@ func TestFloodsOfNewTenants(t *testing.T) {
 	v.start()
 	t.Cleanup(func() { v.end(os.Kill) })
 	v.ready()
-	length := 5 * time.Second
-	if *soak {
-		length = time.Minute
-	}
 	v.flood(floods, admin, 1, length) // the default tenant takes what it may
 	tokens := []string{admin}
-	for _, name := range []string{"a", "b"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+v.api+"/api/v1/tenants",
-			strings.NewReader(`{"name":"`+name+`"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+admin)
-		r.Header.Set("Content-Type", "application/json")
-		answer, err := http.DefaultClient.Do(r)
+	for _, name := range names {
+		answer, err := ask(t.Context(), http.MethodPost, "http://"+v.api+"/api/v1/tenants", admin,
+			"application/json", []byte(`{"name":"`+name+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,24 +353,59 @@ func TestFloodsOfNewTenants(t *testing.T) {
 		if answer.StatusCode != http.StatusNoContent {
 			t.Fatalf("create a tenant: %s", answer.Status)
 		}
-		token, _, err := access.Open(v.dir).Create(access.Token{Role: access.Agent, Tenant: name}, time.Now())
+		token, _, err := access.Open(v.dir).Create(access.Token{Role: access.Operator, Tenant: name}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		tokens = append(tokens, token)
 	}
-	var all sync.WaitGroup
-	for _, token := range tokens {
+	quiet := tokens[len(names)]
+	var all, beside sync.WaitGroup
+	for _, token := range tokens[:len(names)] {
 		all.Go(func() { v.floodFromElsewhere(token, length) })
 	}
+	over := make(chan struct{})
+	accepted := 0
+	beside.Go(func() { accepted = v.trickle(quiet, over) })
 	all.Wait()
+	close(over)
+	beside.Wait()
 	if v.zombie() {
 		t.Fatalf("the process was killed; the end of its log:\n%s", v.logged())
+	}
+	if n := v.spans("quiet", quiet); n != accepted || n == 0 {
+		t.Errorf("the quiet tenant has %d spans, want %d", n, accepted)
 	}
 	t.Logf("peak memory %d MiB", peakMemory(t, v.cmd.Process.Pid)>>20)
 	v.end(os.Kill)
 	v.start()
 	t.Logf("ready after %s", v.ready().Round(time.Millisecond))
+}
+
+// trickle sends a span every 20 ms until it is told to end, and returns the number of those that were accepted.
+func (v *process) trickle(token string, end <-chan struct{}) (accepted int) {
+	refused, why := 0, []byte(nil)
+	for {
+		answer, err := ask(v.t.Context(), http.MethodPost, "http://"+v.http+"/v1/traces", token,
+			"application/x-protobuf", oneSpan(v.t))
+		if err != nil {
+			v.t.Error(err)
+			return accepted
+		}
+		if answer.StatusCode == http.StatusOK {
+			accepted++
+		} else {
+			refused++
+			why, _ = io.ReadAll(answer.Body)
+		}
+		answer.Body.Close()
+		select {
+		case <-end:
+			v.t.Logf("quiet: %d requests accepted, %d refused: %s", accepted, refused, why)
+			return accepted
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // flood sends floods with a token from the given number of senders each, and fails the test if the process ends.

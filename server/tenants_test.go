@@ -479,35 +479,33 @@ func TestTenantFlood(t *testing.T) {
 	v.floodFromElsewhere(tokens["loud"], length)
 	close(flooded)
 	beside.Wait()
-	spans := func(tenant string) (n int) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+v.api+"/t/"+tenant+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+tokens[tenant])
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, after, _ := strings.Cut(string(text), "\nsibyl_ingest_spans_total ")
-		if _, err := fmt.Sscan(after, &n); err != nil {
-			t.Fatalf("%v in %s", err, text)
-		}
-		return n
-	}
-	if n := spans("quiet"); n != sent {
+	if n := v.spans("quiet", tokens["quiet"]); n != sent {
 		t.Errorf("the quiet tenant has %d spans, want %d", n, sent)
 	}
-	n := spans("loud")
+	n := v.spans("loud", tokens["loud"])
 	if n < 1000 {
 		t.Errorf("the flood had only %d spans", n)
 	}
 	t.Logf("the flood had %d spans", n)
+}
+
+// spans returns the number of spans that a tenant has accepted.
+func (v *process) spans(tenant, token string) (n int) {
+	v.t.Helper()
+	answer, err := ask(v.t.Context(), http.MethodGet, "http://"+v.api+"/t/"+tenant+"/metrics", token, "", nil)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\nsibyl_ingest_spans_total ")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		v.t.Fatalf("%v in %s", err, text)
+	}
+	return n
 }
 
 // A tenant has the webhooks and the export that the configuration gives it, and no others.
