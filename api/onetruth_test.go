@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,9 +12,13 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // The list, the page, the CLI, the report and the webhook tell the same numbers of an incident: how many times as long
@@ -91,4 +97,86 @@ func (w *harness) webhook() notify.Data {
 		Incident: &c.Incidents.All()[0],
 		Names:    names,
 	}).Data
+}
+
+// Incidents because of failures and objectives have one sentence, severity and state everywhere, too, and the figures
+// of their kind: nobody reads that requests take as long as before if they fail.
+func TestOneTruthOfKinds(t *testing.T) {
+	fail := func(x *trace.Trace) {
+		for i := range x.Spans {
+			if x.Spans[i].Parent == 0 {
+				x.Spans[i].Flags |= trace.Error
+			}
+		}
+	}
+	for _, kind := range []contract.IncidentKind{contract.IncidentKindFailing, contract.IncidentKindObjective} {
+		t.Run(string(kind), func(t *testing.T) {
+			w := newHarnessOf(t, sim.None)
+			w.play(t, 100, func() bool { return w.now >= begin.Add(15*time.Minute) })
+			if kind == contract.IncidentKindFailing {
+				w.alter = fail
+			} else {
+				w.setObjective(t)
+			}
+			w.play(t, 100, func() bool { return len(w.core.View().Incidents.All()) > 0 })
+			id := w.incidentID()
+			w.tellsKind(t, id, kind, "open")
+			w.expect(t, http.StatusNoContent, http.MethodPost, "/api/v1/incidents/"+id+"/accept", object{})
+			w.epoch(t)
+			w.tellsKind(t, id, kind, "closed")
+		})
+	}
+}
+
+// setObjective sets an objective that all requests to the first entry miss.
+func (w *harness) setObjective(t *testing.T) {
+	t.Helper()
+	options := *w.core.View().Options
+	entry := w.core.View().Table.ServiceName(w.app.Entries()[0])
+	options.Objectives = []incident.Objective{{Name: "Fast", Entry: entry, Below: time.Microsecond, Percentile: 99}}
+	settings := options.Settings()
+	if !w.core.Apply(&engine.Change{Settings: &settings}) {
+		t.Fatal("the settings were refused")
+	}
+}
+
+func (w *harness) tellsKind(t *testing.T, id string, kind contract.IncidentKind, state contract.IncidentState) {
+	t.Helper()
+	detail := fetch[contract.IncidentDetail](t, w, "/api/v1/incidents/"+id)
+	x := &detail.Incident
+	if x.Kind != kind || x.State != state || x.Size != nil || (x.Failures != nil) != (kind == "failing") {
+		t.Fatalf("%s, %s, size %+v, failures %+v; want %s, %s", x.Kind, x.State, x.Size, x.Failures, kind, state)
+	}
+	all := w.incidents(t, "").Items
+	i := slices.IndexFunc(all, func(y contract.Incident) bool { return y.ID == id })
+	if i < 0 || all[i].Sentence != x.Sentence || all[i].Severity != x.Severity || all[i].State != x.State ||
+		!all[i].Onset.Equal(x.Onset) || !reflect.DeepEqual(all[i].Failures, x.Failures) {
+		t.Errorf("the list has %+v, the page %+v", all, x)
+	}
+	var cli strings.Builder
+	if err := client.ShowIncident(&cli, &detail, terminal.Style{Width: 300}, w.clock()); err != nil {
+		t.Fatal(err)
+	}
+	report := w.get(t, "/api/v1/incidents/"+id+"/report").Body.String()
+	sent := w.webhook().Incident
+	want := []string{string(x.Severity)}
+	if f := x.Failures; f != nil {
+		want = append(want, units.Percent(f.Before)+" → "+units.Percent(f.Now),
+			units.Percent(f.ShareOfRequests)+" of all requests")
+		if sent.Failures == nil || float64(sent.Failures.Now) != f.Now {
+			t.Errorf("the webhook has %+v, the page %+v", sent.Failures, f)
+		}
+	}
+	for i := range x.Objectives {
+		want = append(want, x.Objectives[i].Sentence)
+	}
+	for _, text := range append(want, x.Sentence) {
+		if !strings.Contains(cli.String(), text) || !strings.Contains(report, text) {
+			t.Errorf("%s: no %q in %s\n%s", state, text, cli.String(), report)
+		}
+	}
+	if got := strings.ReplaceAll(sent.Sentence, " UTC", ""); got != x.Sentence || sent.State != string(state) ||
+		sent.Severity != string(x.Severity) || sent.Size != nil {
+		t.Errorf("the webhook has %q, %s, %s; the page %q", got, sent.State, sent.Severity, x.Sentence)
+	}
 }

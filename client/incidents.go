@@ -182,8 +182,8 @@ func (p *page) incident(x *contract.Incident) {
 		terminal.PadRight(x.Onset.Local().Format(time.DateTime), beganWidth), lasted,
 		p.bold(terminal.Shorten(strings.Join(suspects, ", "), rest)))
 	p.printf("%s", p.style.Wrap(clean(localTimes(x, p.now)), 2))
-	if x.Size != nil {
-		p.printf("  %s\n", p.dim(sizeText(x.Size)))
+	if text := sizeText(x); text != "" {
+		p.printf("  %s\n", p.dim(text))
 	}
 	if x.End != nil {
 		p.printf("  %s\n", p.dim("Closed: "+clean(x.End.Text)))
@@ -196,13 +196,23 @@ func (p *page) incident(x *contract.Incident) {
 	}
 }
 
-// sizeText returns the size of an incident: "mean 10 ms → 32 ms; 28 % of all requests affected".
-func sizeText(s *contract.IncidentSize) string {
-	text := "mean " + units.Nanos(s.BeforeNs) + " → " + units.Nanos(s.NowNs)
-	if s.ShareOfRequests > 0 {
-		text += "; " + units.Percent(s.ShareOfRequests) + " of all requests affected"
+// sizeText returns the size of an incident, or "" if it has none:
+// "failed 0 % → 12 %; mean 10 ms → 32 ms; 28 % of all requests affected".
+func sizeText(x *contract.Incident) string {
+	var parts []string
+	share := 0.
+	if f := x.Failures; f != nil {
+		parts = append(parts, "failed "+units.Percent(f.Before)+" → "+units.Percent(f.Now))
+		share = f.ShareOfRequests
 	}
-	return text
+	if s := x.Size; s != nil {
+		parts = append(parts, "mean "+units.Nanos(s.BeforeNs)+" → "+units.Nanos(s.NowNs))
+		share = s.ShareOfRequests
+	}
+	if share > 0 {
+		parts = append(parts, units.Percent(share)+" of all requests affected")
+	}
+	return strings.Join(parts, "; ")
 }
 
 // lastedText returns the time between the onset and the end of an incident as text.

@@ -21,6 +21,7 @@ type Incident struct {
 	Sentence Sentence  // describes the change, its time and the evidence against the first suspect
 	Reason   Sentence  // reason for the severity
 	Ending   Sentence  // why it closed, as a clause; nil while it is open
+	Failures Failures  // zero if no more requests fail than usual, or requests have stopped
 	Size     Size      // zero if requests have stopped, because other requests then say nothing about the incident
 	Stopped  float64   // rate of the requests that have stopped, per second; 0 if unknown or for other kinds
 	Named    []Suspect // the suspects that are worth showing
@@ -43,7 +44,10 @@ func NewIncident(n *Names, x *engine.Incident, now trace.Nanos) *Incident {
 			d.Stopped += x.Suspects[0].Operations[i].Stopped
 		}
 	} else {
-		d.Size = d.size()
+		d.Failures, d.Size = d.failures(), d.size()
+		if slow := d.Kind == Slow || d.Kind == Crept; !slow && d.Size.Ratio() < 1+leastLonger {
+			d.Size = Size{} // it would say that hardly anything happened
+		}
 	}
 	d.Sentence, d.Reason = incidentSentence(n, d), severity(n, x)
 	if !x.IsOpen() {
@@ -294,6 +298,25 @@ func (c *change) longer() {
 		c.Say("Requests of %s types, most of all %s,"+take+"%s ", types, Name(size.worst), longer)
 	}
 	c.Add(x.when)
+}
+
+// Failures holds the fractions of the affected requests that fail. Before is the fraction in normal times before the
+// onset, Now the fraction from the onset to the end or now.
+type Failures struct{ Before, Now float64 }
+
+func (x *Incident) failures() (f Failures) {
+	n := 0.
+	for i := range x.Types {
+		t := &x.Types[i]
+		n += float64(t.Requests)
+		f.Before += float64(t.Requests) * t.UsualFailed
+		f.Now += float64(t.Requests) * t.Failed
+	}
+	f.Before, f.Now = f.Before/max(1, n), f.Now/max(1, n)
+	if f.Now-f.Before < leastFailures {
+		return Failures{}
+	}
+	return f
 }
 
 // slower returns the indexes of the slower request types. It leaves out the types of long requests if other types are

@@ -28,7 +28,8 @@ type Incident struct {
 	Severity     string           `json:"severity"`      // minor, major or critical
 	Reason       string           `json:"severity_reason"`
 	Impact       Impact           `json:"impact"`
-	Size         *Size            `json:"size,omitempty"` // absent if no request type is slower, or requests have stopped
+	Size         *Size            `json:"size,omitempty"`     // absent if no request type is slower, or requests have stopped
+	Failures     *Failures        `json:"failures,omitempty"` // absent if no more requests fail than usual
 	Sentence     string           `json:"sentence"`
 	Service      string           `json:"service"` // the first suspect
 	Owner        *directory.Owner `json:"owner"`   // of the first suspect; null if not configured
@@ -69,6 +70,13 @@ type Size struct {
 	BeforeNS describe.Number `json:"before_ns"`
 	NowNS    describe.Number `json:"now_ns"`
 	Share    describe.Number `json:"share_of_requests"` // affected share of all requests
+}
+
+// Failures compares the fractions of the affected requests that fail before and since the onset.
+type Failures struct {
+	Before describe.Number `json:"before"`
+	Now    describe.Number `json:"now"`
+	Share  describe.Number `json:"share_of_requests"` // affected share of all requests
 }
 
 // Note is a person's note on an incident.
@@ -246,6 +254,9 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 			NowNS:    describe.Number(size.Now),
 			Share:    describe.Number(x.Share),
 		}
+	}
+	if f := told.Failures; f.Now > 0 {
+		d.Failures = &Failures{describe.Number(f.Before), describe.Number(f.Now), describe.Number(x.Share)}
 	}
 	if !x.IsOpen() {
 		d.State, d.Ended, d.Closed = "closed", new(moment(x.End())), new(moment(x.Closed()))

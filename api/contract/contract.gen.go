@@ -1570,6 +1570,9 @@ type Incident struct {
 	// Ended End of the evidence: it lasted from its onset until then. null: still open.
 	Ended *time.Time `json:"ended"`
 
+	// Failures Fractions of the affected requests that fail. Absent: no more fail than usual, or requests no longer come.
+	Failures *IncidentFailures `json:"failures,omitempty"`
+
 	// ID 16 hex digits.
 	ID string `json:"id"`
 
@@ -1647,7 +1650,7 @@ type Incident struct {
 	// Silenced The silence that covers an open incident now; of several, the one that lasts longest. Absent: none does, or the incident is closed.
 	Silenced *Silenced `json:"silenced,omitempty"`
 
-	// Size Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, or requests no longer come: others tell nothing about them.
+	// Size Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, those of an incident that is not about time lose less than 5 %, or requests no longer come: others tell nothing about them.
 	Size  *IncidentSize `json:"size,omitempty"`
 	State IncidentState `json:"state"`
 
@@ -1723,6 +1726,18 @@ type IncidentEnd struct {
 // * `merged`: another incident has the same cause.
 // * `accepted`: a person accepted the behaviour as normal.
 type IncidentEndReason string
+
+// IncidentFailures Fractions of the affected requests that fail. Absent: no more fail than usual, or requests no longer come.
+type IncidentFailures struct {
+	// Before In healthy times before the onset, 0–1, weighted by requests.
+	Before float64 `json:"before"`
+
+	// Now The same from the onset to the end, or now.
+	Now float64 `json:"now"`
+
+	// ShareOfRequests As in `size`.
+	ShareOfRequests float64 `json:"share_of_requests"`
+}
 
 // IncidentImpact What the affected request types lose since the onset, on average.
 type IncidentImpact struct {
@@ -1837,7 +1852,7 @@ type IncidentRequestType struct {
 	UsualP99Ns *float64 `json:"usual_p99_ns"`
 }
 
-// IncidentSize Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, or requests no longer come: others tell nothing about them.
+// IncidentSize Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, those of an incident that is not about time lose less than 5 %, or requests no longer come: others tell nothing about them.
 type IncidentSize struct {
 	// BeforeNs Mean duration, in healthy times before the onset, of the request types that lose time, weighted by requests; of the one that loses most if it grew far more than the others.
 	BeforeNs float64 `json:"before_ns"`

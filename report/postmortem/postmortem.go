@@ -123,12 +123,17 @@ func (r *Report) facts() []fact {
 		}
 		facts = append(facts, fact{"Came before", text(units.Rate(*x.StoppedPerSecond) + until)})
 	} else {
-		affected := units.Plural(len(x.RequestTypes), "request type")
+		affected, share := units.Plural(len(x.RequestTypes), "request type"), 0.
+		if f := x.Failures; f != nil {
+			facts = append(facts, fact{"Failed", text(units.Percent(f.Before) + " → " + units.Percent(f.Now))})
+			share = f.ShareOfRequests
+		}
 		if s := x.Size; s != nil {
 			facts = append(facts, fact{"Mean", text(units.Nanos(s.BeforeNs) + " → " + units.Nanos(s.NowNs))})
-			if s.ShareOfRequests > 0 {
-				affected = units.Percent(s.ShareOfRequests) + " of all requests, of " + affected
-			}
+			share = s.ShareOfRequests
+		}
+		if share > 0 {
+			affected = units.Percent(share) + " of all requests, of " + affected
 		}
 		lost := cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little")
 		facts = append(facts, fact{"Affected", text(affected)}, fact{"Lost", text(lost)})

@@ -88,6 +88,9 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 			ShareOfRequests: x.Share,
 		}
 	}
+	if f := told.Failures; f.Now > 0 {
+		d.Failures = &contract.IncidentFailures{Before: f.Before, Now: f.Now, ShareOfRequests: x.Share}
+	}
 	if told.Stopped > 0 {
 		d.StoppedPerSecond = &told.Stopped
 	}

@@ -1864,6 +1864,7 @@ export interface components {
             severity_reason_parts: components["schemas"]["Sentence"];
             impact: components["schemas"]["IncidentImpact"];
             size?: components["schemas"]["IncidentSize"];
+            failures?: components["schemas"]["IncidentFailures"];
             /**
              * Format: double
              * @description Of kind `silent`: requests to the first suspect that came steadily before the onset, and no longer come. Absent: of another kind, or unknown.
@@ -2072,7 +2073,7 @@ export interface components {
             /** @description The service to which the requests go, of `moved`. */
             service?: string;
         };
-        /** @description Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, or requests no longer come: others tell nothing about them. */
+        /** @description Mean durations of the affected requests that lose time, as the sentence tells. Absent: no request type is known to lose time, those of an incident that is not about time lose less than 5 %, or requests no longer come: others tell nothing about them. */
         IncidentSize: {
             /**
              * Format: double
@@ -2092,6 +2093,24 @@ export interface components {
             /**
              * Format: double
              * @description Of all requests since the onset, those of affected types, 0–1; 0: unknown.
+             */
+            share_of_requests: number;
+        };
+        /** @description Fractions of the affected requests that fail. Absent: no more fail than usual, or requests no longer come. */
+        IncidentFailures: {
+            /**
+             * Format: double
+             * @description In healthy times before the onset, 0–1, weighted by requests.
+             */
+            before: number;
+            /**
+             * Format: double
+             * @description The same from the onset to the end, or now.
+             */
+            now: number;
+            /**
+             * Format: double
+             * @description As in `size`.
              */
             share_of_requests: number;
         };

@@ -209,4 +209,7 @@ test("the page has the numbers of the sentence", () => {
   expect(x.sentence).toContain(`${factor(told.now_ns / told.before_ns).slice(0, -1)} times as long`);
   expect(sizeText(told)).toBe(`${duration(told.before_ns)} → ${duration(told.now_ns)}`);
   expect(affectedText(x)).toContain(`${percent(told.share_of_requests)} of all requests`);
+  const failing = { ...x, failures: { before: 0, now: 1, share_of_requests: 0.62 } };
+  delete failing.size;
+  expect(affectedText(failing)).toContain(`${percent(0.62)} of all requests`);
 });

@@ -71,9 +71,10 @@ export const sizeText = ({ before_ns, now_ns }: { before_ns: number; now_ns: num
   `${duration(before_ns)} → ${duration(now_ns)}`;
 
 // affectedText says how many requests and types an incident affects: "28 % of all requests, of 2 request types".
-export function affectedText({ size, request_types }: Incident): string {
+export function affectedText({ size, failures, request_types }: Incident): string {
   const types = affectedTypes(request_types.length);
-  return size && size.share_of_requests > 0 ? `${percent(size.share_of_requests)} of all requests, of ${types}` : types;
+  const share = (size ?? failures)?.share_of_requests ?? 0;
+  return share > 0 ? `${percent(share)} of all requests, of ${types}` : types;
 }
 
 // impactText describes what requests lose in a second; "" if it is little.
