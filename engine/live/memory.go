@@ -16,6 +16,7 @@ type heapWatch struct {
 	blamed    func() bool  // reports whether this service fills the heap; nil if no other service shares it
 	now       atomic.Int64 // time of the last measurement in ns
 	collected atomic.Int64 // time of the last collection started by full
+	accused   atomic.Int64 // time in ns when this service was last blamed for a full heap
 	over      atomic.Bool
 }
 
@@ -26,6 +27,7 @@ const mappedShare = 8
 const (
 	heapInterval       = 5 * time.Millisecond // between measurements
 	collectionInterval = time.Second          // between collections while the limit is exceeded
+	blameTime          = 10 * time.Minute     // that a service is blamed for a full heap, at least
 )
 
 // full reports whether live objects exceeded the limit at the last garbage collection, or the process currently uses
@@ -41,7 +43,7 @@ func (w *heapWatch) full() bool {
 		{Name: "/memory/classes/heap/released:bytes"},
 	}
 	metrics.Read(s)
-	over := w.exceeded(s[0].Value.Uint64(), s[1].Value.Uint64()-s[2].Value.Uint64())
+	over := w.exceeded(now, s[0].Value.Uint64(), s[1].Value.Uint64()-s[2].Value.Uint64())
 	w.over.Store(over)
 	// While requests are refused, little memory is allocated, so that no collection would start on its own.
 	last = w.collected.Load()
@@ -51,12 +53,17 @@ func (w *heapWatch) full() bool {
 	return over
 }
 
-// exceeded reports whether to refuse requests, given the sizes in bytes of live objects and of all memory. If several
-// services share the heap, the services that fill it refuse first, and garbage is attributed to them. So a flood of
-// requests to one service doesn't stop the others.
-func (w *heapWatch) exceeded(live, all uint64) bool {
+// exceeded reports whether to refuse requests at time now in ns, given the sizes in bytes of live objects and of all
+// memory. If several services share the heap, the services that fill it refuse first, and garbage is attributed to
+// them. So a flood of requests to one service doesn't stop the others. The blame outlasts the open traces of a flood:
+// what the flood has left in the statistics still fills the heap, and the next requests would add to it.
+func (w *heapWatch) exceeded(now int64, live, all uint64) bool {
 	if live <= w.limit && all <= w.limit/5*mappedShare {
 		return false
 	}
-	return w.blamed == nil || w.blamed() || live > w.limit+w.limit/10
+	if w.blamed == nil || w.blamed() {
+		w.accused.Store(now)
+		return true
+	}
+	return now-w.accused.Load() < int64(blameTime) || live > w.limit+w.limit/10
 }

@@ -51,8 +51,20 @@ func TestBlame(t *testing.T) {
 		{no, 10, 1000, false},
 		{no, 111, 111, true},
 	} {
-		if got := (&heapWatch{limit: 100, blamed: c.blamed}).exceeded(c.live, c.all); got != c.want {
+		w := &heapWatch{limit: 100, blamed: c.blamed}
+		if got := w.exceeded(int64(time.Hour), c.live, c.all); got != c.want {
 			t.Errorf("%d live bytes of %d, others: %v: exceeded is %v", c.live, c.all, c.blamed != nil, got)
 		}
+	}
+	blamed := true
+	w := &heapWatch{limit: 100, blamed: func() bool { return blamed }}
+	for _, c := range []struct {
+		at   time.Duration
+		want bool
+	}{{time.Hour, true}, {time.Hour + blameTime/2, true}, {time.Hour + blameTime, false}} {
+		if got := w.exceeded(int64(c.at), 105, 105); got != c.want {
+			t.Errorf("at %s, after a flood: exceeded is %v", c.at, got)
+		}
+		blamed = false // its open traces are closed
 	}
 }
