@@ -84,6 +84,24 @@ test("the share in the diagnosis is that of the first edge in table and critical
   await context.close();
 });
 
+test("services without spans have the mean time of their calls; the map marks those that were deployed", async () => {
+  const { page, context } = await visit(browser, `${service.url}/services`, { width: 1440 });
+  const row = page.locator("tr", { hasText: "postgresql fraud-db:5432" });
+  assert.match(await row.locator("td[data-label=P50]").textContent(), /^mean [\d.]+ ms/);
+  await page.goto(`${service.url}/map`);
+  await settle(page);
+  const { items } = await service.api("/services");
+  const deployed = items.filter((s) => s.deploy !== null).map((s) => s.service);
+  const marked = await page
+    .locator(".spot:has(.mark-annotation)")
+    .evaluateAll((all) => all.map((e) => e.dataset.service));
+  assert.ok(deployed.length > 0);
+  assert.deepEqual(marked.sort(), deployed.sort());
+  await page.getByText("on a box: deployed in the last hour").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await context.close();
+});
+
 test("the labels of a deploy and of the problem do not overlap on the heat map", async () => {
   const { page, context } = await open(browser);
   await page.goto(service.url + paths.problem);

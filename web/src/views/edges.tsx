@@ -142,7 +142,7 @@ const edgeHints: Record<Measure, string> = {
 };
 
 const minShare = 0.01; // share from which an edge is listed at once
-const alwaysListed = 3; // edges that are listed at once in any case
+const alwaysListed = 1; // edges that are listed at once in any case: the critical path shows all
 
 // Edges lists edges by the measure of the diagnosis, so that its numbers appear in the list.
 export function Edges({ p, edges, located }: { p: Problem; edges: Edge[]; located?: Located | undefined }) {

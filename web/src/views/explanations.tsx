@@ -143,6 +143,7 @@ export function Causes({ detail }: { detail: Detail }) {
       />
       <Findings
         title="What if"
+        hint="Simulated with sampled requests, in which the place takes as long as usual, not no time: they save less than its share of the mean."
         texts={recoveries.filter(matters)}
         table={() => ({
           header: [
@@ -189,14 +190,14 @@ const shownFindings = 3; // the others are collapsed
 
 type Text = { text: string; text_parts: readonly Phrase[] };
 
-type FindingsProps = { title: string; texts: readonly Text[]; table: () => TableData };
+type FindingsProps = { title: string; hint?: string; texts: readonly Text[]; table: () => TableData };
 
 // Findings lists texts of the service; nothing if there are none.
-function Findings({ title, texts, table }: FindingsProps) {
+function Findings({ title, hint, texts, table }: FindingsProps) {
   if (texts.length === 0) return null;
   const more = texts.slice(shownFindings);
   return (
-    <Figure title={title} table={table} tableOnly>
+    <Figure title={title} hint={hint} table={table} tableOnly>
       <Texts of={texts.slice(0, shownFindings)} />
       {more.length > 0 && (
         <details className="more">

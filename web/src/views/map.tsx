@@ -133,7 +133,14 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
           })}
           image
         >
-          <Diagram services={services} calls={calls} selected={selected} pick={pick} q={q} />
+          <Diagram
+            recent={Date.parse(map.to) - recently}
+            services={services}
+            calls={calls}
+            selected={selected}
+            pick={pick}
+            q={q}
+          />
         </Figure>
         <div>
           {chosen && <Chosen of={chosen} calls={map.calls} pick={pick} />}
@@ -177,7 +184,10 @@ function useLayout(services: Service[], calls: Call[]): Layout | undefined {
   return done?.layout;
 }
 
+const recently = 3_600_000; // ms; later deploys are marked
+
 type DiagramProps = {
+  recent: number; // ms; deploys since then are marked
   services: Service[];
   calls: Call[];
   selected: string;
@@ -201,7 +211,7 @@ function Diagram(props: DiagramProps) {
 
 type DrawingProps = DiagramProps & Sizes & { layout: Layout };
 
-function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: DrawingProps) {
+function Drawing({ recent, services, calls, selected, pick, q, layout, boxX, gapX }: DrawingProps) {
   const crowded = isCrowded(services.length);
   const [boxY, gapY] = crowded ? [box.low, gap.low] : [box.height, gap.y];
   const [pointed, setPointed] = useState("");
@@ -224,6 +234,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
     const view = svg.current!.parentElement!; // on a phone, the suspect is out of view at first
     if (middle !== undefined) view.scrollLeft = middle - view.clientWidth / 2;
   }, [middle]);
+  const isNew = (s: Service) => s.deploy !== null && Date.parse(s.deploy.at) >= recent;
   const move = (event: KeyboardEvent, name: string) => {
     const to = neighbour(layout, name, event.key);
     if (to === undefined) return;
@@ -232,6 +243,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
   };
   const marks: Marks = {
     unwell: placed.some((s) => isUnwell(s.state)),
+    deploys: placed.some(isNew),
     shares: placed.some((s) => shareOf(s) !== null),
     bad: calls.some(isBad),
     back: calls.some((c) => layout.spots.has(c.caller) && layout.spots.has(c.callee) && x(c.callee) <= x(c.caller)),
@@ -272,7 +284,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
               aria-pressed={s.service === selected}
               className={`spot state-${s.state}${faint(s.service) ? " faint" : ""}${s.service === selected ? " selected" : ""}`}
               transform={`translate(${x(s.service)} ${y(s.service)})`}
-              data-tip={`${s.service}\n${figuresOf(s, Infinity)}\n${describe(s)}`}
+              data-tip={`${s.service}\n${figuresOf(s, Infinity)}\n${describe(s, isNew(s))}`}
               onPointerEnter={() => setPointed(s.service)}
               onPointerLeave={() => setPointed("")}
               onFocus={() => setPointed(s.service)}
@@ -285,11 +297,12 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
                 } else move(e, s.service);
               }}
             >
-              <desc>{describe(s)}</desc>
+              <desc>{describe(s, isNew(s))}</desc>
               <rect width={boxX} height={boxY} rx="6" className="body" />
               {shareOf(s) !== null && (
                 <rect className="share" x="1" y={boxY - 5} height="4" width={(boxX - 2) * shareOf(s)!} rx="2" />
               )}
+              {isNew(s) && <path className="mark-annotation" d={`M${boxX - 14} -5 l5 8 h-10 z`} />}
               <text x={padding} y={crowded ? 16 : 17} className="spot-name">
                 {isUnwell(s.state) && "▲ "}
                 {abbreviate(s.service, isUnwell(s.state) ? longestName - 2 : longestName)}
@@ -309,7 +322,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
 }
 
 // Marks are those that a map shows, besides boxes and lines.
-type Marks = { unwell: boolean; shares: boolean; bad: boolean; back: boolean; figures: boolean };
+type Marks = { unwell: boolean; deploys: boolean; shares: boolean; bad: boolean; back: boolean; figures: boolean };
 
 // MapLegend explains the marks of a map.
 function MapLegend({ of: marks }: { of: Marks }) {
@@ -321,6 +334,14 @@ function MapLegend({ of: marks }: { of: Marks }) {
             <rect className="body" x="2" y="2" width="30" height="12" rx="3" />
           </svg>
           ▲ in a box: a service that is not well
+        </li>
+      )}
+      {marks.deploys && (
+        <li>
+          <svg className="key" width="14" height="16" aria-hidden="true">
+            <path className="mark-annotation" d="M7 4 l5 8 h-10 z" />
+          </svg>
+          on a box: deployed in the last hour
         </li>
       )}
       {marks.shares && (
@@ -375,8 +396,12 @@ function lanesOf({ spots, lanes }: Layout, { caller, callee }: Call): number[] {
   return rows;
 }
 
-const describe = (s: Service) =>
-  [stateLabel(s.state), ...(shareOf(s) === null ? [] : [`${percent(shareOf(s))} of the slowdown`])].join(", ");
+const describe = (s: Service, isNew: boolean) =>
+  [
+    stateLabel(s.state),
+    ...(isNew ? [`deployed ${s.deploy!.version}`] : []),
+    ...(shareOf(s) === null ? [] : [`${percent(shareOf(s))} of the slowdown`]),
+  ].join(", ");
 
 // neighbour returns the service that an arrow key leads to: the next in the column, or the nearest in the next column.
 function neighbour({ spots }: Layout, from: string, key: string): string | undefined {

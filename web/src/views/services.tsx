@@ -58,7 +58,12 @@ export const serviceColumns: [name: string, by: Sort | null, title: string, clas
   ["Trend", null, "In the time range: what is worse than usual, or else calls per second"],
   ["Rate", "rate", "Calls per second by others, and from outside", "number"],
   ["Errors", "failed", "Share of the calls that failed", "number"],
-  ["P50", "p50", "Median duration of its spans in the last minutes", "number"],
+  [
+    "P50",
+    "p50",
+    "Median duration of its spans in the last minutes; without spans, the mean time of the calls to it",
+    "number",
+  ],
   ["P99", "p99", "99th percentile of their durations", "number"],
   ["Instances", "instances", "Instances, pods or hosts with calls now", "number"],
   ["Deployed", "deploy", "When its latest version appeared"],
@@ -276,7 +281,11 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
         <LoadFigure of={s} figure="failed" />
       </td>
       <td data-label="P50" className="number">
-        <LoadFigure of={s} figure="p50_ns" />
+        {s.emits_spans || s.now.own_ns === null ? (
+          <LoadFigure of={s} figure="p50_ns" />
+        ) : (
+          <Beside now={`mean ${duration(s.now.own_ns)}`} usual={duration(s.usual?.own_ns)} notable={false} />
+        )}
       </td>
       <td data-label="P99" className="number">
         <LoadFigure of={s} figure="p99_ns" />
