@@ -266,9 +266,9 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
         </Link>
         <div className="where dim">
           {s.changed_calls && <CallsNote of={s.changed_calls} />}
-          {s.reason && (isUnwell(s.state) || s.state === "idle") && <span>{s.reason}</span>}
+          {s.reason && (isUnwell(s.state) || s.state === "idle") && <span>{keepUnits(s.reason)}</span>}
           {s.owner && <bdi>{ownerText(s.owner)}</bdi>}
-          {!s.emits_spans && <span>emits no spans; named by its callers</span>}
+          {!s.emits_spans && <span>emits no spans: the mean time of the calls to it</span>}
         </div>
       </td>
       <td data-label="Trend">
@@ -284,7 +284,7 @@ export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps)
         {s.emits_spans || s.now.own_ns === null ? (
           <LoadFigure of={s} figure="p50_ns" />
         ) : (
-          <Beside now={`mean ${duration(s.now.own_ns)}`} usual={duration(s.usual?.own_ns)} notable={false} />
+          <Beside now={duration(s.now.own_ns)} usual={duration(s.usual?.own_ns)} notable={false} />
         )}
       </td>
       <td data-label="P99" className="number">
