@@ -21,6 +21,8 @@ type plane struct {
 	changed  chan struct{}              // closed when the plan changes
 	statuses map[string]protocol.Status // the latest, by session
 	answer   http.HandlerFunc           // if not nil, answers all requests
+	seconds  int                        // for which stacks are wanted
+	stacks   []protocol.Stacks          // in order of arrival
 }
 
 // newPlane starts a service whose plan has the given lease and no tracepoints.
@@ -110,8 +112,29 @@ func (p *plane) status(w http.ResponseWriter, q *http.Request) {
 	}
 	p.mu.Lock()
 	p.statuses[s.Session] = s
+	p.stacks = append(p.stacks, s.Stacks...)
+	seconds := p.seconds
 	p.mu.Unlock()
-	w.WriteHeader(http.StatusNoContent)
+	_ = json.NewEncoder(w).Encode(protocol.StatusAnswer{StackSeconds: seconds})
+}
+
+// wantStacks makes the service ask for stacks for the given number of seconds, with each answer to a status.
+func (p *plane) wantStacks(seconds int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seconds = seconds
+}
+
+// stacksOf returns the first stacks of an operation, or nil if there are none.
+func (p *plane) stacksOf(operation string) *protocol.Stacks {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.stacks {
+		if p.stacks[i].Operation == operation {
+			return &p.stacks[i]
+		}
+	}
+	return nil
 }
 
 // applied returns the number of tracepoints of the plan that agents report as applied.

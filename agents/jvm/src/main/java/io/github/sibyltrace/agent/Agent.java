@@ -8,12 +8,14 @@ import io.github.sibyltrace.agent.own.Exporter;
 import io.github.sibyltrace.agent.own.OwnSpans;
 import io.github.sibyltrace.agent.profile.Profiler;
 import io.github.sibyltrace.agent.profile.ProfilerOptions;
+import io.github.sibyltrace.agent.stacks.StackSampler;
 import io.github.sibyltrace.agent.threads.ContextTransformer;
 import io.github.sibyltrace.agent.threads.ThreadTable;
 import io.github.sibyltrace.agent.trace.Otel;
 import io.github.sibyltrace.agent.trace.Registry;
 import java.io.IOException;
 import java.lang.instrument.Instrumentation;
+import java.util.function.Consumer;
 
 /** Starts the profiler or the agent of a Sibyl service, as the arguments say. */
 public final class Agent {
@@ -62,16 +64,24 @@ public final class Agent {
       throw new IllegalArgumentException("this JVM is connected with Sibyl already, as the service " + connected);
     }
     ThreadTable threads = s.waits ? threads(s, log) : null;
-    Otel otel = new Otel(new OwnSpans(new Exporter(s.otlp, s.resource, log), threads), log);
-    if (threads != null) {
-      ContextTransformer.start(otel.contexts(threads), instrumentation, log);
-    }
+    OwnSpans spans = new OwnSpans(new Exporter(s.otlp, s.resource, log), threads);
+    Otel otel = new Otel(spans, log);
+    Consumer<StackSampler> observe = sampler -> ContextTransformer.start(otel.contexts(threads, sampler), instrumentation, log);
     if (!s.connects()) {
+      if (threads != null) {
+        observe.accept(null);
+      }
       return;
     }
     Registry registry = new Registry(s.service, s.own, s.selection, s.spansPerSecond, s.restoreAfter, instrumentation, otel, log);
+    // Otherwise, contexts are observed once the sampler needs them.
+    StackSampler sampler = s.samples() ? new StackSampler(registry::tracepointAt, threads == null ? observe : x -> {}) : null;
+    if (threads != null) {
+      observe.accept(sampler);
+    }
+    spans.tell(sampler);
     registry.start();
-    new Follower(s, registry, log).start();
+    new Follower(s, registry, sampler, log).start();
   }
 
   /** Returns the table for the kernel agent, null if it cannot be. */

@@ -9,6 +9,7 @@ import io.github.sibyltrace.agent.plan.InvalidPlanException;
 import io.github.sibyltrace.agent.plan.Limits;
 import io.github.sibyltrace.agent.plan.Plan;
 import io.github.sibyltrace.agent.plan.Tracepoint;
+import io.github.sibyltrace.agent.stacks.Stacks;
 import io.github.sibyltrace.agent.trace.Registry;
 import java.io.IOException;
 import java.net.HttpURLConnection;
@@ -48,10 +49,10 @@ final class Client implements Connection {
   }
 
   @Override
-  public void register(List<Tracepoint> catalogue) throws IOException {
+  public void register(List<Tracepoint> catalogue, boolean stacks) throws IOException {
     String hash = Tracepoint.hash(catalogue);
     int pages = (catalogue.size() + Limits.PAGE - 1) / Limits.PAGE;
-    JsonArray missing = put(catalogue, hash, pages == 1 ? 0 : -1);
+    JsonArray missing = put(catalogue, stacks, hash, pages == 1 ? 0 : -1);
     for (int round = 0; !missing.isEmpty(); round++) {
       if (round == MAX_PAGE_ROUNDS) {
         throw new IOException("Sibyl still lacks " + missing.size() + " pages of the catalogue");
@@ -62,7 +63,7 @@ final class Client implements Connection {
         if (page < 0 || page >= pages) {
           throw new IOException("Sibyl asks for page " + page + " of a catalogue of " + pages);
         }
-        missing = put(catalogue, hash, page);
+        missing = put(catalogue, stacks, hash, page);
       }
     }
   }
@@ -73,11 +74,12 @@ final class Client implements Connection {
    * @param page number of the page to send with it; -1: none
    * @return the numbers of the missing pages
    */
-  private JsonArray put(List<Tracepoint> catalogue, String hash, int page) throws IOException {
+  private JsonArray put(List<Tracepoint> catalogue, boolean stacks, String hash, int page) throws IOException {
     JsonStringWriter w = JsonWriter.string().object().value("protocol", Limits.VERSION).value("session", session);
     w.object("resource");
     settings.resource.forEach(w::value);
-    w.end().array("capabilities").value("span").value("variable").value("rate").value("filter").end();
+    w.end().array("capabilities").value("span").value("variable").value("rate").value("filter");
+    (stacks ? w.value("stacks") : w).end();
     w.object("catalogue").value("hash", hash).value("size", catalogue.size()).end();
     if (page >= 0) {
       w.object("page").value("number", page).array("tracepoints");
@@ -130,7 +132,7 @@ final class Client implements Connection {
   }
 
   @Override
-  public void status(Plan plan, String error, List<Registry.Outcome> outcomes) throws IOException {
+  public int status(Plan plan, String error, List<Registry.Outcome> outcomes, List<Stacks> stacks) throws IOException {
     JsonStringWriter w = JsonWriter.string().object().value("protocol", Limits.VERSION).value("session", session);
     w.value("version", plan == null ? 0 : plan.version).value("hash", plan == null ? "" : plan.hash);
     w.value("error", Limits.reason(error)).array("tracepoints");
@@ -140,7 +142,33 @@ final class Client implements Connection {
       w.value("cost_ns", o.point == null ? 0 : o.point.meanNanos());
       w.value("bytes", o.point == null || o.point.hits() == o.point.drops() ? 0 : o.point.tracepoint.estimatedBytes()).end();
     }
-    send("POST", "/status", w.end().end().done());
+    w.end();
+    if (!stacks.isEmpty()) {
+      w.array("stacks");
+      stacks.forEach(s -> write(w, s));
+      w.end();
+    }
+    String answer = send("POST", "/status", w.end().done());
+    if (answer.isEmpty()) {
+      return 0;
+    }
+    try {
+      return JsonParser.object().from(answer).getInt("stack_seconds", 0);
+    } catch (JsonParserException e) {
+      throw new IOException("the answer to a status is not JSON", e);
+    }
+  }
+
+  private static void write(JsonStringWriter w, Stacks s) {
+    w.object().value("operation", s.operation).value("span_kind", s.kind).value("requests", s.requests).array("frames");
+    for (Stacks.Frame f : s.frames) {
+      w.object();
+      if (f.id != null) {
+        w.value("id", f.id);
+      }
+      w.value("caller", f.caller).value("ns", f.nanos()).end();
+    }
+    w.end().end();
   }
 
   private String path(String of) {

@@ -3,14 +3,19 @@ package io.github.sibyltrace.agent.control;
 import io.github.sibyltrace.agent.plan.InvalidPlanException;
 import io.github.sibyltrace.agent.plan.Plan;
 import io.github.sibyltrace.agent.plan.Tracepoint;
+import io.github.sibyltrace.agent.stacks.Stacks;
 import io.github.sibyltrace.agent.trace.Registry;
 import java.io.IOException;
 import java.util.List;
 
 /** A connection with a Sibyl service, which two threads use. */
 interface Connection {
-  /** Sends the description of the agent and its catalogue, as far as Sibyl lacks it. */
-  void register(List<Tracepoint> catalogue) throws IOException;
+  /**
+   * Sends the description of the agent and its catalogue, as far as Sibyl lacks it.
+   *
+   * @param stacks whether the agent can sample stacks
+   */
+  void register(List<Tracepoint> catalogue, boolean stacks) throws IOException;
 
   /** Chooses another ID, because another agent has the present one. */
   void renewId();
@@ -26,6 +31,7 @@ interface Connection {
    *
    * @param plan null: the baseline
    * @param error why the last plan was rejected; "": it was not
+   * @return the seconds for which Sibyl wants stacks from now on; 0: no longer
    */
-  void status(Plan plan, String error, List<Registry.Outcome> outcomes) throws IOException;
+  int status(Plan plan, String error, List<Registry.Outcome> outcomes, List<Stacks> stacks) throws IOException;
 }

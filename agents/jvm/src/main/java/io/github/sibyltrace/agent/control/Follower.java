@@ -3,9 +3,11 @@ package io.github.sibyltrace.agent.control;
 import io.github.sibyltrace.agent.Log;
 import io.github.sibyltrace.agent.plan.InvalidPlanException;
 import io.github.sibyltrace.agent.plan.Plan;
+import io.github.sibyltrace.agent.stacks.StackSampler;
 import io.github.sibyltrace.agent.trace.Registry;
 import java.io.IOException;
 import java.net.HttpURLConnection;
+import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
@@ -25,6 +27,7 @@ public final class Follower {
 
   private final Connection client;
   private final Registry registry;
+  private final StackSampler sampler; // null: none
   private final Log log;
   private final Object registering = new Object(); // two registrations must not overtake each other
   private final AtomicBoolean statusDue = new AtomicBoolean();
@@ -41,9 +44,15 @@ public final class Follower {
   private long backoff = MIN_BACKOFF;
   private boolean failing;
 
-  public Follower(Settings settings, Registry registry, Log log) {
+  /**
+   * Creates a follower.
+   *
+   * @param sampler of stacks; null: none
+   */
+  public Follower(Settings settings, Registry registry, StackSampler sampler, Log log) {
     this.client = settings.opamp == null ? new Client(settings) : new OpAmp(settings);
     this.registry = registry;
+    this.sampler = sampler;
     this.log = log;
   }
 
@@ -145,7 +154,7 @@ public final class Follower {
       registry.scan();
       catalogueChanged = false;
       try {
-        client.register(registry.catalogue());
+        client.register(registry.catalogue(), sampler != null);
         registered = true;
       } catch (IOException e) {
         catalogueChanged = true;
@@ -208,7 +217,10 @@ public final class Follower {
         register();
       }
       if (status) {
-        client.status(registry.plans().current, planError, registry.outcomes());
+        int seconds = client.status(registry.plans().current, planError, registry.outcomes(), sampler == null ? List.of() : sampler.take());
+        if (sampler != null) {
+          sampler.sample(seconds);
+        }
       }
     } catch (Throwable t) { // the next status replaces this one
       log.debug("cannot report to Sibyl: " + t);

@@ -4,6 +4,7 @@ import io.github.sibyltrace.agent.plan.InvalidPlanException;
 import io.github.sibyltrace.agent.plan.Limits;
 import io.github.sibyltrace.agent.plan.Plan;
 import io.github.sibyltrace.agent.plan.Tracepoint;
+import io.github.sibyltrace.agent.stacks.Stacks;
 import io.github.sibyltrace.agent.trace.Registry;
 import java.io.IOException;
 import java.net.HttpURLConnection;
@@ -11,7 +12,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.util.List;
 
-/** A connection over OpAMP with plain HTTP, as docs/agents.md describes it. OpAMP has no place for hits and cost. */
+/** A connection over OpAMP with plain HTTP, as docs/agents.md describes it. OpAMP has no place for hits, cost and stacks. */
 final class OpAmp implements Connection {
   private static final String PLAN = "sibyl.tracepoints"; // files of the configuration
   private static final String CATALOGUE = "sibyl.catalogue";
@@ -41,7 +42,7 @@ final class OpAmp implements Connection {
   }
 
   @Override
-  public void register(List<Tracepoint> catalogue) throws IOException {
+  public void register(List<Tracepoint> catalogue, boolean stacks) throws IOException {
     Protobuf description = new Protobuf();
     settings.resource.forEach((key, value) -> description.message(1, new Protobuf().text(1, key).message(2, new Protobuf().text(1, value))));
     Protobuf file = new Protobuf().text(1, Client.catalogue(catalogue)).text(2, "application/json");
@@ -90,7 +91,7 @@ final class OpAmp implements Connection {
   }
 
   @Override
-  public void status(Plan plan, String error, List<Registry.Outcome> outcomes) throws IOException {
+  public int status(Plan plan, String error, List<Registry.Outcome> outcomes, List<Stacks> stacks) throws IOException {
     Protobuf health = new Protobuf().integer(1, 1);
     for (Registry.Outcome o : outcomes) {
       Protobuf component = new Protobuf().integer(1, o.state.equals("applied") ? 1 : 0).text(3, Limits.reason(o.reason)).text(4, o.state);
@@ -102,6 +103,7 @@ final class OpAmp implements Connection {
       m.message(7, new Protobuf().text(1, hash).integer(2, error.isEmpty() ? APPLIED : FAILED).text(3, Limits.reason(error)));
     }
     exchange(m);
+    return 0;
   }
 
   /** Sends a message with the given fields, and returns the answer. */

@@ -76,6 +76,11 @@ public final class Settings {
     return endpoint != null || opamp != null;
   }
 
+  /** Reports whether stacks show all tracepoints: they show no spans of OpenTelemetry. OpAMP cannot carry them. */
+  public boolean samples() {
+    return endpoint != null && !selection.spans;
+  }
+
   private static boolean isOn(String name, String value) {
     if (value == null || value.equals("off")) {
       return false;

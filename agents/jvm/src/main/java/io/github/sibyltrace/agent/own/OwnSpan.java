@@ -3,6 +3,7 @@ package io.github.sibyltrace.agent.own;
 import com.grack.nanojson.JsonStringWriter;
 import io.github.sibyltrace.agent.bridge.Activation;
 import io.github.sibyltrace.agent.plan.Request;
+import io.github.sibyltrace.agent.stacks.Served;
 import io.github.sibyltrace.agent.trace.Capture;
 import io.github.sibyltrace.agent.trace.Point;
 import java.util.LinkedHashMap;
@@ -24,7 +25,7 @@ final class OwnSpan extends Activation {
   final String traceId;
   final String id = randomId(16);
   private final long start = System.nanoTime();
-  private long end;
+  private volatile long end; // 0: it has not ended
   private String exception; // null: the method returned
   private final Map<String, Object> variables = new LinkedHashMap<>(0);
 
@@ -54,6 +55,31 @@ final class OwnSpan extends Activation {
       exception = thrown.getClass().getName();
     }
     spans.end(this);
+  }
+
+  /** Returns the request that begins with this span. */
+  Served served() {
+    return new Served(this) {
+      @Override
+      protected String name() {
+        return point.tracepoint.operation;
+      }
+
+      @Override
+      protected String kind() {
+        return point.tracepoint.spanKind;
+      }
+
+      @Override
+      protected boolean hasEnded() {
+        return end != 0;
+      }
+
+      @Override
+      protected long nanos() {
+        return (end == 0 ? System.nanoTime() : end) - start;
+      }
+    };
   }
 
   /** Returns the place for variables of the execution. */

@@ -3,6 +3,7 @@ package io.github.sibyltrace.agent.own;
 import io.github.sibyltrace.agent.bridge.Activation;
 import io.github.sibyltrace.agent.plan.Plan;
 import io.github.sibyltrace.agent.plan.Request;
+import io.github.sibyltrace.agent.stacks.StackSampler;
 import io.github.sibyltrace.agent.threads.ThreadSlot;
 import io.github.sibyltrace.agent.threads.ThreadTable;
 import io.github.sibyltrace.agent.trace.Capture;
@@ -18,6 +19,7 @@ public final class OwnSpans implements Spans {
   private final Exporter exporter;
   private final ThreadTable threads; // null: none
   private final ThreadLocal<OwnSpan> current = new ThreadLocal<>();
+  private volatile StackSampler sampler; // null: none
 
   /**
    * Creates the way to make spans.
@@ -27,6 +29,11 @@ public final class OwnSpans implements Spans {
   public OwnSpans(Exporter exporter, ThreadTable threads) {
     this.exporter = exporter;
     this.threads = threads;
+  }
+
+  /** Tells the spans of threads to a sampler, too. */
+  public void tell(StackSampler s) {
+    sampler = s;
   }
 
   @Override
@@ -60,8 +67,20 @@ public final class OwnSpans implements Spans {
     return span;
   }
 
-  /** Tells the kernel agent the span of this thread; null: none. */
+  /** Tells the kernel agent and the sampler the span of this thread; null: none. */
   private void tell(OwnSpan span) {
+    StackSampler s = sampler;
+    if (s != null && s.isOn()) {
+      if (span == null) {
+        s.rests();
+      } else {
+        OwnSpan first = span;
+        while (first.parent != null) {
+          first = first.parent;
+        }
+        s.works(span.traceId, first, x -> ((OwnSpan) x).served());
+      }
+    }
     ThreadSlot slot = threads == null ? null : threads.current();
     if (slot == null) {
       return;

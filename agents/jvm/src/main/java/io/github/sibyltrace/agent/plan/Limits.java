@@ -11,6 +11,8 @@ public final class Limits {
   public static final int CATALOGUE = 100_000;
   public static final int PAGE = 2000; // tracepoints
   public static final int OUTCOMES = 10_000;
+  public static final int STACKS = 256; // operations
+  public static final int FRAMES = 20_000; // of all stacks of a status
   static final int ARMS = 16;
   static final int FILTERS = 64;
   static final int ENABLED = 10_000;

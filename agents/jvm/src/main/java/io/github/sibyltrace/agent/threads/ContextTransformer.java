@@ -26,7 +26,7 @@ public final class ContextTransformer implements ClassFileTransformer {
         try {
           instrumentation.retransformClasses(c);
         } catch (UnmodifiableClassException | LinkageError | RuntimeException e) {
-          log.error("waits have no spans: cannot instrument " + c.getName(), e);
+          log.error("waits and stacks have no spans: cannot instrument " + c.getName(), e);
         }
       }
     }
@@ -38,7 +38,7 @@ public final class ContextTransformer implements ClassFileTransformer {
       boolean applies = internalName != null && ContextHook.applies(internalName.replace('/', '.'));
       return applies && Loaders.findBridge(loader) ? ContextHook.apply(bytes) : null;
     } catch (Throwable t) {
-      log.error("waits have no spans: cannot instrument " + internalName, t);
+      log.error("waits and stacks have no spans: cannot instrument " + internalName, t);
       return null;
     }
   }

@@ -2,10 +2,13 @@ package io.github.sibyltrace.agent.trace;
 
 import io.github.sibyltrace.agent.Log;
 import io.github.sibyltrace.agent.bridge.Bridge;
+import io.github.sibyltrace.agent.stacks.Served;
+import io.github.sibyltrace.agent.stacks.StackSampler;
 import io.github.sibyltrace.agent.threads.ThreadSlot;
 import io.github.sibyltrace.agent.threads.ThreadTable;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 
 /** Finds the OpenTelemetry that a class sees: that of OpenTelemetry's Java agent, or that of the application. */
 public final class Otel implements SpansFactory {
@@ -85,33 +88,74 @@ public final class Otel implements SpansFactory {
     }
   }
 
-  /** Returns the listener that writes the span of each thread into a table, for the contexts of any OpenTelemetry. */
-  public Bridge.ContextListener contexts(ThreadTable table) {
+  /**
+   * Returns the listener that tells the span of each thread, for the contexts of any OpenTelemetry.
+   *
+   * @param table for the kernel agent; null: none
+   * @param sampler of stacks; null: none
+   */
+  public Bridge.ContextListener contexts(ThreadTable table, StackSampler sampler) {
     ClassValue<Bridge.ContextListener> listeners = // by class of the context
         new ClassValue<>() {
           @Override
           protected Bridge.ContextListener computeValue(Class<?> context) {
-            return makeListener(context, table);
+            return makeListener(context, table, sampler);
           }
         };
-    Bridge.ContextListener none = context -> clear(table);
-    return context -> (context == null ? none : listeners.get(context.getClass())).changed(context);
+    return context -> {
+      if (context == null) {
+        clear(table, sampler);
+      } else {
+        listeners.get(context.getClass()).changed(context);
+      }
+    };
   }
 
-  private static void clear(ThreadTable table) {
-    ThreadSlot slot = table.current();
+  private static void clear(ThreadTable table, StackSampler sampler) {
+    ThreadSlot slot = table == null ? null : table.current();
     if (slot != null) {
       slot.clear();
     }
+    if (sampler != null && sampler.isOn()) {
+      sampler.rests();
+    }
   }
 
-  private Bridge.ContextListener makeListener(Class<?> context, ThreadTable table) {
+  private Bridge.ContextListener makeListener(Class<?> context, ThreadTable table, StackSampler sampler) {
     try {
       OtelLoader l = new OtelLoader(context.getClassLoader(), context.getName().startsWith(OtelLoader.AGENT_PREFIX));
-      return (Bridge.ContextListener) l.loadClass(OtelLoader.PACKAGE + "OtelContexts").getConstructor(ThreadTable.class).newInstance(table);
+      return (Bridge.ContextListener)
+          l.loadClass(OtelLoader.PACKAGE + "OtelContexts").getConstructor(ThreadTable.class, StackSampler.class, Function.class).newInstance(table, sampler, requests());
     } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
-      log.error("waits have no spans: cannot use OpenTelemetry", e);
-      return other -> clear(table);
+      log.error("waits and stacks have no spans: cannot use OpenTelemetry", e);
+      return other -> clear(table, sampler);
+    }
+  }
+
+  /** Returns a function that returns the request that begins with a span of any OpenTelemetry SDK, null if none does. */
+  private Function<Object, Served> requests() {
+    ClassValue<Function<Object, Served>> bySpan = // by class of the span
+        new ClassValue<>() {
+          @Override
+          protected Function<Object, Served> computeValue(Class<?> span) {
+            return makeRequests(span);
+          }
+        };
+    return span -> bySpan.get(span.getClass()).apply(span);
+  }
+
+  @SuppressWarnings("unchecked") // OtelServed is one
+  private Function<Object, Served> makeRequests(Class<?> span) {
+    ClassLoader sdk = span.getClassLoader();
+    Class<?> readable = sdk == null ? null : find("io.opentelemetry.sdk.trace.ReadableSpan", sdk);
+    if (readable == null || !readable.isAssignableFrom(span)) {
+      return other -> null; // a span that is not sampled, or of no SDK
+    }
+    try {
+      return (Function<Object, Served>) besideSdk(sdk).loadClass(OtelLoader.PACKAGE + "OtelServed").getConstructor().newInstance();
+    } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
+      log.error("Sibyl gets no stacks: cannot read the spans of OpenTelemetry", e);
+      return other -> null;
     }
   }
 

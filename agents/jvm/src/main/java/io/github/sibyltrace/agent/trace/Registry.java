@@ -19,7 +19,9 @@ import java.lang.instrument.ClassFileTransformer;
 import java.lang.instrument.Instrumentation;
 import java.security.ProtectionDomain;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashSet;
@@ -74,6 +76,7 @@ public final class Registry implements ClassFileTransformer {
   private final AtomicBoolean spansFound = new AtomicBoolean(); // since the last scan
   private final Set<Class<?>> scanned = Collections.newSetFromMap(new WeakHashMap<>());
   private final Callers callers = new Callers();
+  private volatile Names onStacks = new Names(List.of());
 
   /** A method of the catalogue, or a variable of one. */
   private static final class Known {
@@ -225,6 +228,37 @@ public final class Registry implements ClassFileTransformer {
     catalogue.forEach((id, k) -> all.put(id, k.variable == null ? belowCaller(k, methods) : k.tracepoint));
     spans.forEach((id, p) -> all.put(id, p.tracepoint));
     return new ArrayList<>(all.values());
+  }
+
+  /** Returns the ID of the tracepoint of a method on a stack, null if it has none. Lines tell overloaded methods apart. */
+  public String tracepointAt(StackTraceElement frame) {
+    Names all = onStacks;
+    if (all.size != catalogue.size()) {
+      onStacks = all = new Names(catalogue.values());
+    }
+    Known found = null;
+    for (Known k : all.methods.getOrDefault(frame.getClassName() + "." + frame.getMethodName(), List.of())) {
+      if (found == null || k.code.line <= frame.getLineNumber()) {
+        found = k;
+      }
+    }
+    return found == null ? null : found.tracepoint.id;
+  }
+
+  /** The methods of a catalogue by their names on stacks. */
+  private static final class Names {
+    final Map<String, List<Known>> methods = new HashMap<>(); // ascending by line
+    final int size; // of the catalogue
+
+    Names(Collection<Known> catalogue) {
+      size = catalogue.size();
+      for (Known k : catalogue) {
+        if (k.variable == null) {
+          methods.computeIfAbsent(k.tracepoint.code, x -> new ArrayList<>(1)).add(k);
+        }
+      }
+      methods.values().forEach(list -> list.sort(Comparator.comparingInt(k -> k.code.line)));
+    }
   }
 
   private Tracepoint belowCaller(Known method, Map<String, String> ids) {

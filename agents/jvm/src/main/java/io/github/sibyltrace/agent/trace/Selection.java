@@ -7,7 +7,7 @@ public final class Selection {
   final Predicate<String> areEntries; // requests begin there, in an application without OpenTelemetry
   final Predicate<String> haveVariables; // their arguments, returned values and exceptions may be captured
 
-  final boolean spans; // whether the spans of OpenTelemetry inside of requests are tracepoints, which start if they are enabled
+  public final boolean spans; // whether the spans of OpenTelemetry inside of requests are tracepoints, which start if they are enabled
 
   public Selection(Predicate<String> areEntries, Predicate<String> haveVariables, boolean spans) {
     this.areEntries = areEntries;

@@ -25,13 +25,15 @@ public final class ClassFile {
     public final int access;
     public final boolean trivial; // only returns or sets a field or a constant, or was added by the compiler to a record or an enum
     public final boolean annotated; // visible at run time: a framework may call it
+    public final int line; // the first one in the source; 0: unknown
 
-    Method(String name, String descriptor, int access, boolean trivial, boolean annotated) {
+    Method(String name, String descriptor, int access, boolean trivial, boolean annotated, int line) {
       this.name = name;
       this.descriptor = descriptor;
       this.access = access;
       this.trivial = trivial;
       this.annotated = annotated;
+      this.line = line;
     }
 
     public boolean isConstructor() {
@@ -79,7 +81,7 @@ public final class ClassFile {
   public ClassFile(byte[] bytes) {
     ClassReader reader = new ClassReader(bytes);
     name = reader.getClassName().replace('/', '.');
-    reader.accept(new Reader(), ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES);
+    reader.accept(new Reader(), ClassReader.SKIP_FRAMES);
   }
 
   /** Returns name and types of the parameters of a method, without packages: {@code price(Cart,int)}. */
@@ -215,9 +217,9 @@ public final class ClassFile {
         }
 
         @Override
-        void ends(boolean trivial, boolean annotated) {
+        void ends(boolean trivial, boolean annotated, int line) {
           if (listed) {
-            methods.add(new Method(name, descriptor, access, trivial || ofEnum, annotated));
+            methods.add(new Method(name, descriptor, access, trivial || ofEnum, annotated, line));
           }
         }
       };

@@ -15,6 +15,7 @@ abstract class CodeReader extends MethodVisitor {
   private boolean works; // does more than to move values
   private boolean ofRecord;
   private boolean annotated;
+  private int line; // the lowest one; 0: unknown
 
   CodeReader(boolean locks) {
     super(Weave.API);
@@ -28,8 +29,12 @@ abstract class CodeReader extends MethodVisitor {
    */
   abstract void calls(String callee, boolean passed);
 
-  /** Receives the result, last. */
-  abstract void ends(boolean trivial, boolean annotated);
+  /**
+   * Receives the result, last.
+   *
+   * @param line of the source; 0: unknown
+   */
+  abstract void ends(boolean trivial, boolean annotated, int line);
 
   private void calls(String owner, String name, String descriptor, boolean passed) {
     calls(owner.replace('/', '.') + "." + name + descriptor, passed);
@@ -46,6 +51,11 @@ abstract class CodeReader extends MethodVisitor {
   public AnnotationVisitor visitAnnotation(String descriptor, boolean visible) {
     annotated |= visible;
     return null;
+  }
+
+  @Override
+  public void visitLineNumber(int number, Label start) {
+    line = line == 0 ? number : Math.min(line, number);
   }
 
   @Override
@@ -112,6 +122,6 @@ abstract class CodeReader extends MethodVisitor {
 
   @Override
   public void visitEnd() {
-    ends(!works || ofRecord, annotated);
+    ends(!works || ofRecord, annotated, line);
   }
 }
