@@ -50,7 +50,6 @@ func TestStacks(t *testing.T) {
 				s = p.stacksOf(test.operation)
 				return s != nil
 			})
-			t.Logf("%d requests, slow ones: reserve(int) %.1f, reserve(String) %.1f, ship %.1f, handle %.1f; %v", s.Requests, within(s, "stacks/stacks.Stacks.reserve(int)"), within(s, "stacks/stacks.Stacks.reserve(String)"), within(s, "stacks/stacks.Stacks.ship()"), within(s, "stacks/stacks.Stacks.handle()"), s.Frames)
 			share := func(method string) float64 {
 				return within(s, "stacks/stacks.Stacks."+method) / within(s, "")
 			}
@@ -77,7 +76,10 @@ func request(t *testing.T, url string) {
 				}
 				r, err := http.DefaultClient.Do(q)
 				if err != nil {
-					return // the test has ended
+					if t.Context().Err() == nil {
+						t.Error(err)
+					}
+					return
 				}
 				_ = r.Body.Close()
 			}

@@ -58,6 +58,7 @@ public final class Registry implements ClassFileTransformer {
   private volatile Plans plans = Plans.NONE;
   private volatile int enabledPoints = 1; // tracepoints that are enabled, at least 1
   private final AtomicBoolean classesLoaded = new AtomicBoolean(true); // since the last scan
+  private boolean loading; // at the last scan, some classes may have been about to appear among the loaded ones
 
   // Transformations read these maps while other threads load classes; only the thread that scans and applies writes them.
   private final Map<String, Known> catalogue = new ConcurrentHashMap<>(); // methods by ID
@@ -147,7 +148,10 @@ public final class Registry implements ClassFileTransformer {
   /** Looks for new classes, and reports whether the catalogue changed. */
   public synchronized boolean scan() {
     boolean found = spansFound.getAndSet(false);
-    if (!classesLoaded.getAndSet(false)) {
+    boolean loaded = classesLoaded.getAndSet(false);
+    boolean search = loaded || loading;
+    loading = loaded; // a class is transformed before the JVM lists it
+    if (!search) {
       return found;
     }
     int before = catalogue.size();
