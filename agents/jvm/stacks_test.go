@@ -20,7 +20,7 @@ func TestStacks(t *testing.T) {
 	for name, test := range map[string]struct {
 		start     func(endpoint string) (url string)
 		operation string
-		ship      float64 // the share of time that slow requests spend in ship
+		ship      float64 // the share of their waits that slow requests spend in ship
 	}{
 		"OpenTelemetry": {
 			func(endpoint string) string {
@@ -50,13 +50,12 @@ func TestStacks(t *testing.T) {
 				s = p.stacksOf(test.operation)
 				return s != nil
 			})
-			share := func(method string) float64 {
-				return within(s, "stacks/stacks.Stacks."+method) / within(s, "")
-			}
-			few, most, ship := share("reserve(int)"), share("reserve(String)"), share("ship()")
-			if few > 0.1 || most < 0.3 || most > 0.9 || ship < test.ship*0.1 || ship > test.ship*2 {
-				t.Errorf("slow requests spend %.3f in reserve(int), %.3f in reserve(String) and %.3f in ship, "+
-					"want about 0.01, 0.6 and %g", few, most, ship, test.ship)
+			// The machine may be busy, so that requests also wait elsewhere.
+			few, most, ship := within(s, "reserve(int)"), within(s, "reserve(String)"), within(s, "ship()")
+			total := few + most + ship
+			if few > 0.15*total || most < 0.4*total || ship < test.ship*total/10 || ship > test.ship*total*2 {
+				t.Errorf("slow requests spend %.3f of their waits in reserve(int), %.3f in reserve(String) and %.3f "+
+					"in ship, want about 0.01, 0.7 and %g", few/total, most/total, ship/total, test.ship)
 			}
 		})
 	}
@@ -87,15 +86,12 @@ func request(t *testing.T, url string) {
 	}
 }
 
-// within returns the time in ns that requests of s spend in a tracepoint and below it. The ID "" stands for all.
-func within(s *protocol.Stacks, id string) (ns float64) {
+// within returns the time in ns that requests of s spend in a method of the program and below it.
+func within(s *protocol.Stacks, method string) (ns float64) {
 	for i := range s.Frames {
-		for k := i; ; k = s.Frames[k].Caller {
-			if s.Frames[k].ID == id {
+		for k := i; k > 0; k = s.Frames[k].Caller {
+			if s.Frames[k].ID == "stacks/stacks.Stacks."+method {
 				ns += float64(s.Frames[i].Nanos)
-				break
-			}
-			if k == 0 {
 				break
 			}
 		}
