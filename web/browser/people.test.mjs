@@ -211,3 +211,33 @@ test("who may only read is told so", async () => {
   await context.close();
   await locked.stop();
 });
+
+test("an objective is previewed, added, changed and deleted, and gates are set", async () => {
+  const { page, context } = await visit(browser, `${service.url}/objectives`);
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "New objective" }).click();
+  await dialog.getByLabel("Entry").fill("no-such-service");
+  await dialog.getByRole("button", { name: "Preview" }).click();
+  await dialog.getByText(/^No requests of this entry are kept/).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  const row = page.getByRole("row", { name: /no-such-service/ });
+  await row.getByText(/by local/).waitFor();
+  await row.getByRole("button", { name: "Edit no-such-service" }).click();
+  await dialog.getByLabel("must take less than (ms)").fill("500");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await row.getByText(/500.ms/).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await row.getByRole("button", { name: "Delete no-such-service" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await row.waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Change gates" }).click();
+  await dialog.getByLabel("Growth of an operation (%)").fill("20");
+  await dialog.getByRole("button", { name: "Preview" }).click();
+  await dialog.getByText(/kept incidents would not have opened/).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Growth of an operation (%): 20, set by local").waitFor();
+  assert.equal((await service.api("/gates")).growth, 0.2);
+  await context.close();
+});

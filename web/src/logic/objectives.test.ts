@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
-import { budgetLeft, goal, objectiveState } from "./objectives.ts";
+import { budgetLeft, goal, objectiveState, previewSummary } from "./objectives.ts";
 
 const failures: Schemas["Objective"] = {
   name: "Checkout",
@@ -41,4 +41,21 @@ test("a budget is left or overspent", () => {
   expect(budgetLeft(objective)).toBe("spent 4.0 times");
   expect(budgetLeft({ ...objective, remaining: 0.25 })).toBe("25 % left");
   expect(budgetLeft({ ...objective, requests: 0 })).toBe("–");
+});
+
+test("a preview tells what would have happened, over which time, and what is missing", () => {
+  const burned = { from: "2026-01-02T03:00:00Z", until: null, window_ns: 36e11, rate: 20, incident: null };
+  const preview: Schemas["ObjectivePreview"] = {
+    from: "2026-01-02T00:00:00Z",
+    to: "2026-01-02T04:00:00Z",
+    requests: 10,
+    missed: 5,
+    lacks_ns: 0,
+    burned: [burned, { ...burned, incident: "00" }],
+  };
+  expect(previewSummary(preview)).toBe("In the past 4 h it would have opened 1 incident and joined 1 that was open.");
+  expect(previewSummary({ ...preview, burned: [], lacks_ns: 7.2e12 })).toBe(
+    "In the past 4 h it would have opened no incident. To judge all windows, it needs 2 h more of requests.",
+  );
+  expect(previewSummary({ ...preview, from: null })).toMatch(/^No requests of this entry are kept/);
 });

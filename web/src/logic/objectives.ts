@@ -1,6 +1,6 @@
 // Objectives: their goals, states and budgets, for people.
 import type { Schemas } from "../api/client.ts";
-import { duration, percent, ratio } from "./format.ts";
+import { coarseDuration, duration, percent, ratio } from "./format.ts";
 
 type Objective = Schemas["Objective"];
 
@@ -23,3 +23,19 @@ export const budgetLeft = ({ requests, remaining }: Objective): string => {
   if (requests === 0) return "–";
   return remaining < 0 ? `spent ${ratio(1 - remaining)} times` : `${percent(remaining)} left`;
 };
+
+// previewSpan describes the time between two instants.
+export const previewSpan = (from: string, to: string): string => coarseDuration(Date.parse(to) - Date.parse(from));
+
+// previewSummary says what an objective would have done in the kept past, and how much of it is missing.
+export function previewSummary({ from, to, lacks_ns: lacks, burned }: Schemas["ObjectivePreview"]): string {
+  if (from === null) return "No requests of this entry are kept: check its spelling, or wait until some arrive.";
+  const joined = burned.filter((x) => x.incident).length;
+  const opened = burned.length - joined;
+  const did = [
+    opened > 0 && `opened ${opened} ${opened === 1 ? "incident" : "incidents"}`,
+    joined > 0 && `joined ${joined} that ${joined === 1 ? "was" : "were"} open`,
+  ].filter(Boolean);
+  const said = `In the past ${previewSpan(from, to)} it would have ${did.join(" and ") || "opened no incident"}.`;
+  return lacks > 0 ? `${said} To judge all windows, it needs ${coarseDuration(lacks / 1e6)} more of requests.` : said;
+}

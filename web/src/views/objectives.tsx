@@ -1,12 +1,16 @@
 // Objectives: whether requests meet them, what is left of their error budgets, and how fast they spend them.
+import { useState } from "react";
 import { Link } from "wouter";
-import { type Schemas, client } from "../api/client.ts";
+import { type Schemas, client, unwrap } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { coarseDuration, count, factor, keepUnits, milli, percent } from "../logic/format.ts";
 import { budgetLeft, goal, objectiveState } from "../logic/objectives.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { When, useTitle } from "../components/basics.tsx";
+import { Dialog } from "../components/dialog.tsx";
 import { Figure } from "../components/figure.tsx";
+import { GatesPanel } from "../components/gates.tsx";
+import { ObjectiveDialog } from "../components/objective-dialog.tsx";
 import { Table } from "../components/table.tsx";
 
 type Objective = Schemas["Objective"];
@@ -16,12 +20,17 @@ const windowName = (ns: number) => coarseDuration(ns / 1e6);
 export default function Objectives() {
   useTitle("Objectives");
   const resource = useResource("objectives", (signal) => client.GET("/objectives", { signal }), true);
+  const [editing, setEditing] = useState<Objective | "new">();
+  const [deleting, setDeleting] = useState<Objective>();
   const items = resource.value?.items ?? [];
   const windows = items[0]?.windows.map((w) => windowName(w.window_ns)) ?? [];
   return (
     <>
       <div className="toolbar">
         <h1>Objectives</h1>
+        <button type="button" onClick={() => setEditing("new")}>
+          New objective …
+        </button>
       </div>
       <Figure
         title="Error budgets"
@@ -60,7 +69,8 @@ export default function Objectives() {
           {(list) =>
             list.items.length === 0 ? (
               <Empty title="No objectives">
-                To set latency and error targets for requests, list them under objectives in the configuration.
+                To set latency and error targets for requests, add them here, or list them under objectives in the
+                configuration.
               </Empty>
             ) : (
               <Table
@@ -74,18 +84,47 @@ export default function Objectives() {
                 ]}
               >
                 {list.items.map((x) => (
-                  <Row key={`${x.entry} ${x.kind} ${x.below_ns}`} of={x} />
+                  <Row
+                    key={x.id ?? `${x.entry} ${x.kind} ${x.below_ns}`}
+                    of={x}
+                    edit={() => setEditing(x)}
+                    remove={() => setDeleting(x)}
+                  />
                 ))}
               </Table>
             )
           }
         </Async>
       </Figure>
+      <GatesPanel />
+      {editing && (
+        <ObjectiveDialog
+          {...(editing !== "new" && { of: editing })}
+          close={() => setEditing(undefined)}
+          changed={resource.reload}
+        />
+      )}
+      {deleting && (
+        <Dialog
+          title="Delete the objective?"
+          verb="Delete"
+          close={() => setDeleting(undefined)}
+          act={async () => {
+            const path = { objective: deleting.id ?? 0 };
+            await unwrap<unknown>(client.DELETE("/objectives/{objective}", { params: { path } }));
+            resource.reload();
+          }}
+        >
+          <p>
+            <bdi>{deleting.name}</bdi> and its counts are lost.
+          </p>
+        </Dialog>
+      )}
     </>
   );
 }
 
-function Row({ of: x }: { of: Objective }) {
+function Row({ of: x, edit, remove }: { of: Objective; edit: () => void; remove: () => void }) {
   return (
     <tr>
       <td>
@@ -103,9 +142,26 @@ function Row({ of: x }: { of: Objective }) {
           )}
           {keepUnits(goal(x))}
         </div>
+        <div className="small">
+          {x.id ? (
+            <>
+              <span className="dim">by {x.by} </span>
+              <button type="button" className="link" onClick={edit} aria-label={`Edit ${x.name}`}>
+                Edit
+              </button>{" "}
+              <button type="button" className="link" onClick={remove} aria-label={`Delete ${x.name}`}>
+                Delete
+              </button>
+            </>
+          ) : (
+            <span className="dim">set by the configuration</span>
+          )}
+        </div>
       </td>
       <td data-label="State">
-        <span className={x.burning && !x.waived ? "bad" : undefined}>{objectiveState(x)}</span>
+        <span className={x.burning && !x.waived ? "bad" : undefined}>
+          {x.replaced ? "without effect: the configuration limits these requests" : objectiveState(x)}
+        </span>
         {x.burning && (
           <div className="small">
             since <When at={x.burning} />
