@@ -252,6 +252,7 @@ func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, heade
 	t.Helper()
 	r, err := a.transport(t).RoundTrip(a.rpcRequest(t, token, encoding, body, headers...))
 	if err != nil {
+		t.Logf("RPC: %v", err)
 		return nil
 	}
 	return read(t, r)
