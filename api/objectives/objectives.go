@@ -147,7 +147,7 @@ func (a *Objectives) put(k kept, x edited) (kept, error) {
 			"change that one, or choose another duration")
 	}
 	k.Objectives = slices.Clone(k.Objectives)
-	if i := slices.IndexFunc(k.Objectives, func(e edited) bool { return e.ID == x.ID }); i >= 0 {
+	if i := k.find(x.ID); i >= 0 {
 		k.Objectives[i] = x
 		return k, nil
 	}
@@ -174,7 +174,7 @@ func (a *Objectives) set(
 		x := edited{ID: id, By: access.Caller(ctx).Name, At: a.options.Clock().UTC(), Objective: *r}
 		if id == 0 {
 			x.ID = k.Last + 1
-		} else if !k.has(id) {
+		} else if k.find(id) < 0 {
 			return k, query.NotFound("objective")
 		}
 		d = shown(s, &x, nil)
@@ -183,8 +183,9 @@ func (a *Objectives) set(
 	return d, err
 }
 
-func (k *kept) has(id int64) bool {
-	return slices.ContainsFunc(k.Objectives, func(e edited) bool { return e.ID == id })
+// find returns the index of the objective with the given ID, or -1.
+func (k *kept) find(id int64) int {
+	return slices.IndexFunc(k.Objectives, func(e edited) bool { return e.ID == id })
 }
 
 // AddObjective implements contract.StrictServerInterface.
@@ -214,11 +215,11 @@ func (a *Objectives) DeleteObjective(
 	ctx context.Context, r contract.DeleteObjectiveRequestObject,
 ) (contract.DeleteObjectiveResponseObject, error) {
 	err := a.change(ctx, func(k kept) (kept, error) {
-		if !k.has(r.Objective) {
+		i := k.find(r.Objective)
+		if i < 0 {
 			return k, query.NotFound("objective")
 		}
-		k.Objectives = slices.DeleteFunc(slices.Clone(k.Objectives),
-			func(e edited) bool { return e.ID == r.Objective })
+		k.Objectives = slices.Delete(slices.Clone(k.Objectives), i, i+1)
 		return k, nil
 	})
 	return contract.DeleteObjective204Response{}, err
