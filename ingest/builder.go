@@ -212,7 +212,7 @@ func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 // SharedAttr adds an attribute of the resource or scope to all spans that follow, after their own attributes. found is
 // the result of [Keys.Find] for key.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
-	if found > keyJoin && !b.keys.interprets(found) {
+	if found > keyJoin && !b.keys.Interprets(found) {
 		b.shared = append(b.shared, trace.Attr{})
 		b.attr(&b.shared[len(b.shared)-1], found, key, v)
 	}
@@ -233,13 +233,23 @@ func (b *Builder) Span() {
 	b.attrs = len(b.into.Attrs)
 }
 
-// Identify adds an attribute of the current span with the value text. found is the result of [Keys.Find] for its key
-// and must satisfy [Keys.Identifies]. Identify is faster than Attr.
-func (b *Builder) Identify(found int, text []byte) { b.identity.addText(found-firstIdentityKey, text) }
+// Interpret adds an attribute of the current span with the value text. found is the result of [Keys.Find] for its key
+// and must satisfy [Keys.Interprets]. Interpret is faster than Attr.
+func (b *Builder) Interpret(found int, text []byte) {
+	if found < firstSignKey {
+		b.identity.addText(found-firstIdentityKey, text)
+	} else {
+		b.signs.add(found-firstSignKey, Value{Text: text})
+	}
+}
 
-// IdentifyNumber is like Identify, but for a number that may be a port.
-func (b *Builder) IdentifyNumber(found int, n uint16) {
-	b.identity.addNumber(found-firstIdentityKey, n)
+// InterpretNumber is like Interpret, but for a small number, such as a port or a status code.
+func (b *Builder) InterpretNumber(found int, n uint16) {
+	if found < firstSignKey {
+		b.identity.addNumber(found-firstIdentityKey, n)
+	} else {
+		b.signs.addNumber(found-firstSignKey, n)
+	}
 }
 
 // Attr adds an attribute of the current span. found is the result of [Keys.Find] for key. An attribute that has a field
@@ -259,7 +269,7 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 			} else {
 				b.signs.add(found-firstSignKey, v)
 			}
-			if b.keys.interprets(found) {
+			if b.keys.Interprets(found) {
 				return
 			}
 		}

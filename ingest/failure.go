@@ -144,8 +144,8 @@ func (s *signs) add(key int, v Value) {
 			s.text = StatusError
 		}
 	case httpCode:
-		if code, ok := v.code(); ok && 100 <= code && code < 1000 {
-			s.http = uint16(code)
+		if code, ok := v.code(); ok {
+			s.addHTTP(code)
 		}
 	case grpcCode:
 		if code, ok := grpcCodeOf(v); ok {
@@ -158,6 +158,21 @@ func (s *signs) add(key int, v Value) {
 		set := v.Numeric && v.Number != 0 || !v.Numeric && len(v.Text) != 0 && !bytes.EqualFold(v.Text, falseText)
 		s.errorTag = s.errorTag || set
 		s.addTag(v)
+	}
+}
+
+// addNumber is like add, but for a number that is probably a status code.
+func (s *signs) addNumber(key int, n uint16) {
+	if signKeys[key].sign == httpCode {
+		s.addHTTP(int(n))
+	} else {
+		s.add(key, Value{Number: float64(n), Numeric: true})
+	}
+}
+
+func (s *signs) addHTTP(code int) {
+	if 100 <= code && code < 1000 {
+		s.http = uint16(code)
 	}
 }
 
@@ -174,7 +189,10 @@ func (s *signs) addTag(v Value) {
 // anything else.
 func (v Value) code() (int, bool) {
 	if v.Numeric {
-		n := int(max(min(v.Number, math.MaxInt32), 0))
+		if !(0 <= v.Number && v.Number <= math.MaxInt32) {
+			return 0, false
+		}
+		n := int(v.Number)
 		return n, float64(n) == v.Number
 	}
 	if len(v.Text) == 0 || len(v.Text) > 4 || v.Text[0] < '0' || v.Text[0] > '9' {

@@ -18,7 +18,7 @@ type Keys struct {
 	names   []string
 	symbols []trace.Symbol
 	kept    [requested]bool // whether a key that Builder interprets was also requested
-	only    [1 << 7]bool    // by index in names; see interprets
+	only    [1 << 7]bool    // by index in names; see Interprets
 	failing FailureRules
 	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain, or 0
 	next    []uint8    // 1 + index of the next key of the chain, or 0
@@ -119,13 +119,9 @@ func (k *Keys) Find(key []byte) int {
 	return Unwanted
 }
 
-// Identifies reports whether the values of a key are used only to identify the operation or the callee of a span, and
-// don't become attributes. found is the result of Find for the key.
-func (k *Keys) Identifies(found int) bool { return found < firstSignKey && k.interprets(found) }
-
-// interprets reports whether Builder interprets the values of a key without also keeping them as attributes. found is
+// Interprets reports whether [Builder] interprets the values of a key without also keeping them as attributes. found is
 // the result of Find for the key.
-func (k *Keys) interprets(found int) bool { return k.only[found&(len(k.only)-1)] }
+func (k *Keys) Interprets(found int) bool { return k.only[found&(len(k.only)-1)] }
 
 // setOnly computes k.only from k.kept and k.all.
 func (k *Keys) setOnly() {

@@ -182,7 +182,9 @@ func (d *identity) address() trace.Address {
 		host, digits = splitPort(host)
 		port = portOf(digits)
 	}
-	host = bytes.Trim(host, "[]")
+	if len(host) != 0 && host[0] == '[' { // an IPv6 address
+		host = bytes.Trim(host, "[]")
+	}
 	if len(host) == 0 || IsLocal(host) {
 		return 0
 	}

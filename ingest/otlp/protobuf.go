@@ -239,9 +239,10 @@ func (d *protobufDecoder) span(b []byte) error {
 		var err error
 		switch tag {
 		case spanAttributes:
-			if err = d.count(b[at:]); err == nil {
-				err = d.attr(field)
+			if d.left--; d.left < 0 {
+				return d.excess(b[at:])
 			}
+			err = d.attr(field)
 		case spanTraceID:
 			s.Trace = field
 		case spanID:
@@ -332,13 +333,13 @@ func (d *protobufDecoder) attr(pair []byte) error {
 	if found == ingest.Unwanted {
 		return nil
 	}
-	if d.keys.Identifies(found) {
+	if d.keys.Interprets(found) {
 		switch n := len(value) - 2; {
 		case 0 <= n && n < 0x80 && uint64(value[0]) == valueString && int(value[1]) == n:
-			d.build.Identify(found, value[2:])
+			d.build.Interpret(found, value[2:])
 			return nil
 		case n == 1 && uint64(value[0]) == valueInt && value[1] >= 0x80 && value[2] < 0x80:
-			d.build.IdentifyNumber(found, uint16(value[1])&0x7f|uint16(value[2])<<7)
+			d.build.InterpretNumber(found, uint16(value[1])&0x7f|uint16(value[2])<<7)
 			return nil
 		}
 	}

@@ -111,7 +111,7 @@ var (
 		other: []uint64{resourceDropped, resourceEntities},
 		known: 3,
 	}
-	scopeSpansMessage = message{read: []uint64{scopeSpansScope, scopeSpansSpans, scopeSpansURL}, known: 3}
+	scopeSpansMessage = message{read: []uint64{scopeSpansSpans, scopeSpansScope, scopeSpansURL}, known: 3}
 	scopeMessage      = message{
 		read:  []uint64{scopeName, scopeAttributes},
 		other: []uint64{scopeVersion, scopeDropped},
