@@ -321,8 +321,9 @@ func TestFloods(t *testing.T) {
 }
 
 // TestFloodsOfNewTenants: tenants that were created while the process runs don't end it, although the default tenant
-// keeps its share of the memory until the next start. This start needs no more. All tenants flood, except for the last
-// one, which has all spans that were acknowledged.
+// keeps its share of the memory until the next start. If the default tenant has filled the memory, the service refuses
+// them, and they have to be created while it is stopped. All tenants flood, except for the last one, which has all
+// spans that were acknowledged. The next start needs no more memory.
 func TestFloodsOfNewTenants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 20 s")
@@ -334,30 +335,28 @@ func TestFloodsOfNewTenants(t *testing.T) {
 	v := newProcess(t, t.TempDir())
 	v.http, v.more = freeAddress(t), []string{"--memory", fmt.Sprint(size, "MiB")}
 	v.cgroup = limitedMemory(t, size<<20/4*5)
-	admin, _, err := access.Open(v.dir).Create(access.Token{Role: access.Admin}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := []string{v.token(access.Token{Role: access.Admin})}
 	v.start()
 	t.Cleanup(func() { v.end(os.Kill) })
 	v.ready()
-	v.flood(floods, admin, 1, length) // the default tenant takes what it may
-	tokens := []string{admin}
+	v.flood(floods, tokens[0], 1, length) // the default tenant takes what it may
+	stopped := false
 	for _, name := range names {
-		answer, err := ask(t.Context(), http.MethodPost, "http://"+v.api+"/api/v1/tenants", admin,
-			"application/json", []byte(`{"name":"`+name+`"}`))
-		if err != nil {
-			t.Fatal(err)
+		if !stopped && !v.createTenant(name, tokens[0]) {
+			t.Logf("the tenant %s is refused: restart", name)
+			v.end(os.Interrupt)
+			stopped = true
 		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusNoContent {
-			t.Fatalf("create a tenant: %s", answer.Status)
+		if stopped {
+			if err := CreateTenant(v.dir, Tenant{Name: name}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		token, _, err := access.Open(v.dir).Create(access.Token{Role: access.Operator, Tenant: name}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens = append(tokens, token)
+		tokens = append(tokens, v.token(access.Token{Role: access.Operator, Tenant: name}))
+	}
+	if stopped {
+		v.start()
+		v.ready()
 	}
 	quiet := tokens[len(names)]
 	var all, beside sync.WaitGroup
@@ -380,6 +379,35 @@ func TestFloodsOfNewTenants(t *testing.T) {
 	v.end(os.Kill)
 	v.start()
 	t.Logf("ready after %s", v.ready().Round(time.Millisecond))
+}
+
+// token creates a token and returns its secret.
+func (v *process) token(x access.Token) string {
+	v.t.Helper()
+	secret, _, err := access.Open(v.dir).Create(x, time.Now())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return secret
+}
+
+// createTenant creates a tenant in the running service. It returns false if the service has no memory for it.
+func (v *process) createTenant(name, admin string) bool {
+	v.t.Helper()
+	answer, err := ask(v.t.Context(), http.MethodPost, "http://"+v.api+"/api/v1/tenants", admin, "application/json",
+		[]byte(`{"name":"`+name+`"}`))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode == http.StatusConflict && strings.Contains(string(text), "--data-dir") {
+		return false
+	}
+	if answer.StatusCode != http.StatusNoContent {
+		v.t.Fatalf("create a tenant: %s %s", answer.Status, text)
+	}
+	return true
 }
 
 // trickle sends a span every 20 ms until it is told to end, and returns the number of those that were accepted.

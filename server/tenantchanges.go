@@ -10,6 +10,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -18,6 +19,8 @@ var (
 	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 	errFiles    = refusal.New(refusal.Conflict, "the process may not open enough files for another tenant",
 		"raise LimitNOFILE, or ulimit -n")
+	errFull = refusal.New(refusal.Conflict, "the other tenants have filled the memory that a new one needs",
+		"stop the service, create the tenant with --data-dir, and start the service again: it then divides the memory")
 )
 
 // Tenants implements [operating.Tenants].
@@ -39,7 +42,8 @@ func (s *Server) Tenants() (all []contract.Tenant) {
 
 // CreateTenant implements [operating.Tenants]. The new tenant gets the share of the memory that it will have after a
 // restart. The other tenants keep their shares until then, because most of their limits can't change while they run.
-// The heap limit of the process applies to all of them together.
+// The heap limit of the process applies to all of them together, so CreateTenant refuses a tenant if the others already
+// hold more of the heap than they will have after a restart: the new tenant couldn't accept anything.
 func (s *Server) CreateTenant(ctx context.Context, x contract.TenantRequest) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -81,12 +85,17 @@ func (s *Server) addTenant(made Tenant) (*tenant, error) {
 	if files.database < leastDatabase {
 		return nil, errFiles
 	}
+	of := each[len(each)-1]
+	others := 1 - float64(of.Memory)/float64(of.ProcessMemory)
+	if float64(live.Heap()) > others*float64(of.IntakeLimits().Heap) {
+		return nil, errFull
+	}
 	if err := CreateTenant(s.config.DataDir, made); err != nil {
 		return nil, err
 	}
 	t, err := openTenant(opening{
 		Tenant: made,
-		config: each[len(each)-1],
+		config: of,
 		disk:   s.disk,
 		files:  files.database,
 		giveUp: s.giveUp,

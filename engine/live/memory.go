@@ -30,6 +30,16 @@ const (
 	blameTime          = 10 * time.Minute     // that a service is blamed for a full heap, at least
 )
 
+// liveHeap is the metric for the bytes of live objects at the last garbage collection.
+const liveHeap = "/gc/heap/live:bytes"
+
+// Heap returns the size of the live objects of the process at the last garbage collection, in bytes.
+func Heap() uint64 {
+	s := []metrics.Sample{{Name: liveHeap}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
 // full reports whether live objects exceeded the limit at the last garbage collection, or the process currently uses
 // too much memory. It measures at most once per heapInterval.
 func (w *heapWatch) full() bool {
@@ -38,7 +48,7 @@ func (w *heapWatch) full() bool {
 		return w.over.Load()
 	}
 	s := []metrics.Sample{
-		{Name: "/gc/heap/live:bytes"},
+		{Name: liveHeap},
 		{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"},
 	}
