@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -59,15 +60,32 @@ func (s *Server) serveAgent(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveReady reports whether the process is ready, that is, whether all of its tenants are. It passes the request to
-// the first tenant that isn't ready or, if all are ready, to the default tenant.
+// the first tenant that isn't ready or, if all are ready, to the tenant whose decisions are latest.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
-	t, all := s.main, s.all()
-	if i := slices.IndexFunc(all, func(t *tenant) bool { return !t.live.Ready() }); i >= 0 {
-		t = all[i]
+	all := s.all()
+	i := slices.IndexFunc(all, func(t *tenant) bool { return !t.live.Ready() })
+	if i < 0 {
+		lags := make([]live.Lag, len(all))
+		for k, t := range all {
+			lags[k] = t.live.Lag()
+		}
+		i = latest(lags)
 	}
+	t := all[i]
 	r = r.Clone(r.Context())
 	r.URL.Path = t.config.API.BasePath + "/readyz"
 	t.api.ServeHTTP(w, r)
+}
+
+// latest returns the index of the longest lag among those that have a cause, or 0 if none has.
+func latest(lags []live.Lag) int {
+	worst := 0
+	for i, lag := range lags {
+		if lag.Cause != live.LagNone && (lags[worst].Cause == live.LagNone || lag.Overdue > lags[worst].Overdue) {
+			worst = i
+		}
+	}
+	return worst
 }
 
 // byPath returns the tenant of a path below the base path. If there is no such tenant, byPath returns the default

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/engine/live"
 )
 
 // load sends traces of a tenant, one after the other, until stop is closed. ended receives the first status that isn't
@@ -325,5 +326,25 @@ func TestLeftoversOfTenants(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "tenants", "*"))
 	if err != nil || len(left) != 2 || filepath.Base(left[0]) != "copied" || filepath.Base(left[1]) != "whole" {
 		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// /readyz tells of the tenant whose decisions are latest.
+func TestLatestTenant(t *testing.T) {
+	onTime := live.Lag{Overdue: 15 * time.Second}
+	late := live.Lag{Overdue: time.Minute, Cause: live.LagDecisions}
+	later := live.Lag{Overdue: time.Hour, Cause: live.LagSpace}
+	for _, c := range []struct {
+		lags []live.Lag
+		want int
+	}{
+		{[]live.Lag{onTime}, 0},
+		{[]live.Lag{onTime, onTime}, 0},
+		{[]live.Lag{onTime, late}, 1},
+		{[]live.Lag{late, later, onTime, late}, 1},
+	} {
+		if got := latest(c.lags); got != c.want {
+			t.Errorf("latest of %v is %d, want %d", c.lags, got, c.want)
+		}
 	}
 }
