@@ -341,7 +341,13 @@ export function effects(x: Incident): Fact[] {
       </span>,
       "Usual mean duration of the request type with the largest loss, and that since the onset",
     ]);
-  if (worst && x.kind !== "silent" && failsMore(worst))
+  if (x.failures)
+    all.push([
+      "Failed",
+      <strong key="failed">{keepUnits(`${percent(x.failures.before)} → ${percent(x.failures.now)}`)}</strong>,
+      "Share of the affected requests that failed, before the onset and since",
+    ]);
+  else if (worst && x.kind !== "silent" && failsMore(worst))
     all.push([
       "Failed",
       <span key="failed">
@@ -357,7 +363,7 @@ export function effects(x: Incident): Fact[] {
       rate(x.stopped_per_second),
       `Requests to the first suspect before the onset; there ${x.closed ? "were none until it ended" : "have been none since"}`,
     ]);
-  if (lost && x.kind !== "silent" && !x.size) all.push(["Lost", keepUnits(lost), lostMeans]);
+  if (lost && x.kind !== "silent" && !x.size && !x.failures) all.push(["Lost", keepUnits(lost), lostMeans]);
   return all;
 }
 
