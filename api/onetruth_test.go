@@ -109,14 +109,29 @@ func TestOneTruthOfKinds(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []contract.IncidentKind{contract.IncidentKindFailing, contract.IncidentKindObjective} {
+	for _, kind := range []contract.IncidentKind{
+		contract.IncidentKindFailing, contract.IncidentKindObjective, contract.IncidentKindSilent,
+	} {
 		t.Run(string(kind), func(t *testing.T) {
 			w := newHarnessOf(t, sim.None)
-			w.play(t, 100, func() bool { return w.now >= begin.Add(15*time.Minute) })
-			if kind == contract.IncidentKindFailing {
+			steady := 15 * time.Minute
+			if kind == contract.IncidentKindSilent { // silence is judged by an hour
+				steady = 65 * time.Minute
+			}
+			w.play(t, 400, func() bool { return w.now >= begin.Add(steady) })
+			switch kind {
+			case contract.IncidentKindFailing:
 				w.alter = fail
-			} else {
+			case contract.IncidentKindObjective:
 				w.setObjective(t)
+			case contract.IncidentKindSilent:
+				entry := w.core.View().Table.Operation(w.app.Entries()[0]).Service
+				w.alter = func(x *trace.Trace) {
+					root := slices.IndexFunc(x.Spans, func(s trace.Span) bool { return s.Parent == 0 })
+					if x.Spans[root].Service == entry {
+						x.Spans = nil
+					}
+				}
 			}
 			w.play(t, 100, func() bool { return len(w.core.View().Incidents.All()) > 0 })
 			id := w.incidentID()
