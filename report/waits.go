@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/internal/sorting"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -29,12 +30,17 @@ const (
 // thresholds t. It shows at most `top` processes, threads and intervals, or all if `top` is 0.
 func WaitsTable(w io.Writer, r *waits.Report, t waits.Thresholds, style terminal.Style, top int) error {
 	out := waitsTable{table{style: style, top: top}, r, t}
+	out.programs()
 	out.heading()
-	for i := range r.Processes[:out.shown(len(r.Processes))] {
-		out.process(&r.Processes[i])
+	working, idle := out.working()
+	for _, p := range working[:out.shown(len(working))] {
+		out.process(p)
 	}
-	if left := len(r.Processes) - out.shown(len(r.Processes)); left > 0 {
+	if left := len(working) - out.shown(len(working)); left > 0 {
 		out.printf("\n%s\n", style.Paint(terminal.Dim, "… and "+processCount(left)+" more (--top 0 shows all)"))
+	}
+	if idle != "" {
+		out.printf("\n%s", style.Wrap(idle, 0))
 	}
 	out.longest()
 	_, err := io.WriteString(w, out.out.String())
@@ -64,6 +70,95 @@ func (t *waitsTable) heading() {
 	if text := lossText(&t.Losses); text != "" {
 		t.printf("%s\n", t.style.Paint(terminal.Yellow, strings.TrimSuffix(t.style.Wrap(text, 0), "\n")))
 	}
+}
+
+// programs writes a sentence for each program.
+func (t *waitsTable) programs() {
+	programs := t.Programs()
+	for i := range programs[:t.shown(len(programs))] {
+		t.printf("%s", t.style.Wrap(terminal.Printable(programText(&programs[i])), 0))
+	}
+	t.more(len(programs)-t.shown(len(programs)), "program", "")
+	t.printf("\n")
+}
+
+// shownReasons is the maximum number of reasons in the sentence about a program.
+const shownReasons = 3
+
+// programText returns a sentence that says which part of p worked, and what its threads spent their time on.
+func programText(p *waits.Program) string {
+	name := p.Comm
+	if p.PID != 0 {
+		name += " (" + strconv.FormatUint(uint64(p.PID), 10) + ")"
+	}
+	var who string
+	switch {
+	case p.Threads == 0 && p.Processes == 1:
+		who = name + " was idle: it"
+	case p.Threads == 0:
+		who = "All " + processCount(p.Processes) + " of " + name + " were idle: they"
+	case p.Processes == 1:
+		who = "The " + units.Plural(p.Threads, "working thread") + " of " + name
+	default:
+		who = units.Count(p.Working) + " of the " + processCount(p.Processes) + " of " + name + " worked: they"
+	}
+	return who + " spent " + reasonsText(&p.Totals) + "."
+}
+
+// reasonsText returns the shares of the main reasons in totals. Classes with the same text, and so the same remedy,
+// count together.
+func reasonsText(totals *waits.Totals) string {
+	ns := make(map[string]uint64)
+	var texts []string
+	for _, c := range byTime(totals) {
+		text := "running"
+		if c != waits.OnCPU {
+			text = detect.Waiting(c.String())
+		}
+		if ns[text] == 0 {
+			texts = append(texts, text)
+		}
+		ns[text] += totals[c].TotalNs
+	}
+	sorting.SliceStable(texts, func(a, b string) int { return cmp.Compare(ns[b], ns[a]) })
+	all := float64(max(totals.Ns(), 1))
+	var parts []string
+	for i, text := range texts[:min(len(texts), shownReasons)] {
+		if share := float64(ns[text]) / all; share >= 0.01 || i == 0 {
+			parts = append(parts, units.Percent(share)+" of the time "+text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// working returns the processes that worked, and a text about the others. If none worked, it returns all.
+func (t *waitsTable) working() (working []*waits.ProcessReport, idle string) {
+	var others []*waits.ProcessReport
+	var longest [waits.NumClasses]int
+	for i := range t.Processes {
+		p := &t.Processes[i]
+		if p.Totals.Works() {
+			working = append(working, p)
+			continue
+		}
+		others = append(others, p)
+		longest[byTime(&p.Totals)[0]]++
+	}
+	if len(working) == 0 || len(others) == 0 {
+		return append(working, others...), ""
+	}
+	return working, processCount(len(others)) + " idle: " + counts(&longest)
+}
+
+// counts returns a text with the numbers of each class.
+func counts(n *[waits.NumClasses]int) string {
+	var parts []string
+	for c := range waits.Class(waits.NumClasses) {
+		if n[c] > 0 {
+			parts = append(parts, c.String()+" "+units.Count(n[c]))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // endedText returns a text saying that the processes pids ended before the end of the report, or "" if pids is empty.
@@ -251,7 +346,7 @@ func (t *waitsTable) threads(p *waits.ProcessReport) {
 		return
 	}
 	var active []*waits.ThreadReport
-	idle := make(map[waits.Class]int)
+	var idle [waits.NumClasses]int
 	for i := range p.Threads {
 		if c, ok := throughout(&p.Threads[i].Totals); ok {
 			idle[c]++
@@ -266,14 +361,7 @@ func (t *waitsTable) threads(p *waits.ProcessReport) {
 	}
 	t.more(len(active)-t.shown(len(active)), "thread", "  ")
 	if left := len(p.Threads) - len(active); left > 0 {
-		var parts []string
-		for c := range waits.Class(waits.NumClasses) {
-			if idle[c] > 0 {
-				parts = append(parts, c.String()+" "+units.Count(idle[c]))
-			}
-		}
-		t.printf("%s",
-			t.style.Wrap(units.Plural(left, "thread")+" in a single wait throughout: "+strings.Join(parts, ", "), 2))
+		t.printf("%s", t.style.Wrap(units.Plural(left, "thread")+" in a single wait throughout: "+counts(&idle), 2))
 	}
 }
 
@@ -337,10 +425,19 @@ type (
 		From      int64          `json:"from_unix_nano"`
 		Duration  int64          `json:"duration_ns"`
 		Lost      uint64         `json:"lost_events"`
+		Programs  []waitsProgram `json:"programs"`
 		Processes []waitsProcess `json:"processes"`
 		Cost      waitsCost      `json:"cost"`
 		Ended     []uint32       `json:"ended,omitempty"`
 		Joins     *waitsJoins    `json:"joins,omitempty"`
+	}
+	waitsProgram struct {
+		Comm      string                `json:"comm"`
+		Text      string                `json:"text"`
+		Processes int                   `json:"processes"`
+		Working   int                   `json:"working_processes"`
+		Threads   int                   `json:"working_threads"`
+		Classes   map[string]waitsTotal `json:"classes"`
 	}
 	waitsProcess struct {
 		PID     uint32        `json:"pid"`
@@ -376,6 +473,7 @@ func WaitsJSON(w io.Writer, r *waits.Report) error {
 		From:      r.From.UnixNano(),
 		Duration:  int64(r.Duration),
 		Lost:      r.Losses.Lost(),
+		Programs:  []waitsProgram{},
 		Processes: []waitsProcess{},
 		Cost:      waitsCost{r.Cost.Hits, r.Cost.NsPerHit, r.Cost.CPUShare},
 		Ended:     r.Ended,
@@ -388,20 +486,18 @@ func WaitsJSON(w io.Writer, r *waits.Report) error {
 			}
 		}
 	}
+	for _, p := range r.Programs() {
+		p.Comm = strings.ToValidUTF8(p.Comm, "\uFFFD")
+		out.Programs = append(out.Programs,
+			waitsProgram{p.Comm, programText(&p), p.Processes, p.Working, p.Threads, classesJSON(&p.Totals)})
+	}
 	for i := range r.Processes {
 		p := &r.Processes[i]
 		process := waitsProcess{PID: p.PID, Comm: strings.ToValidUTF8(p.Comm, "\uFFFD")}
 		for j := range p.Threads {
 			t := &p.Threads[j]
-			thread := waitsThread{
-				TID:     t.TID,
-				Comm:    strings.ToValidUTF8(t.Comm, "\uFFFD"),
-				Classes: make(map[string]waitsTotal),
-			}
-			for _, c := range byTime(&t.Totals) {
-				thread.Classes[c.String()] = waitsTotal(t.Totals[c])
-			}
-			process.Threads = append(process.Threads, thread)
+			process.Threads = append(process.Threads,
+				waitsThread{t.TID, strings.ToValidUTF8(t.Comm, "\uFFFD"), classesJSON(&t.Totals)})
 		}
 		out.Processes = append(out.Processes, process)
 	}
@@ -411,4 +507,12 @@ func WaitsJSON(w io.Writer, r *waits.Report) error {
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err
+}
+
+func classesJSON(totals *waits.Totals) map[string]waitsTotal {
+	classes := make(map[string]waitsTotal)
+	for _, c := range byTime(totals) {
+		classes[c.String()] = waitsTotal(totals[c])
+	}
+	return classes
 }

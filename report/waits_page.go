@@ -15,6 +15,7 @@ import (
 
 // Limits on the page about waits.
 const (
+	pagePrograms  = 10
 	pageProcesses = 50
 	pageThreads   = 200 // threads per process
 	pageStacks    = 50
@@ -38,11 +39,20 @@ type waitsPage struct {
 func (p *waitsPage) header(title string) g.Node {
 	return h.Header(lines(
 		h.H1(g.Text("Sibyl: "+title)),
+		p.programs(),
 		quiet(p.From.UTC().Format("2006-01-02 15:04:05")+" UTC, "+units.Duration(p.Duration)+"; "+costText(p.Cost)+"."),
 		quiet(p.joins()),
 		quiet(endedText(p.Ended)),
 		quiet(lossText(&p.Losses)),
 	))
+}
+
+// programs returns a sentence about each of the first programs.
+func (p *waitsPage) programs() g.Node {
+	programs := p.Programs()
+	shown := programs[:min(len(programs), pagePrograms)]
+	return lines(each(shown, func(x *waits.Program) g.Node { return h.P(g.Text(clean(programText(x)))) }),
+		more(len(programs)-len(shown), "programs"))
 }
 
 func (p *waitsPage) joins() string {

@@ -84,6 +84,12 @@ func TestWaitsJSON(t *testing.T) {
 	}
 	const comm = `"comm":"a\u003cb\u003e\u001b[2J�"`
 	want := `{"from_unix_nano":1000000005,"duration_ns":40000000,"lost_events":2,` +
+		`"programs":[{` + comm + `,"text":"The 2 working threads of a\u003cb\u003e\u001b[2J� (7) spent ` +
+		`81 % of the time waiting for the disk (reading or writing files), 14 % of the time waiting for a CPU, ` +
+		`5.4 % of the time running.","processes":1,"working_processes":1,"working_threads":2,"classes":{` +
+		`"oncpu":{"count":3,"total_ns":2000000,"max_ns":1000000,"runq_ns":0,"over_threshold":0},` +
+		`"file":{"count":2,"total_ns":30000000,"max_ns":20000000,"runq_ns":5000000,"over_threshold":1},` +
+		`"runqueue":{"count":2,"total_ns":5000000,"max_ns":4000000,"runq_ns":0,"over_threshold":0}}}],` +
 		`"processes":[{"pid":7,` + comm + `,"threads":[{"tid":8,` + comm + `,"classes":{` +
 		`"file":{"count":2,"total_ns":30000000,"max_ns":20000000,"runq_ns":5000000,"over_threshold":1},` +
 		`"runqueue":{"count":2,"total_ns":5000000,"max_ns":4000000,"runq_ns":0,"over_threshold":0}}},` +
@@ -193,6 +199,62 @@ func TestIdleThreads(t *testing.T) {
 	if strings.Contains(got, "    fsync") || strings.Contains(got, "    futex") ||
 		strings.Contains(got, "more thread") {
 		t.Errorf("a class is repeated in\n%s", got)
+	}
+}
+
+// A sentence says first what the processes that work wait for. They are listed before those that idle, which share a
+// line, although these are off the CPU for longer.
+func TestWorkBeforeIdling(t *testing.T) {
+	c := waits.NewCollector()
+	comm := waits.Comm([]byte("postgres\x00\x00\x00\x00\x00\x00\x00\x00"))
+	add := func(pid uint32, class waits.Class, ns uint64) {
+		c.Add([]waits.Row{{Key: waits.Key{TGID: pid, TID: pid, Class: class, Syscall: waits.NoSyscall}, Comm: comm,
+			Count: 2, TotalNs: ns, MaxNs: ns}})
+	}
+	for pid := range uint32(12) {
+		add(100+pid, waits.Epoll, 10e9)
+		add(100+pid, waits.OnCPU, 1e6) // wakes up now and then
+	}
+	for _, pid := range []uint32{7, 8} {
+		add(pid, waits.Sync, 6e9)
+		add(pid, waits.OnCPU, 1e9)
+		add(pid, waits.RunQueue, 2e9)
+		add(pid, waits.Preempted, 1e9)
+	}
+	r := &waits.Report{Processes: c.Processes()}
+	var out strings.Builder
+	if err := WaitsTable(&out, r, waits.Thresholds{}, terminal.Style{Width: 120}, 1); err != nil {
+		t.Fatal(err)
+	}
+	got, at := strings.Join(strings.Fields(out.String()), " "), 0
+	for _, want := range []string{
+		"2 of the 14 processes of postgres worked: they spent 60 % of the time waiting for the disk (fsync), " +
+			"30 % of the time waiting for a CPU, 10 % of the time running.",
+		"postgres (7)", "… and 1 process more", "12 processes idle: epoll 12",
+	} {
+		next := strings.Index(got[at:], want)
+		if next < 0 {
+			t.Fatalf("%q is missing or too early in\n%s", want, got)
+		}
+		at += next
+	}
+	var page strings.Builder
+	if err := WaitsHTML(&page, r, waits.Thresholds{}); err != nil || !strings.Contains(page.String(), "2 of the 14") {
+		t.Error(err, "the page has no sentence")
+	}
+}
+
+// If nothing worked, all is shown, and a sentence says that it was idle.
+func TestAllIdle(t *testing.T) {
+	idle := waits.Program{Comm: "nginx", PID: 3, Processes: 1}
+	idle.Totals[waits.Epoll] = waits.Total{Count: 1, TotalNs: 1e9}
+	want := "nginx (3) was idle: it spent 100 % of the time waiting for one of many connections (epoll)."
+	if got := programText(&idle); got != want {
+		t.Errorf("%q", got)
+	}
+	idle.PID, idle.Processes = 0, 2
+	if got := programText(&idle); !strings.HasPrefix(got, "All 2 processes of nginx were idle: they spent 100 %") {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -65,7 +65,7 @@ type ProcessReport struct {
 	Comm    string         // name of its first thread
 	Totals  Totals         // of all threads
 	Calls   []Call         // of all threads; longest first
-	Threads []ThreadReport // longest time off the CPU first
+	Threads []ThreadReport // longest time of work first
 }
 
 // Stack is the time represented by one sampled stack.
@@ -144,7 +144,7 @@ type Report struct {
 	From      time.Time
 	Duration  time.Duration
 	Losses    Losses
-	Processes []ProcessReport // longest time off the CPU first
+	Processes []ProcessReport // longest time of work first
 	Stacks    []Stack         // longest first
 	Longest   []Longest       // longest first
 	Cost      Cost
@@ -236,7 +236,8 @@ func (c *Collector) call(r *Row) {
 	}
 }
 
-// Processes returns the sums of all processes, longest time off the CPU first.
+// Processes returns the sums of all processes, longest time of work first: idle ones are off the CPU the longest, and
+// would hide the others.
 func (c *Collector) Processes() []ProcessReport {
 	byPID := make(map[uint32]*ProcessReport)
 	for id, t := range c.threads {
@@ -261,7 +262,7 @@ func (c *Collector) Processes() []ProcessReport {
 	all := make([]ProcessReport, 0, len(byPID))
 	for _, p := range byPID {
 		sorting.SliceStable(p.Threads, func(a, b ThreadReport) int {
-			return cmp.Or(cmp.Compare(offCPU(&b.Totals), offCPU(&a.Totals)), cmp.Compare(a.TID, b.TID))
+			return cmp.Or(compareWork(&a.Totals, &b.Totals), cmp.Compare(a.TID, b.TID))
 		})
 		if p.Comm == "" {
 			p.Comm = p.Threads[0].Comm
@@ -273,7 +274,7 @@ func (c *Collector) Processes() []ProcessReport {
 		all = append(all, *p)
 	}
 	sorting.SliceStable(all, func(a, b ProcessReport) int {
-		return cmp.Or(cmp.Compare(offCPU(&b.Totals), offCPU(&a.Totals)), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(compareWork(&a.Totals, &b.Totals), cmp.Compare(a.PID, b.PID))
 	})
 	return all
 }
