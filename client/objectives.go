@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -17,11 +18,35 @@ func (c *Client) Objectives(ctx context.Context) (*contract.ObjectiveList, error
 	return Get[contract.ObjectiveList](ctx, c, nil, "objectives")
 }
 
+// AddObjective adds an objective.
+func (c *Client) AddObjective(ctx context.Context, r *contract.ObjectiveRequest) (*contract.Objective, error) {
+	return send[contract.Objective](ctx, c, http.MethodPost, r, "objectives")
+}
+
+// SetObjective changes the objective with the given ID, which was added with AddObjective or in the UI.
+func (c *Client) SetObjective(
+	ctx context.Context, id string, r *contract.ObjectiveRequest,
+) (*contract.Objective, error) {
+	return send[contract.Objective](ctx, c, http.MethodPut, r, "objectives", id)
+}
+
+// PreviewObjective returns the times when an objective would have burned.
+func (c *Client) PreviewObjective(
+	ctx context.Context, r *contract.ObjectiveRequest,
+) (*contract.ObjectivePreview, error) {
+	return send[contract.ObjectivePreview](ctx, c, http.MethodPost, r, "objectives", "preview")
+}
+
+// DeleteObjective deletes the objective with the given ID, which was added with AddObjective or in the UI.
+func (c *Client) DeleteObjective(ctx context.Context, id string) error {
+	return c.tell(ctx, http.MethodDelete, nil, "objectives", id)
+}
+
 // ShowObjectives writes a list of objectives, each as a line with its state and a line with its burn rates.
 func ShowObjectives(w io.Writer, list *contract.ObjectiveList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
-		p.printf("No objective is configured: docs/configuration.md describes the key objectives.\n")
+		p.printf("There are no objectives: sibyl objectives add adds one, and so does the key objectives.\n")
 	}
 	for i := range list.Items {
 		p.objective(&list.Items[i])
@@ -29,8 +54,21 @@ func ShowObjectives(w io.Writer, list *contract.ObjectiveList, style terminal.St
 	return p.flush(w)
 }
 
+// ShowObjective writes an objective.
+func ShowObjective(w io.Writer, x *contract.Objective, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	p.objective(x)
+	return p.flush(w)
+}
+
 func (p *page) objective(x *contract.Objective) {
 	p.printf("%s  %s", p.bold(clean(x.Name)), goal(x))
+	if x.ID != nil {
+		p.printf("  %s", p.dim("ID "+strconv.FormatInt(*x.ID, 10)))
+	}
+	if x.Replaced {
+		p.printf("  %s", p.style.Paint(terminal.Yellow, "without effect: the configuration limits the same requests"))
+	}
 	switch {
 	case x.Requests == 0:
 		p.printf("  %s", p.dim("no requests yet"))
@@ -66,6 +104,43 @@ func (p *page) objective(x *contract.Objective) {
 	p.printf("    %s (in %s %s of %s requests missed)\n",
 		left(x.Remaining), units.Span(p.now.Sub(*x.From)), units.Count(int(x.Missed)), units.Count(int(x.Requests)))
 	p.printf("    burn rates: %s\n", strings.Join(rates, ", "))
+}
+
+// ShowObjectivePreview writes the times when an objective would have burned.
+func ShowObjectivePreview(w io.Writer, x *contract.ObjectivePreview, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	if x.From == nil {
+		p.printf("No requests of this entry are kept: check its spelling, or wait until some arrive.\n")
+		return p.flush(w)
+	}
+	var opened, joined int
+	for i := range x.Burned {
+		if x.Burned[i].Incident == nil {
+			opened++
+		} else {
+			joined++
+		}
+	}
+	p.printf("%s of %s requests miss it. In the past %s it would have opened %s and joined %s.\n",
+		units.Count(int(x.Missed)), units.Count(int(x.Requests)), units.Span(x.To.Sub(*x.From)),
+		units.Plural(opened, "incident"), units.Count(joined))
+	for i := range x.Burned {
+		b := &x.Burned[i]
+		text := b.From.Local().Format(time.DateTime)
+		if b.Until == nil {
+			text += ", until now"
+		} else {
+			text += " for " + units.Span(b.Until.Sub(b.From))
+		}
+		if b.Incident != nil {
+			text += ", with incident " + (*b.Incident)[:8]
+		}
+		p.printf("  %s\n", text)
+	}
+	if x.LacksNs > 0 {
+		p.printf("%s\n", p.dim("All its windows can be judged in "+units.Coarse(time.Duration(x.LacksNs))+"."))
+	}
+	return p.flush(w)
 }
 
 // left returns a text about the remaining part of a budget, which is negative if the budget is overspent.

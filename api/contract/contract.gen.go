@@ -2347,7 +2347,7 @@ type ObjectivePreview struct {
 	// From First minute with requests of the entry; null: none are kept.
 	From *time.Time `json:"from"`
 
-	// LacksNs How much longer requests must be known until all windows can be judged, of which the longest has 6 hours; 0: they can.
+	// LacksNs Time that is missing until requests of 6 hours are known, the longest window of an alert; 0: none.
 	LacksNs int64 `json:"lacks_ns"`
 
 	// Missed Those that were slow, or failed.

@@ -753,8 +753,7 @@ export interface paths {
         put?: never;
         /**
          * Tell when an objective would have burned
-         * @description Changes nothing. The requests of the last two days at most, which are kept by minute and type, are judged again. Durations are kept with an
-         *     error of a tenth. One preview runs at a time.
+         * @description Changes nothing. The requests of the last two days at most, which are kept by minute and type, are judged again. One preview runs at a time.
          */
         post: operations["previewObjective"];
         delete?: never;
@@ -2523,7 +2522,7 @@ export interface components {
             missed: number;
             /**
              * Format: int64
-             * @description How much longer requests must be known until all windows can be judged, of which the longest has 6 hours; 0: they can.
+             * @description Time that is missing until requests of 6 hours are known, the longest window of an alert; 0: none.
              */
             lacks_ns: number;
             /** @description Oldest first. */

@@ -55,7 +55,7 @@ test("a preview tells what would have happened, over which time, and what is mis
   };
   expect(previewSummary(preview)).toBe("In the past 4 h it would have opened 1 incident and joined 1 that was open.");
   expect(previewSummary({ ...preview, burned: [], lacks_ns: 7.2e12 })).toBe(
-    "In the past 4 h it would have opened no incident. To judge all windows, it needs 2 h more of requests.",
+    "In the past 4 h it would have opened no incident. All its windows can be judged in 2 h.",
   );
   expect(previewSummary({ ...preview, from: null })).toMatch(/^No requests of this entry are kept/);
 });

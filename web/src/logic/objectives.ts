@@ -37,5 +37,5 @@ export function previewSummary({ from, to, lacks_ns: lacks, burned }: Schemas["O
     joined > 0 && `joined ${joined} that ${joined === 1 ? "was" : "were"} open`,
   ].filter(Boolean);
   const said = `In the past ${previewSpan(from, to)} it would have ${did.join(" and ") || "opened no incident"}.`;
-  return lacks > 0 ? `${said} To judge all windows, it needs ${coarseDuration(lacks / 1e6)} more of requests.` : said;
+  return lacks > 0 ? `${said} All its windows can be judged in ${coarseDuration(lacks / 1e6)}.` : said;
 }
