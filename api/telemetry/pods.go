@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,16 +63,28 @@ type eventList struct {
 	}
 }
 
+// podSuffix is a regular expression for what Kubernetes appends to the name of a Deployment, DaemonSet, Job, CronJob or
+// StatefulSet to name its pods. The letters are those of SafeEncodeString in k8s.io/apimachinery.
+const podSuffix = "-([0-9]+|(([bcdfghjklmnpqrstvwxz2456789]{5,10}|[0-9]{8})-)?[bcdfghjklmnpqrstvwxz2456789]{5})"
+
+var podSuffixes = regexp.MustCompile("^" + podSuffix + "$")
+
+// isPodOf reports whether a pod belongs to a workload that is called like the service.
+func isPodOf(pod, service string) bool {
+	suffix, ok := strings.CutPrefix(pod, service)
+	return ok && (suffix == "" || podSuffixes.MatchString(suffix))
+}
+
 // pods returns restarts and events of the suspect's pods, newest first. The suspect's pods are q.Pod or, if that is
-// empty, all pods whose name starts with the name of the service, as it does in deployments. If there are too many pods
-// or events to read, pods returns both a result and an error.
+// empty, all pods of a workload that is called like the service. If there are too many pods or events to read, pods
+// returns both a result and an error.
 func (b *Backends) pods(ctx context.Context, q *Question) ([]contract.PodEvent, error) {
 	all := []contract.PodEvent{}
 	path, label := "/api/v1", url.Values{"limit": {strconv.Itoa(fetchObjects)}}
 	if b.options.Namespace != "" {
 		path += "/namespaces/" + url.PathEscape(b.options.Namespace)
 	}
-	ours := func(pod string) bool { return strings.HasPrefix(pod, q.Service+"-") }
+	ours := func(pod string) bool { return isPodOf(pod, q.Service) }
 	kinds := url.Values{"limit": label["limit"], "fieldSelector": {"involvedObject.kind=Pod"}}
 	if q.Pod != "" {
 		ours = func(pod string) bool { return pod == q.Pod }

@@ -187,10 +187,10 @@ func reason(body []byte) string {
 	return ": " + text
 }
 
-// expand replaces the placeholders in a query. If the pod is unknown, {pod} matches all pods of the service; if the
-// instance is unknown, {instance} matches all instances.
+// expand replaces the placeholders in a query. If the pod is unknown, {pod} matches the pods of a workload that is
+// called like the service; if the instance is unknown, {instance} matches all instances.
 func (q *Question) expand(query string) string {
-	pod, instance := literal(q.Service)+"-.*", ".*"
+	pod, instance := literal(q.Service)+podSuffix, ".*"
 	if q.Pod != "" {
 		pod = literal(q.Pod)
 	}

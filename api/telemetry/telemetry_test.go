@@ -204,7 +204,7 @@ func TestExpand(t *testing.T) {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
-	if got := (&Question{Service: "cart"}).expand("{pod} {instance} {other}"); got != "cart-.* .* {other}" {
+	if got := (&Question{Service: "cart"}).expand("{pod} {instance} {other}"); got != "cart"+podSuffix+" .* {other}" {
 		t.Errorf("unknown instance: %q", got)
 	}
 }
