@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -79,7 +81,17 @@ func (t *waitsTable) programs() {
 		t.printf("%s", t.style.Wrap(terminal.Printable(programText(&programs[i])), 0))
 	}
 	t.more(len(programs)-t.shown(len(programs)), "program", "")
+	for i := range t.Throttles[:t.shown(len(t.Throttles))] {
+		t.printf("%s", t.style.Wrap(terminal.Printable(throttleText(&t.Throttles[i])), 0))
+	}
 	t.printf("\n")
+}
+
+// throttleText returns a sentence about a CPU limit, with the remedy.
+func throttleText(x *waits.Throttle) string {
+	return "The CPU limit of cgroup " + x.Cgroup + " stopped its threads in " + units.Count(int(x.Stopped)) + " of " +
+		units.Plural(int(x.Periods), "period") + ", for " + units.Nanos(float64(x.Ns)) + " in all: they waited for " +
+		"the limit, not for other threads. Raise it, or do with less CPU."
 }
 
 // shownReasons is the maximum number of reasons in the sentence about a program.
@@ -102,31 +114,43 @@ func programText(p *waits.Program) string {
 	default:
 		who = units.Count(p.Working) + " of the " + processCount(p.Processes) + " of " + name + " worked: they"
 	}
-	return who + " spent " + reasonsText(&p.Totals) + "."
+	return who + " spent " + reasonsText(p) + "."
 }
 
-// reasonsText returns the shares of the main reasons in totals. Classes with the same text, and so the same remedy,
-// count together.
-func reasonsText(totals *waits.Totals) string {
+// reasonsText returns the shares of the main reasons of p. Classes with the same text, and so the same remedy, count
+// together. Time in which threads waited for work is left out.
+func reasonsText(p *waits.Program) string {
 	ns := make(map[string]uint64)
-	var texts []string
-	for _, c := range byTime(totals) {
+	idle, left := uint64(0), p.Totals
+	for _, n := range p.Named {
+		n.Ns = min(n.Ns, left[n.Class].TotalNs)
+		left[n.Class].TotalNs -= n.Ns
+		if n.Idle {
+			idle += n.Ns
+		} else {
+			ns["waiting for "+n.Name] += n.Ns
+		}
+	}
+	for _, c := range byTime(&left) {
 		text := "running"
 		if c != waits.OnCPU {
 			text = detect.Waiting(c.String())
 		}
-		if ns[text] == 0 {
-			texts = append(texts, text)
-		}
-		ns[text] += totals[c].TotalNs
+		ns[text] += left[c].TotalNs
 	}
-	sorting.SliceStable(texts, func(a, b string) int { return cmp.Compare(ns[b], ns[a]) })
-	all := float64(max(totals.Ns(), 1))
+	texts := slices.SortedFunc(maps.Keys(ns), func(a, b string) int {
+		return cmp.Or(cmp.Compare(ns[b], ns[a]), cmp.Compare(a, b))
+	})
+	all := float64(max(p.Totals.Ns(), 1))
+	busy := all - float64(idle)
 	var parts []string
 	for i, text := range texts[:min(len(texts), shownReasons)] {
-		if share := float64(ns[text]) / all; share >= 0.01 || i == 0 {
+		if share := float64(ns[text]) / max(busy, 1); share >= 0.01 || i == 0 {
 			parts = append(parts, units.Percent(share)+" of the time "+text)
 		}
+	}
+	if idle > 0 {
+		parts[0] += " (without " + units.Percent(float64(idle)/all) + " of waiting for work)"
 	}
 	return strings.Join(parts, ", ")
 }
@@ -429,6 +453,7 @@ type (
 		Processes []waitsProcess `json:"processes"`
 		Cost      waitsCost      `json:"cost"`
 		Ended     []uint32       `json:"ended,omitempty"`
+		Throttled []waitsLimit   `json:"throttled,omitempty"`
 		Joins     *waitsJoins    `json:"joins,omitempty"`
 	}
 	waitsProgram struct {
@@ -438,6 +463,19 @@ type (
 		Working   int                   `json:"working_processes"`
 		Threads   int                   `json:"working_threads"`
 		Classes   map[string]waitsTotal `json:"classes"`
+		Named     []waitsNamed          `json:"named,omitempty"`
+	}
+	waitsLimit struct {
+		Cgroup  string `json:"cgroup"`
+		Periods uint64 `json:"periods"`
+		Stopped uint64 `json:"stopped_periods"`
+		Ns      uint64 `json:"stopped_ns"`
+	}
+	waitsNamed struct {
+		Class   string `json:"class"`
+		Name    string `json:"name"`
+		TotalNs uint64 `json:"total_ns"`
+		Idle    bool   `json:"idle"`
 	}
 	waitsProcess struct {
 		PID     uint32        `json:"pid"`
@@ -486,10 +524,16 @@ func WaitsJSON(w io.Writer, r *waits.Report) error {
 			}
 		}
 	}
+	for _, x := range r.Throttles {
+		out.Throttled = append(out.Throttled, waitsLimit(x))
+	}
 	for _, p := range r.Programs() {
 		p.Comm = strings.ToValidUTF8(p.Comm, "\uFFFD")
-		out.Programs = append(out.Programs,
-			waitsProgram{p.Comm, programText(&p), p.Processes, p.Working, p.Threads, classesJSON(&p.Totals)})
+		program := waitsProgram{p.Comm, programText(&p), p.Processes, p.Working, p.Threads, classesJSON(&p.Totals), nil}
+		for _, n := range p.Named {
+			program.Named = append(program.Named, waitsNamed{n.Class.String(), n.Name, n.Ns, n.Idle})
+		}
+		out.Programs = append(out.Programs, program)
 	}
 	for i := range r.Processes {
 		p := &r.Processes[i]

@@ -52,7 +52,8 @@ func (p *waitsPage) programs() g.Node {
 	programs := p.Programs()
 	shown := programs[:min(len(programs), pagePrograms)]
 	return lines(each(shown, func(x *waits.Program) g.Node { return h.P(g.Text(clean(programText(x)))) }),
-		more(len(programs)-len(shown), "programs"))
+		more(len(programs)-len(shown), "programs"),
+		each(p.Throttles, func(x *waits.Throttle) g.Node { return h.P(g.Text(clean(throttleText(x)))) }))
 }
 
 func (p *waitsPage) joins() string {

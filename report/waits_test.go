@@ -244,6 +244,61 @@ func TestWorkBeforeIdling(t *testing.T) {
 	}
 }
 
+// Where the system call only says epoll or futex, the stacks tell what the threads waited for. Threads that wait for
+// work are not counted.
+func TestNamedWaits(t *testing.T) {
+	c := waits.NewCollector()
+	add := func(class waits.Class, ns uint64) {
+		c.Add([]waits.Row{{Key: waits.Key{TGID: 7, TID: 7, Class: class}, Comm: waits.Comm{'p', 'g'}, Count: 2,
+			TotalNs: ns, MaxNs: ns}})
+	}
+	add(waits.OnCPU, 5e8)
+	add(waits.Epoll, 10e9)
+	add(waits.Futex, 1e9)
+	r := &waits.Report{
+		Processes: c.Processes(),
+		Stacks: []waits.Stack{
+			{PID: 7, Class: waits.Epoll, Frames: []string{"WaitLatch", "ProcSleep", "XactLockTableWait"}, TotalNs: 3e9},
+			{PID: 7, Class: waits.Epoll, Frames: []string{"WaitLatch", "secure_read", "PostgresMain"}, TotalNs: 1e9},
+			{PID: 7, Class: waits.Epoll, Frames: []string{"epoll_wait", "main"}, TotalNs: 1e9},
+			{PID: 8, Class: waits.Epoll, Frames: []string{"XactLockTableWait"}, TotalNs: 90e9}, // another process
+			{PID: 7, Class: waits.Epoll, TotalNs: 2e9},
+		},
+	}
+	want := "The 1 working thread of pg (7) spent 63 % of the time waiting for a row lock (without 17 % of " +
+		"waiting for work), 21 % of the time waiting for one of many connections (epoll), 11 % of the time " +
+		"waiting for a lock."
+	if got := programText(&r.Programs()[0]); got != want {
+		t.Errorf("%q", got)
+	}
+}
+
+// A CPU limit that stops threads is named, in the table, on the page and in JSON.
+func TestThrottled(t *testing.T) {
+	r := waitsReport()
+	r.Throttles = []waits.Throttle{{Cgroup: "/pods/a\x1b", Periods: 50, Stopped: 49, Ns: 3.9e9}}
+	var table, page, object strings.Builder
+	if err := WaitsTable(&table, r, waits.Thresholds{}, terminal.Style{Width: 200}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := WaitsHTML(&page, r, waits.Thresholds{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := WaitsJSON(&object, r); err != nil {
+		t.Fatal(err)
+	}
+	want := "The CPU limit of cgroup /pods/a· stopped its threads in 49 of 50 periods, for 3.9 s in all"
+	for _, got := range []string{table.String(), page.String()} {
+		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	want = `"throttled":[{"cgroup":"/pods/a\u001b","periods":50,"stopped_periods":49,"stopped_ns":3900000000}]`
+	if !strings.Contains(object.String(), want) {
+		t.Errorf("%s is missing in\n%s", want, object.String())
+	}
+}
+
 // If nothing worked, all is shown, and a sentence says that it was idle.
 func TestAllIdle(t *testing.T) {
 	idle := waits.Program{Comm: "nginx", PID: 3, Processes: 1}

@@ -32,6 +32,7 @@ type observer struct {
 	probes   *Probes
 	resolver *symbols.Resolver
 	ledger   *waits.Ledger
+	limits   *throttling
 	costs    costs
 
 	alive      map[uint32]bool                   // running processes as of the last reading
@@ -80,6 +81,7 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 		probes:   probes,
 		resolver: symbols.NewResolver("/proc", time.Now),
 		ledger:   waits.NewLedger(s.Thresholds, s.Classes),
+		limits:   newThrottling("/proc", "/sys/fs/cgroup"),
 		costs:    costs{probes: probes},
 		names:    make(map[stackID][]string),
 		alive:    make(map[uint32]bool),
@@ -192,8 +194,10 @@ func (o *observer) apply(pids []uint32) error {
 		if o.settings.Stacks {
 			o.resolver.Know(pid)
 		}
+		o.limits.add(pid)
 		s.Targets[pid] = o.target(pid)
 	}
+	maps.DeleteFunc(o.limits.known, func(pid uint32, _ bool) bool { _, exists := s.Targets[pid]; return !exists })
 	if err := o.probes.Apply(s); err != nil {
 		return err
 	}
@@ -436,6 +440,7 @@ func (o *observer) report(emit func(*waits.Report) error) error {
 		since := now.Since(o.joins)
 		r.Joins, o.joins = &since, now
 	}
+	r.Throttles = o.limits.since()
 	r.Ended = o.ended()
 	r.Stacks = o.stackTimes(r.Processes)
 	o.losses = losses

@@ -11,21 +11,23 @@ type Program struct {
 	Comm      string
 	PID       uint32 // 0 if there are several processes
 	Processes int
-	Working   int    // processes that worked
-	Threads   int    // threads that worked
-	Totals    Totals // of the threads that worked, or of all if none did
+	Working   int     // processes that worked
+	Threads   int     // threads that worked
+	Totals    Totals  // of the threads that worked, or of all if none did
+	Named     []Named // parts of Totals, longest first
 }
 
 // Programs returns the sums of all programs, longest time of work first.
 func (r *Report) Programs() []Program {
 	byName := make(map[string]*Program)
 	all := make(map[string]*Totals)
+	working := make(map[string]map[uint32]bool)
 	for i := range r.Processes {
 		p := &r.Processes[i]
 		x := byName[p.Comm]
 		if x == nil {
 			x = &Program{Comm: p.Comm, PID: p.PID}
-			byName[p.Comm], all[p.Comm] = x, new(Totals)
+			byName[p.Comm], all[p.Comm], working[p.Comm] = x, new(Totals), make(map[uint32]bool)
 		}
 		x.Processes++
 		all[p.Comm].addAll(&p.Totals)
@@ -38,6 +40,7 @@ func (r *Report) Programs() []Program {
 		}
 		if x.Threads > before {
 			x.Working++
+			working[p.Comm][p.PID] = true
 		}
 	}
 	programs := make([]Program, 0, len(byName))
@@ -48,6 +51,7 @@ func (r *Report) Programs() []Program {
 		if x.Threads == 0 {
 			x.Totals = *all[name]
 		}
+		x.Named = r.named(&x.Totals, working[name])
 		programs = append(programs, *x)
 	}
 	sorting.SliceStable(programs, func(a, b Program) int {

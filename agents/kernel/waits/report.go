@@ -139,6 +139,14 @@ type Cost struct {
 	CPUShare float64 // of one CPU
 }
 
+// Throttle counts the times at which the CPU limit of a cgroup stopped its threads.
+type Throttle struct {
+	Cgroup  string
+	Periods uint64 // of the limit, in which the cgroup had something to run
+	Stopped uint64 // periods in which the limit was reached
+	Ns      uint64 // added up over the CPUs
+}
+
 // Report accounts for the time of the observed processes during an interval.
 type Report struct {
 	From      time.Time
@@ -148,6 +156,7 @@ type Report struct {
 	Stacks    []Stack         // longest first
 	Longest   []Longest       // longest first
 	Cost      Cost
+	Throttles []Throttle       // longest first
 	Joins     *Joins           // nil if waits are not joined to spans
 	Ended     []uint32         // processes selected by ID that have ended, ascending
 	Syscalls  map[int32]string // names of the system calls that occur
