@@ -263,7 +263,7 @@ test("a browser with a wrong clock uses the time of the service", async () => {
   for (const off of [-2, 2]) {
     const { page, context } = await open(browser);
     await page.clock.install({ time: Date.now() + off * 3_600_000 });
-    await page.goto(service.url + paths.problem);
+    await page.goto(service.url + paths.unfolded);
     await settle(page);
     assert.match(await page.locator(".timeline time").first().textContent(), /now|\b\d+ (s|min) ago/);
     await page.keyboard.press("a");
@@ -423,7 +423,7 @@ test("the attributes of a comparison are listed, significant ones at once", asyn
     await route.fulfill({ response, json: { ...(await response.json()), attributes: { a: 13, b: 115, items } } });
   });
   const figure = page.locator("#attributes");
-  for (const path of [paths.problem, paths.compare]) {
+  for (const path of [paths.unfolded, paths.compare]) {
     await page.goto(service.url + path);
     await figure.getByText("From 13 and 115 sampled requests").waitFor();
     assert.deepEqual(await figure.locator("tbody td").allInnerTexts(), [
@@ -511,8 +511,8 @@ test("deceptive and long explanations are escaped and stay within the page", asy
     await settle(page);
     for (const title of causeTitles) {
       const figure = page.getByRole("region", { name: title });
-      assert.deepEqual(await figure.locator("li:visible").allTextContents(), Array(3).fill(shown), title);
-      await figure.getByText("2 more").click();
+      assert.deepEqual(await figure.locator("li:visible").allTextContents(), Array(2).fill(shown), title);
+      await figure.getByText("3 more").click();
       await until(() => figure.locator("li:visible").count(), 5, title);
     }
     const attributes = page.locator("#explanations");

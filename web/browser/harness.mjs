@@ -171,6 +171,9 @@ export function useService(options, ready) {
   after(() => service?.stop());
 }
 
+// unfolded is the query that unfolds all of a problem's page.
+const unfolded = "unfolded=slowest-tenth-vs-the-rest,attributes-slowest-tenth-vs-the-rest,investigation";
+
 // viewPaths returns a path of every view, for a problem; by default, the worst one that began with a change.
 export async function viewPaths(service, problem) {
   const { items } = await service.api("/problems");
@@ -185,6 +188,7 @@ export async function viewPaths(service, problem) {
     ...(incidents[0] && { incident: `/incidents/${incidents[0].id}` }),
     problems: "/problems",
     problem: `/problems/${worst.id}`,
+    unfolded: `/problems/${worst.id}?${unfolded}`,
     trace: `/traces/${exemplars[0].trace}?problem=${worst.id}`,
     objectives: "/objectives",
     trees: "/trees",

@@ -33,6 +33,21 @@ test("nothing overflows, overlaps or leaves its box, at any width", async (t) =>
   }
 });
 
+test("the page of a problem fits on two screens, and the latency since the onset on the first", async () => {
+  const { page, context } = await visit(browser, service.url, { width: 1440, height: 900 });
+  for (const { id } of (await service.api("/problems")).items) {
+    await page.goto(`${service.url}/problems/${id}`);
+    await settle(page);
+    const [height, latency] = await page.evaluate(() => [
+      document.documentElement.scrollHeight,
+      document.querySelector("#latency").getBoundingClientRect().bottom,
+    ]);
+    assert.ok(height <= 1800, `${id} is ${height} px high`);
+    assert.ok(latency <= 900, `the latency of ${id} ends at ${latency} px`);
+  }
+  await context.close();
+});
+
 // The services of the test are well most of the time. Figures of others are marked, which makes them wider.
 test("marked figures of services fit on a phone", async () => {
   const { page, context } = await visit(browser, service.url, { width: 360 });

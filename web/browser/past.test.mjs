@@ -148,7 +148,7 @@ test("closed problems are listed and opened", async () => {
   await shot(page, "past-closed-problems");
   await list.getByRole("link").first().click();
   await page.getByText("Nothing to do: the problem has closed.").waitFor();
-  await page.getByText("few to many requests in the column").waitFor();
+  await page.getByText("few to many requests").waitFor();
   assert.equal(await page.getByRole("button", { name: "Acknowledge" }).count(), 0);
   await settle(page);
   assert.deepEqual(await violations(page), []);

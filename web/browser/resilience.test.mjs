@@ -183,9 +183,9 @@ test("long names and attributes do not widen the page", async () => {
       json: { ...(await response.json()), attributes: { a: 9, b: 90, items: [long] } },
     });
   });
-  for (const path of [paths.problem, paths.trace]) {
+  for (const path of [paths.unfolded, paths.trace]) {
     await page.goto(service.url + path);
-    await page.waitForSelector(path === paths.problem ? "#attributes td" : ".vrow");
+    await page.waitForSelector(path === paths.unfolded ? "#attributes td" : ".vrow");
     if (path === paths.trace) {
       const [name, overflow] = await page
         .locator(".vrow .vname > span[title]")

@@ -17,6 +17,7 @@ type Props = {
   tools?: ReactNode;
   children: ReactNode;
   tableOnly?: boolean;
+  folded?: boolean;
   image?: boolean | (() => Promise<Blob>);
 };
 
@@ -49,9 +50,12 @@ export const exportItems = (title: string, table: () => TableData): Item[] => {
 const slug = (title: string) => title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
 
 // Figure shows its children or, on demand, the table. With tableOnly, the children are a table. image, if the figure
-// has one to save, is true for a canvas or SVG among the children, or a function that renders it.
-export function Figure({ id, title, hint, table, tools, children, tableOnly, image }: Props) {
+// has one to save, is true for a canvas or SVG among the children, or a function that renders it. A folded figure shows
+// only its title until one unfolds it.
+export function Figure({ id, title, hint, table, tools, children, tableOnly, folded = false, image }: Props) {
   const [tables, setTables] = useSet("tables"); // slugs of the figures shown as tables
+  const [unfolded, setUnfolded] = useSet("unfolded"); // slugs of folded figures
+  const shown = !folded || unfolded.has(slug(title));
   const asTable = tables.has(slug(title));
   const body = useRef<HTMLDivElement>(null);
   const heading = useId();
@@ -82,14 +86,27 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly, ima
   return (
     <section className="figure" id={id} aria-labelledby={heading}>
       <header>
-        <h2 id={heading}>{title}</h2>
+        <h2 id={heading}>
+          {folded ? (
+            <button
+              type="button"
+              className="unfold"
+              aria-expanded={shown}
+              onClick={() => setUnfolded(toggled(unfolded, slug(title), !shown))}
+            >
+              {title}
+            </button>
+          ) : (
+            title
+          )}
+        </h2>
         <div className="tools">
           {tools}
-          <Menu label={`${title}: table and export`} items={items} icon="⋯" />
+          {shown && <Menu label={`${title}: table and export`} items={items} icon="⋯" />}
         </div>
       </header>
-      {hint && <p className="hint">{hint}</p>}
-      <div ref={body}>{asTable ? <DataTable {...table()} /> : children}</div>
+      {shown && hint && <p className="hint">{hint}</p>}
+      {shown && <div ref={body}>{asTable ? <DataTable {...table()} /> : children}</div>}
     </section>
   );
 }

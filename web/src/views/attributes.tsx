@@ -9,11 +9,11 @@ import { type ComparisonKind, sideNames } from "./comparison-table.tsx";
 
 export const significant = 0.05; // p-value up to which a value is listed at once
 
-type Props = { title: string; kind: ComparisonKind; of: Schemas["AttributeComparison"] };
+type Props = { title: string; kind: ComparisonKind; of: Schemas["AttributeComparison"]; folded?: boolean };
 
 // Attributes lists the values of attributes that one side has significantly more often than the other, and all others
 // on demand.
-export function Attributes({ title, kind, of }: Props) {
+export function Attributes({ title, kind, of, folded = false }: Props) {
   const { a, b, items } = of;
   const [shown, setShown] = useEnum("attributes", ["significant", "all"]);
   const [nameOfA, nameOfB] = sideNames[kind];
@@ -57,6 +57,7 @@ export function Attributes({ title, kind, of }: Props) {
         ]),
       })}
       tableOnly
+      folded={folded}
     >
       {found.length === 0 && <p className="dim">{nothingFound(a, b, items.length)}</p>}
       {(found.length > 0 || shown === "all") && items.length > 0 && (

@@ -1,4 +1,4 @@
-// The edges of a problem, as a critical path and as a list.
+// The critical path of a problem: a drawing, and the list of its edges.
 import type { Schemas } from "../api/client.ts";
 import { HeatLegend, Icicle, heat } from "../charts/icicle.tsx";
 import { duration, milli, percent, range, share, signed } from "../logic/format.ts";
@@ -9,11 +9,9 @@ import { Figure } from "../components/figure.tsx";
 import { OpName } from "../components/names.tsx";
 import { Table } from "../components/table.tsx";
 import { useEnum } from "../url.ts";
-import { MeasuredAt } from "./located.tsx";
 
 type Problem = Schemas["Problem"];
 type Edge = Schemas["Edge"];
-type Located = Schemas["LocatedPlace"];
 
 type Measure = "slowdown" | "variance" | "mean" | "tail";
 
@@ -48,7 +46,7 @@ function withScores(edges: Edge[], scored: Edge[]): Edge[] {
 type PathProps = { p: Problem; scored: Edge[]; all: Edge[]; mean: number | null };
 
 // CriticalPath draws the edges as wide as the time that requests spend in them, coloured by their share of the slowdown
-// or of another measure.
+// or of another measure, and lists those that matter for the diagnosis.
 export function CriticalPath({ p, scored, all, mean }: PathProps) {
   const edges = all.length > 0 ? withScores(all, scored) : scored;
   const offered = measuresFor(p);
@@ -61,7 +59,7 @@ export function CriticalPath({ p, scored, all, mean }: PathProps) {
     <Figure
       id="path"
       title="Critical path"
-      hint={`Width: time on the critical path; callers above callees. Colour and number: share ${measure.word}, excluding callees.`}
+      hint={`Width: time on the critical path; callers above callees. Colour and number: share ${measure.word}, without callees.`}
       tools={<Choice label="Colour by" value={by} pick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
       table={() => edgeTable(edges)}
     >
@@ -80,6 +78,7 @@ export function CriticalPath({ p, scored, all, mean }: PathProps) {
         }
       />
       <HeatLegend share={measure.word} />
+      <Edges p={p} edges={scored} />
     </Figure>
   );
 }
@@ -109,43 +108,11 @@ const edgeTable = (edges: Edge[]) => ({
   ]),
 });
 
-// LocatedRow shows the located place, of a tracepoint, among the edges, which contain it, as it was measured. A place of
-// the baseline is one of the edges itself.
-function LocatedRow({ of }: { of: Located }) {
-  return (
-    <tr className="frozen">
-      <td>
-        <strong>{of.operation}</strong>
-        <div className="small dim">
-          <MeasuredAt of={of} /> It is inside the edges below.
-        </div>
-      </td>
-      <td className="bars">
-        {share(of.share.value)}
-        <Bar of={of.share.value} low={of.share.low} high={of.share.high} />
-      </td>
-      <td className="number">–</td>
-      <td className="number">–</td>
-      <td className="number">–</td>
-      <td className="number">–</td>
-    </tr>
-  );
-}
-
-const edgeHints: Record<Measure, string> = {
-  slowdown:
-    "Locations on the critical path, with their share of the slowdown: the additional time compared with before.",
-  variance:
-    "Locations on the critical path, with their share of the variance. Shares add up to 100\u00a0%; a share can be negative.",
-  mean: "Locations on the critical path, with their share of the mean.",
-  tail: "",
-};
-
-const minShare = 0.01; // share from which an edge is listed at once
+const minShare = 0.02; // share from which an edge is coloured, and listed at once
 const alwaysListed = 1; // edges that are listed at once in any case: the critical path shows all
 
 // Edges lists edges by the measure of the diagnosis, so that its numbers appear in the list.
-export function Edges({ p, edges, located }: { p: Problem; edges: Edge[]; located?: Located | undefined }) {
+function Edges({ p, edges }: { p: Problem; edges: Edge[] }) {
   const [shown, setShown] = useEnum("edges", ["most", "all"]);
   const expanded = shown === "all";
   const by = measuresFor(p)[0]!;
@@ -154,13 +121,16 @@ export function Edges({ p, edges, located }: { p: Problem; edges: Edge[]; locate
   const few = edges.filter((e, i) => i < alwaysListed || Math.abs(e.score ?? 0) >= minShare);
   const max = Math.max(1, ...edges.map((e) => e.score ?? 0));
   return (
-    <Figure id="edges" title="Edges" hint={edgeHints[by]} table={() => edgeTable(edges)} tableOnly>
+    <div id="edges">
       <Table
         label="Edges"
         className="edges"
         head={[
           "Location",
-          by === "slowdown" ? "Share of the slowdown" : `Share of ${by}`,
+          {
+            text: by === "slowdown" ? "Share of the slowdown" : `Share of ${by}`,
+            ...(by === "variance" && { title: "Shares add up to 100\u00a0%; a share can be negative" }),
+          },
           by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true },
           { text: "Mean", number: true },
           {
@@ -171,7 +141,6 @@ export function Edges({ p, edges, located }: { p: Problem; edges: Edge[]; locate
           { text: "Excess", number: true, title: "Time above normal, with its 95 % interval" },
         ]}
       >
-        {located?.tracepoint && <LocatedRow of={located} />}
         {(expanded ? edges : few).map((e) => (
           <tr key={e.place.edge}>
             <td>
@@ -208,6 +177,6 @@ export function Edges({ p, edges, located }: { p: Problem; edges: Edge[]; locate
         shown={expanded}
         toggle={() => setShown(expanded ? "most" : "all")}
       />
-    </Figure>
+    </div>
   );
 }

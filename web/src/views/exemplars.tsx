@@ -5,6 +5,7 @@ import type { Resource } from "../api/queries.ts";
 import { duration } from "../logic/format.ts";
 import { When } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
+import { Term } from "../components/tooltip.tsx";
 import { Async } from "../components/async-state.tsx";
 import { query } from "../url.ts";
 
@@ -33,11 +34,6 @@ export function Exemplars({ exemplars, problem, began }: Props) {
     <Figure
       id="exemplars"
       title="Sample traces"
-      hint={
-        problem.kind === "slow" &&
-        typical &&
-        "Typical requests show why this operation is slow; the slowest may be waiting for something else."
-      }
       table={() => ({
         header: ["stratum", "trace", "start", "duration (ms)"],
         rows: (exemplars.value?.items ?? []).map((e) => [e.stratum, e.trace, e.start, e.duration_ns / 1e6]),
@@ -56,7 +52,15 @@ export function Exemplars({ exemplars, problem, began }: Props) {
                 .filter(([stratum]) => stratum !== "failed" || items.some((e) => e.stratum === "failed"))
                 .map(([stratum, name]) => (
                   <div key={stratum}>
-                    <h3>{name}</h3>
+                    <h3>
+                      {stratum === "typical" && problem.kind === "slow" && typical ? (
+                        <Term title="They show why this operation is slow; the slowest may be waiting for something else">
+                          {name}
+                        </Term>
+                      ) : (
+                        name
+                      )}
+                    </h3>
                     <ul>
                       {items
                         .filter((e) => e.stratum === stratum)

@@ -106,7 +106,7 @@ function Uncorrelated({ detail: { joint_correlation: joint, unrelated } }: { det
 export function Causes({ detail }: { detail: Detail }) {
   const { contrasts, what_if: recoveries, common } = detail;
   return (
-    <div className="causes">
+    <>
       <Findings
         title="Slower than others"
         texts={contrasts}
@@ -143,7 +143,7 @@ export function Causes({ detail }: { detail: Detail }) {
       />
       <Findings
         title="What if"
-        hint="Simulated with sampled requests, in which the place takes as long as usual, not no time: they save less than its share of the mean."
+        hint="Simulated with sampled requests. The place still takes its usual time, so they save less than its share of the mean."
         texts={recoveries.filter(matters)}
         table={() => ({
           header: [
@@ -182,11 +182,11 @@ export function Causes({ detail }: { detail: Detail }) {
           ]),
         })}
       />
-    </div>
+    </>
   );
 }
 
-const shownFindings = 3; // the others are collapsed
+const shownFindings = 2; // the others are collapsed
 
 type Text = { text: string; text_parts: readonly Phrase[] };
 

@@ -28,6 +28,7 @@ export function Latency({ group, problem, began, decisions, annotations }: Props
       <Figure
         title="Duration distribution"
         hint={`${count(group.judged)} requests, CoV ${ratio(group.cov.value)}; logarithmic axis.`}
+        tools={<Link href={`/compare${query({ group: group.group.id, by: "duration" })}`}>Select range</Link>}
         table={() => ({
           header: ["above (ms)", "to (ms)", "requests"],
           rows: group.histogram.map((b) => [b.low_ns / 1e6, b.high_ns / 1e6, b.count]),
@@ -57,12 +58,7 @@ function OverTimeOf({ group, problem, began, decisions, annotations }: Props) {
       expected={problem.expected_ns}
       link={{ problem: problem.id }}
       annotations={annotations ?? []}
-      tools={
-        <>
-          <Link href={`/compare${query({ group: id, by: "duration" })}`}>Select range</Link>{" "}
-          <RangeSelect value={range} pick={setRange} />
-        </>
-      }
+      tools={<RangeSelect value={range} pick={setRange} />}
     >
       <Annotations of={annotations} />
     </LatencyOverTime>

@@ -127,7 +127,7 @@ function Binned({ group, times, edge, marks, expected, link = {}, annotations = 
   return (
     <Figure
       title="Latency over time"
-      hint={`${binLength(span.bin)} per column. Drag across columns, or draw a box, to compare those requests with the rest. Arrow keys move between columns; hold Shift to select.`}
+      hint={`${binLength(span.bin)} per column. Drag, or select with Shift and the arrow keys, to compare those requests with the rest.`}
       tools={
         <>
           {tools}
@@ -197,12 +197,12 @@ function Legend({ usual, expected }: { usual: boolean; expected: number | null }
         {shades.map((i) => (
           <i key={i} style={{ background: `var(--cell-${i})` }} aria-hidden="true" />
         ))}
-        few to many requests in the column
+        few to many requests
       </span>
       {usual && (
         <span>
           <i className="band" aria-hidden="true" />
-          usual: P10 to P90 of healthy requests
+          usual: P10 to P90
         </span>
       )}
       {expected !== null && <span>- - expected mean, {duration(expected)}</span>}

@@ -22,7 +22,7 @@ import { OpName, Sentence, useSteady } from "../components/names.tsx";
 import { useNow } from "../settings.ts";
 import { query, useSectionPath } from "../url.ts";
 import { Attributes, significant } from "./attributes.tsx";
-import { CriticalPath, Edges } from "./edges.tsx";
+import { CriticalPath } from "./edges.tsx";
 import { Exemplars, type ExemplarsResource, isBefore, traceLink } from "./exemplars.tsx";
 import { Causes, Explanations } from "./explanations.tsx";
 import { Latency } from "./latency.tsx";
@@ -124,7 +124,6 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} exemplars={exemplars} reload={reload} />
-      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
       <LatencyOverTime
         group={p.group}
         times={{ from: opened - hour, to: until, live: false }}
@@ -134,11 +133,14 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
         link={{ problem: p.id }}
         annotations={annotations}
       />
-      <Edges p={p} edges={detail.edges} located={detail.located} />
-      {detail.explanations.length > 0 && <Explanations detail={detail} />}
-      <Causes detail={detail} />
-      <Timeline detail={detail} annotations={annotations} changed={reload} />
+      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
+      <CriticalPath p={p} scored={detail.edges} all={[]} mean={p.mean_ns} />
+      <div className="causes">
+        {detail.explanations.length > 0 && <Explanations detail={detail} />}
+        <Causes detail={detail} />
+      </div>
       <Exemplars exemplars={exemplars} problem={p} began={began} />
+      <Timeline detail={detail} annotations={annotations} changed={reload} />
     </>
   );
 }
@@ -165,6 +167,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const attributes = comparison.value?.attributes;
   const differs = attributes !== undefined && attributes.a > 0 && attributes.b > 0;
   const explained = differs && attributes.items.some((x) => x.p_value <= significant);
+  const correlated = detail.explanations.length > 0;
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
@@ -184,31 +187,38 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} exemplars={exemplars} reload={reload} />
-      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
       <Async of={group} what="the requests">
         {(g) => (
           <>
             <Latency group={g} problem={p} began={began} decisions={detail.decisions} annotations={annotations} />
+            {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
             <CriticalPath p={p} scored={edges} all={g.edges} mean={g.group.mean_ns} />
           </>
         )}
       </Async>
-      <Edges p={p} edges={edges} located={detail.located} />
-      {detail.explanations.length > 0 && <Explanations detail={detail} />}
-      <div className={differs ? "tables" : undefined}>
-        <Slowest p={p} comparison={comparison} />
-        {differs && <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />}
+      <div className="causes">
+        {(correlated || !explained) && <Explanations detail={detail} />}
+        <Causes detail={detail} />
       </div>
-      {detail.explanations.length === 0 && !explained && <Explanations detail={detail} />}
-      <Causes detail={detail} />
       {detail.refined.length > 0 && (
         <Refined
           of={detail.refined}
           within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))}
         />
       )}
-      <Timeline detail={detail} annotations={annotations ?? []} changed={reload} />
       <Exemplars exemplars={exemplars} problem={p} began={began} />
+      <div className="causes folded">
+        <Slowest p={p} comparison={comparison} />
+        {differs && (
+          <Attributes
+            title="Attributes: slowest tenth vs. the rest"
+            kind="slowest"
+            of={attributes}
+            folded={correlated || !explained}
+          />
+        )}
+        <Timeline detail={detail} annotations={annotations ?? []} changed={reload} />
+      </div>
     </>
   );
 }
@@ -317,7 +327,13 @@ function PartOf({ id, next, joined }: { id: string; next: readonly Phrase[]; joi
       {x && (
         <span>
           Part of an <Link href={`/incidents/${x.id}`}>open incident</Link>
-          {joined && ", which Sibyl investigates as a whole"}: <Sentence of={x.sentence_parts} />
+          {joined ? (
+            ", which Sibyl investigates as a whole."
+          ) : (
+            <>
+              : <Sentence of={x.sentence_parts} />
+            </>
+          )}
         </span>
       )}
       {!(x && joined) && <span>{next.length > 0 ? <Sentence of={next} /> : "No action in progress."}</span>}
@@ -356,6 +372,7 @@ function Slowest({ p, comparison }: { p: Problem; comparison: Resource<Schemas["
       tools={<Link href={`/compare${query({ group: p.group })}`}>Full comparison</Link>}
       table={() => comparisonData(comparison.value)}
       tableOnly
+      folded
     >
       <Async of={comparison} what="the comparison">
         {(c) =>

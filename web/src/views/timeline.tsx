@@ -63,6 +63,7 @@ export function Timeline({ detail, annotations, changed }: TimelineProps) {
         ),
       })}
       tableOnly
+      folded
     >
       {suspects.length > 0 && (
         <p className="hint">
