@@ -160,3 +160,28 @@ test("a span shows its percentile among the spans of its operation", async () =>
   assert.match(await page.locator(".vrow").first().innerText(), /[\d.]+ %/);
   await context.close();
 });
+
+test("kept traces are counted by duration and request type, and a type selects its own", async () => {
+  const { page, context } = await visit(browser, `${service.url}/traces`);
+  const types = page.getByRole("region", { name: "Request types" });
+  const { items } = await service.api("/traces?limit=500");
+  const of = (name) => items.filter((t) => t.request_type_name === name).length;
+  const first = types.locator("tbody tr").first();
+  const name = await first.locator("button").textContent();
+  assert.equal(await first.locator(".bars").textContent(), String(of(name)));
+  const drawn = () =>
+    page
+      .getByRole("region", { name: "Durations" })
+      .locator("rect")
+      .evaluateAll((bars) =>
+        bars.reduce((n, b) => n + Number(b.dataset.tip.match(/: ([\d,]+) /)[1].replace(",", "")), 0),
+      );
+  assert.equal(await drawn(), items.length);
+  await first.locator("button").click();
+  await page.getByText(`${of(name)} found of ${name}`).waitFor();
+  await until(drawn, of(name));
+  assert.deepEqual(await violations(page), []);
+  await types.getByRole("button", { name: "All types" }).click();
+  await until(drawn, items.length);
+  await context.close();
+});

@@ -224,6 +224,7 @@ test("charts export a table, CSV and PNG; tables export CSV", async () => {
     "Critical path",
     "Critical path difference",
     "Duration distribution",
+    "Durations",
     "Latency over time",
     "Over time",
     "Waterfall",

@@ -1,5 +1,9 @@
 // Searches for traces: the query in the URL and its meaning.
 
+// typeOf names the request type of a kept trace or, once it is forgotten, the request.
+export const typeOf = (t: { request_type_name: string; service: string; operation: string }) =>
+  t.request_type_name || `${t.service} ${t.operation}`;
+
 // durationPattern matches durations as people write them: "250ms", "1.5 s", "2m".
 const durationPattern = /^\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|min)\s*$/i;
 

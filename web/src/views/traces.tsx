@@ -4,20 +4,22 @@ import { Link, useLocation } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { count, duration, milli } from "../logic/format.ts";
-import { type Fields, isTraceID, parametersOf, problemsOf } from "../logic/trace-search.ts";
+import { type Fields, isTraceID, parametersOf, problemsOf, typeOf } from "../logic/trace-search.ts";
 import { rangeParameters } from "../logic/range.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { Bar, When, useTitle } from "../components/basics.tsx";
-import { Choice } from "../components/controls.tsx";
+import { Choice, More } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { query, useEnum, useQuery } from "../url.ts";
+import { Durations, Types } from "./kept-traces.tsx";
 import { useServices } from "./services.tsx";
 
 type List = Schemas["TraceList"];
 
-const pageSize = 50;
+const pageSize = 500; // the most that the service reads for a page
+const fewTraces = 50; // listed at once
 
 export default function Traces() {
   useTitle("Traces");
@@ -28,6 +30,7 @@ export default function Traces() {
   const [shorter, setShorter] = useQuery("shorter");
   const [error, setError] = useEnum("error", ["", "yes", "no"]);
   const [attributes, setAttributes] = useQuery("attributes");
+  const [type, setType] = useQuery("type");
   const [sort, setSort] = useEnum("sort", ["newest", "slowest"]);
   const [cursors, setCursors] = useState<string[]>([]); // of the pages after the first
   const [, go] = useLocation();
@@ -51,6 +54,7 @@ export default function Traces() {
     setShorter(next.shorter.trim());
     setError(next.error === "yes" || next.error === "no" ? next.error : "");
     setAttributes(next.attributes.trim());
+    setType("");
   };
   return (
     <>
@@ -78,6 +82,8 @@ export default function Traces() {
           {(list) => (
             <Results
               list={list}
+              type={type}
+              setType={setType}
               page={cursors.length}
               next={() => list.next_cursor && setCursors([...cursors, list.next_cursor])}
               back={() => setCursors(cursors.slice(0, -1))}
@@ -143,11 +149,21 @@ function Form({ of, search }: { of: Fields; search: (fields: Fields) => void }) 
   );
 }
 
-type ResultsProps = { list: List; page: number; next: () => void; back: () => void };
+type ResultsProps = {
+  list: List;
+  type: string;
+  setType: (type: string) => void;
+  page: number;
+  next: () => void;
+  back: () => void;
+};
 
-function Results({ list, page, next, back }: ResultsProps) {
-  const longest = Math.max(1, ...list.items.map((t) => t.duration_ns));
-  return (
+function Results({ list, type, setType, page, next, back }: ResultsProps) {
+  const [shown, setShown] = useEnum("list", ["first", "all"]);
+  const found = list.items.filter((t) => type === "" || typeOf(t) === type);
+  const listed = shown === "all" ? found : found.slice(0, fewTraces);
+  const longest = Math.max(1, ...found.map((t) => t.duration_ns));
+  const kept = (
     <Figure
       title="Kept traces"
       hint="Sibyl keeps the slowest, the fastest, failed and some typical requests of each group, and samples of problems and incidents."
@@ -165,7 +181,7 @@ function Results({ list, page, next, back }: ResultsProps) {
       }
       table={() => ({
         header: ["trace", "start", "service", "operation", "duration (ms)", "spans", "services", "errors", "kept as"],
-        rows: list.items.map((t) => [
+        rows: found.map((t) => [
           t.id,
           t.start,
           t.service,
@@ -179,7 +195,7 @@ function Results({ list, page, next, back }: ResultsProps) {
       })}
       tableOnly
     >
-      {list.items.length === 0 ? (
+      {found.length === 0 ? (
         <Empty title={list.kept === 0 ? "No traces kept in this time range" : "No matching traces"}>
           {list.kept > 0 && `Searched ${count(list.read)} of the ${count(list.kept)} kept traces. `}
           {list.links.length > 0
@@ -199,7 +215,7 @@ function Results({ list, page, next, back }: ResultsProps) {
             "Start",
           ]}
         >
-          {list.items.map((t) => (
+          {listed.map((t) => (
             <tr key={t.id}>
               <td>
                 <Link href={`/traces/${t.id}${query({ span: t.span })}`}>
@@ -225,9 +241,14 @@ function Results({ list, page, next, back }: ResultsProps) {
           ))}
         </Table>
       )}
+      <More
+        rest={found.length - fewTraces}
+        shown={shown === "all"}
+        toggle={() => setShown(shown === "all" ? "first" : "all")}
+      />
       <p className="under">
         <span role="status">
-          {count(list.items.length)} found, {count(list.read)} of {count(list.kept)} searched
+          {count(found.length)} found{type !== "" && ` of ${type}`}, {count(list.read)} of {count(list.kept)} searched
           {page > 0 && `, page ${page + 1}`}
         </span>
         {page > 0 && (
@@ -242,5 +263,16 @@ function Results({ list, page, next, back }: ResultsProps) {
         )}
       </p>
     </Figure>
+  );
+  return (
+    <>
+      {list.items.length > 0 && (
+        <div className="columns">
+          <Durations of={found} />
+          <Types of={list.items} type={type} pick={setType} />
+        </div>
+      )}
+      {kept}
+    </>
   );
 }
