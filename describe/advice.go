@@ -277,6 +277,9 @@ func stepFor(n *Names, s *compare.Suspect) Sentence {
 	case most == s.Out:
 		return Say("Look at the CPU limit, the connection pools and the network of %s: "+
 			"all of its calls take longer.", of)
+	case len(s.Operations) > 0 && n.Queued(s.Operations[0].Op):
+		return Say("Look at the threads or workers of %s, its CPU limit and its number of requests: "+
+			"they wait before it takes them up.", of)
 	case len(s.Operations) > 0:
 		return Say("Look at %s in a slow trace, and at the CPU, locks and garbage collection of %s.",
 			n.op(s.Operations[0].Op), of)

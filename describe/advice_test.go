@@ -53,6 +53,7 @@ func TestAdvice(t *testing.T) {
 	merged := ended(of(compare.Suspect{Own: 1}),
 		incident.Transition{State: incident.Merged, Why: incident.SameCause, Into: 0xabc})
 	op := table.Op(cart, table.Symbol("GET /cart"), trace.Server)
+	queue := table.Op(cart, table.Symbol("in queue"), trace.Internal)
 	orders := table.Op(table.Symbol("orders"), table.Symbol("orders"), trace.External)
 	place := func(share float64) search.Investigation {
 		return search.Investigation{Status: search.Located, Place: search.Suspect{Op: op, Share: share}}
@@ -146,6 +147,10 @@ func TestAdvice(t *testing.T) {
 		{
 			of(compare.Suspect{Own: 1, Operations: []compare.SuspectOperation{{Op: op, Score: 1}}}),
 			"Look at cart GET /cart in a slow trace",
+		},
+		{
+			of(compare.Suspect{Own: 1, Operations: []compare.SuspectOperation{{Op: queue, Score: 1}}}),
+			"Look at the threads or workers of cart, its CPU limit",
 		},
 		{of(compare.Suspect{Own: 1}), "Look at the slow traces through cart"},
 		{

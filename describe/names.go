@@ -154,6 +154,12 @@ func (n *Names) Op(op trace.Op) string {
 // External reports whether op emits no spans. Its name then comes from the attributes of its callers.
 func (n *Names) External(op trace.Op) bool { return n.Table.Operation(op).Kind == trace.External }
 
+// Queued reports whether op is the wait of a request for a worker, as OpenTelemetry's eBPF instrumentation names it.
+func (n *Names) Queued(op trace.Op) bool {
+	o := n.Table.Operation(op)
+	return o.Kind == trace.Internal && n.Table.Text(o.Name) == "in queue"
+}
+
 // onWire reports whether the own time of a step is spent on the wire to its target, or in the queue of the target.
 func (n *Names) onWire(step trace.Op) bool {
 	target := n.Table.Target(step)

@@ -52,7 +52,14 @@ func (n *names) next(r *offline.Problem) []describe.Sentence {
 // unexplained returns a sentence that proposes a check or instrumentation at e, which has no known tracepoint below it.
 func (n *names) unexplained(e *group.EdgeShare) describe.Sentence {
 	var s describe.Sentence
-	if target := n.Table.Target(n.Last(e.Context)); target != 0 {
+	last := n.Last(e.Context)
+	if n.Queued(last) {
+		s.Plain("check the threads or workers of ")
+		s.Strong(n.Service(last))
+		s.Plain(", its CPU limit and its number of requests: they wait before it takes them up")
+		return s
+	}
+	if target := n.Table.Target(last); target != 0 {
 		if n.External(target) {
 			s.Plain("check ")
 		} else {

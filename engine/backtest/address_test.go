@@ -26,6 +26,13 @@ type replicas struct {
 	ids   uint64
 }
 
+func newReplicas() *replicas {
+	return &replicas{
+		r:   rand.New(rand.NewPCG(1, 2)),
+		all: ptrace.NewTraces(), spans: make(map[string]ptrace.SpanSlice),
+	}
+}
+
 func (a *replicas) add(service, name string, id pcommon.TraceID,
 	parent pcommon.SpanID, kind ptrace.SpanKind, from, to time.Time,
 ) ptrace.Span {
@@ -88,14 +95,30 @@ func (a *replicas) request(number int, at time.Time) {
 	root.SetEndTimestamp(pcommon.NewTimestampFromTime(end.Add(2 * time.Millisecond)))
 }
 
+// play returns what a backtest reports for the traces.
+func (a *replicas) play(t *testing.T) *Result {
+	t.Helper()
+	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(a.all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "traces")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Files(t.Context(), []string{path}, nil, file.Options{},
+		Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // A callee that is addressed by IP and doesn't answer is named first, thanks to its earlier answers.
 func TestSilentAddress(t *testing.T) {
 	const healthy, faulty = 1500, 300 // seconds, with one request each
 	for _, fault := range []string{"dies", "times out", "is retried"} {
-		a := &replicas{
-			r:   rand.New(rand.NewPCG(1, 2)),
-			all: ptrace.NewTraces(), spans: make(map[string]ptrace.SpanSlice),
-		}
+		a := newReplicas()
 		from := time.Unix(1_700_000_000, 0)
 		for i := range healthy + faulty {
 			if i >= healthy {
@@ -103,19 +126,7 @@ func TestSilentAddress(t *testing.T) {
 			}
 			a.request(i, from.Add(time.Duration(i)*time.Second))
 		}
-		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(a.all)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "traces")
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r, err := Files(t.Context(), []string{path}, nil, file.Options{},
-			Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := a.play(t)
 		if len(r.Incidents) != 1 || len(r.Incidents[0].Suspects) == 0 ||
 			r.Incidents[0].Suspects[0].Service != trace.SymbolOf([]byte("price")) {
 			t.Errorf("price %s: %d incidents", fault, len(r.Incidents))
