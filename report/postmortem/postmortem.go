@@ -144,6 +144,10 @@ func (r *Report) facts() []fact {
 	if a := x.Notes.Acknowledged; a != nil {
 		facts = append(facts, fact{"Acknowledged", text(strings.TrimSuffix(a.By+": "+a.Text, ": "))})
 	}
+	if s := x.Silenced; s != nil {
+		silenced := clock(s.Until) + " by " + s.By + ": " + s.Text
+		facts = append(facts, fact{"Silenced until", text(strings.TrimSuffix(silenced, ": "))})
+	}
 	if r.UI != "" {
 		url := r.UI + "/incidents/" + x.ID
 		facts = append(facts, fact{"Page", cell{text: url, link: url}})
