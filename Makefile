@@ -16,7 +16,7 @@ PACKAGE_VERSION ?= $(shell echo "$(strip $(DESCRIBED))" | sed -e '/^v[0-9]/!s/^/
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test test-long check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm classify-set generate notices tidy build image packages web test-web screens
+.PHONY: run test test-long check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm android classify-set generate notices tidy build image packages web test-web screens
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@test -x bin/sibylbench || echo 'Building Sibyl. The first time, this takes some minutes.'
 	@$(MAKE) --no-print-directory -s build
@@ -32,6 +32,7 @@ test: ## run all quick tests; installs Chromium for those of the web UI if it is
 	cd agents/tracepoint && $(GOTEST) ./...
 	cd agents/tracepoint/integration && $(GOTEST) ./...
 	agents/jvm/test
+	agents/android/test
 
 test-long: ## run the tests that make test shortens or skips, each alone: they wait for kills, disks, JVMs and the kernel
 	go test ./engine/live -run HostileDisk -count 1 -v -length 15s
@@ -144,6 +145,9 @@ classify-set: ## train and judge the classifier of own classes; downloads 1 GB o
 jvm: ## rebuild the agent for the JVM in agents/jvm/dist; needs a JDK of Java 17, with which it is the same byte for byte, and Maven
 	cd agents/jvm && rm -rf target && mvn --batch-mode --no-transfer-progress --quiet package -DskipTests
 	mkdir -p agents/jvm/dist && go run ./agents/jvm/pack agents/jvm/target/sibyl-agent.jar agents/jvm/dist/sibyl-agent.jar.zst
+
+android: ## build the weaver for Android apps, agents/android/target/sibyl-weaver.jar; needs a JDK of Java 17 or later and Maven
+	cd agents/android && mvn --batch-mode --no-transfer-progress --quiet package -DskipTests
 
 generate: ## recreate all generated files
 	go generate ./...

@@ -69,7 +69,7 @@ func goFiles(t *testing.T) []*file {
 	return parsed
 }
 
-var notOurs = []string{".git", "bin", "agents/jvm/target"}
+var notOurs = []string{".git", "bin", "agents/jvm/target", "agents/android/target"}
 
 // walk calls visit for every file of the repository, except files of git and of builds.
 func walk(t *testing.T, visit func(name string)) {
