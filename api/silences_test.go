@@ -45,7 +45,7 @@ func TestSilence(t *testing.T) {
 		t.Errorf("the detail has %+v, the list %+v", got, x)
 	}
 	report := w.get(t, "/api/v1/incidents/"+list.Items[0].ID+"/report").Body.String()
-	if want := x.Until.UTC().Format(time.DateTime) + " UTC by local: upgrade"; !strings.Contains(report, want) {
+	if want := x.Until.UTC().Format(time.DateTime) + " by local: upgrade"; !strings.Contains(report, want) {
 		t.Errorf("no %q in %s", want, report)
 	}
 	if body := w.get(t, "/metrics").Body.String(); !strings.Contains(body, "\nsibyl_incident_silenced 1\n") ||
