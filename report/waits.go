@@ -90,8 +90,8 @@ func (t *waitsTable) programs() {
 // throttleText returns a sentence about a CPU limit, with the remedy.
 func throttleText(x *waits.Throttle) string {
 	return "The CPU limit of cgroup " + x.Cgroup + " stopped its threads in " + units.Count(int(x.Stopped)) + " of " +
-		units.Plural(int(x.Periods), "period") + ", for " + units.Nanos(float64(x.Ns)) + " in all: they waited for " +
-		"the limit, not for other threads. Raise it, or do with less CPU."
+		units.Plural(int(x.Periods), "period") + ", for " + units.Nanos(float64(x.Ns)) + " in all. In this time " +
+		"they waited for the limit, not for other threads: raise it, or use less CPU."
 }
 
 // shownReasons is the maximum number of reasons in the sentence about a program.

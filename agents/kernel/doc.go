@@ -32,10 +32,12 @@ type Target struct {
 	Context   join.Context
 }
 
-// Spec is the desired state: targets by process ID.
+// Spec is the desired state: targets by process ID. Programs named Comm become targets like Started when they start.
 type Spec struct {
 	Targets    map[uint32]Target
 	Thresholds waits.Thresholds
+	Comm       string // empty: none
+	Started    Target
 }
 
 // Options determine the sizes and rates of the probes. Zero values select the defaults, which are given after the

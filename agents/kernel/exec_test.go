@@ -3,9 +3,14 @@
 package kernel
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
@@ -48,5 +53,53 @@ func TestExecOnAnotherThread(t *testing.T) {
 	// The process also used CPUs before it was observed, and after it wrote the line.
 	if onCPU < 400e6 || onCPU > used+100e6 {
 		t.Errorf("%d ms on CPUs; the process counts %d ms, of which it computed for 400", onCPU/1e6, used/1e6)
+	}
+}
+
+// Processes selected by name are observed from the start of their program, however short they are, and even if none
+// runs when the observation starts.
+func TestProcessesFromTheirStart(t *testing.T) {
+	open(t, Options{}) // or skip
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	name := fmt.Sprintf("short%d", os.Getpid())
+	program := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(sleep, program); err != nil {
+		t.Fatal(err)
+	}
+	const processes = 8
+	began := make(chan struct{})
+	failed := make(chan error, 1)
+	go func() {
+		<-began
+		for range processes {
+			if err := exec.Command(program, "0.1").Run(); err != nil {
+				failed <- err
+				return
+			}
+		}
+		failed <- nil
+	}()
+	var report *waits.Report
+	err = Observe(t.Context(), Settings{
+		Selection: Selection{Comm: name}, Classes: waits.All, Duration: 4 * time.Second,
+		began: func() { close(began) },
+	}, func(r *waits.Report) error {
+		report = r
+		return nil
+	})
+	if err != nil || <-failed != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for i := range report.Processes {
+		if p := &report.Processes[i]; p.Totals[waits.Sleep].TotalNs >= 100e6 && p.Totals[waits.OnCPU].TotalNs > 0 {
+			seen++
+		}
+	}
+	if seen != processes {
+		t.Errorf("%d of %d processes were observed throughout", seen, processes)
 	}
 }

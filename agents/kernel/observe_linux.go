@@ -68,7 +68,7 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && s.Selection.Comm == "" { // a program may start later
 		return fmt.Errorf("there is no %s", &s.Selection)
 	}
 	probes, err := Open(s.Options)
@@ -189,7 +189,10 @@ func (o *observer) withChildren(found []uint32) []uint32 {
 
 // apply makes the processes pids the targets, and renews the lease.
 func (o *observer) apply(pids []uint32) error {
-	s := Spec{Targets: make(map[uint32]Target, len(pids)), Thresholds: o.settings.Thresholds}
+	s := Spec{
+		Targets: make(map[uint32]Target, len(pids)), Thresholds: o.settings.Thresholds,
+		Comm: o.settings.Selection.Comm, Started: o.newTarget(),
+	}
 	for _, pid := range pids {
 		if o.settings.Stacks {
 			o.resolver.Know(pid)
@@ -206,9 +209,16 @@ func (o *observer) apply(pids []uint32) error {
 
 // target returns the target for a process.
 func (o *observer) target(pid uint32) Target {
+	t := o.newTarget()
+	t.Context = o.contextOf(pid)
+	return t
+}
+
+// newTarget returns the target for a process that has just started, so that the place of its spans is unknown.
+func (o *observer) newTarget() Target {
 	return Target{
 		Classes: o.settings.Classes, Events: o.settings.Classes, MaxEvents: maxEvents, Stacks: o.settings.Stacks,
-		Children: o.settings.Children || o.settings.Selection.children(), Context: o.contextOf(pid),
+		Children: o.settings.Children || o.settings.Selection.children(),
 	}
 }
 

@@ -124,18 +124,18 @@ func (p *Probes) Close() error {
 // targets. Processes started by a target stay targets as long as Children is set for any target. Targets that are not
 // running do no harm. Targets beyond [MaxTargets] are skipped and count as lost.
 func (p *Probes) Apply(s Spec) error {
-	if len(s.Targets) > 0 {
+	if len(s.Targets) > 0 || s.Comm != "" {
 		if err := p.attach(); err != nil {
 			return errors.Join(err, p.detach())
 		}
 	}
 	removed := p.remove(s)
 	added, err := p.put(s)
-	if err := errors.Join(removed, err, p.name(), p.renewCopies()); err != nil {
+	if err := errors.Join(removed, err, p.want(s), p.name(), p.renewCopies()); err != nil {
 		return err
 	}
 	p.thresh = s.Thresholds
-	if len(s.Targets) == 0 {
+	if len(s.Targets) == 0 && s.Comm == "" {
 		p.until = 0 // not to be renewed now
 		return p.detach()
 	}
@@ -157,7 +157,7 @@ func (p *Probes) renewCopies() error {
 
 // remove deletes the targets that are not in s. It keeps children of targets if Children is set for any target in s.
 func (p *Probes) remove(s Spec) error {
-	children := false
+	children := s.Comm != "" // the programs add targets
 	for _, t := range s.Targets {
 		children = children || t.Children
 	}
@@ -198,6 +198,9 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if p.begun == 0 {
+		p.begun = now // without targets so far: programs may start
+	}
 	full := false
 	maps.DeleteFunc(p.refused, func(pid uint32, _ bool) bool { _, wanted := s.Targets[pid]; return !wanted })
 	for pid, t := range s.Targets {
@@ -213,26 +216,8 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 			p.refuse(pid)
 			continue
 		}
-		v := bpf.WaitTarget{
-			Begun:       now,
-			Added:       since,
-			ThresholdNs: s.Thresholds,
-			Classes:     uint32(t.Classes),
-			Events:      uint32(t.Events),
-			MaxEvents:   t.MaxEvents,
-		}
-		if t.Stacks {
-			v.Flags |= withStacks
-		}
-		if t.Children {
-			v.Flags |= withChildren
-		}
-		if t.InSpans {
-			v.Flags |= onlyInSpans
-		}
-		v.Context.Kind, v.Context.Tls = uint32(t.Context.Kind), t.Context.TLS
-		v.Context.M, v.Context.Curg, v.Context.Labels = t.Context.M, t.Context.Curg, t.Context.Labels
-		v.Context.Table, v.Context.Slots = t.Context.Table, t.Context.Slots
+		v := targetOf(t, s.Thresholds)
+		v.Begun, v.Added = now, since
 		err := p.objects.Targets.Put(pid, &v)
 		if errors.Is(err, unix.E2BIG) {
 			full = true
@@ -247,6 +232,37 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		p.begun, added = now, true
 	}
 	return added, nil
+}
+
+// want makes programs named s.Comm targets when they start.
+func (p *Probes) want(s Spec) error {
+	var comm waits.Comm
+	copy(comm[:maxComm], s.Comm)
+	if err := errors.Join(p.objects.WantedTarget.Set(targetOf(s.Started, s.Thresholds)),
+		p.objects.WantedComm.Set(comm)); err != nil {
+		return fmt.Errorf("name the program to observe: %w", err)
+	}
+	return nil
+}
+
+// targetOf returns t as the programs store it, without its times.
+func targetOf(t Target, thresholds waits.Thresholds) bpf.WaitTarget {
+	v := bpf.WaitTarget{
+		ThresholdNs: thresholds, Classes: uint32(t.Classes), Events: uint32(t.Events), MaxEvents: t.MaxEvents,
+	}
+	if t.Stacks {
+		v.Flags |= withStacks
+	}
+	if t.Children {
+		v.Flags |= withChildren
+	}
+	if t.InSpans {
+		v.Flags |= onlyInSpans
+	}
+	v.Context.Kind, v.Context.Tls = uint32(t.Context.Kind), t.Context.TLS
+	v.Context.M, v.Context.Curg, v.Context.Labels = t.Context.M, t.Context.Curg, t.Context.Labels
+	v.Context.Table, v.Context.Slots = t.Context.Table, t.Context.Slots
+	return v
 }
 
 // observedSince returns the time when observation of the most recently added targets started.

@@ -329,6 +329,10 @@ volatile __u64 inherited_even[FILTER_BITS / 64];
 volatile __u64 inherited_odd[FILTER_BITS / 64];
 volatile __u32 rotations;
 
+// The name of programs that become targets when they start, and what targets they become. Empty: none do.
+volatile __u8 wanted_comm[16];
+struct target wanted_target;
+
 struct rate rates[RATES]; // of processes, by the end of their number: a few may share one
 
 __u64 changes; // of targets by these programs: the agent looks at them again
@@ -1308,6 +1312,15 @@ int BPF_PROG(created, struct task_struct *task)
 	return 0;
 }
 
+// note makes may_be_target know process tgid.
+static __always_inline void note(__u32 tgid)
+{
+	if (rotations % 2)
+		__sync_fetch_and_or(&inherited_odd[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
+	else
+		__sync_fetch_and_or(&inherited_even[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 {
@@ -1319,10 +1332,7 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	target = target_now(parent->tgid);
 	if (!target || !(target->flags & WITH_CHILDREN))
 		return 0;
-	if (rotations % 2)
-		__sync_fetch_and_or(&inherited_odd[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
-	else
-		__sync_fetch_and_or(&inherited_even[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
+	note(tgid);
 	if (bpf_map_update_elem(&targets, &tgid, target, 0))
 		increment(lost_targets);
 	increment(changes);
@@ -1364,13 +1374,55 @@ static __noinline int keep_on_cpu(struct task_struct *task, struct thread *t, __
 	return 0;
 }
 
+static __always_inline bool is_wanted(struct task_struct *task)
+{
+	__u64 name[2];
+	const volatile __u64 *wanted = (const volatile __u64 *)wanted_comm;
+
+	if (!wanted_comm[0])
+		return false;
+	copy_comm((__u8 *)name, task);
+	return name[0] == wanted[0] && name[1] == wanted[1];
+}
+
+// adopt makes the process of task, which has just started its program, a target. The agent looks for processes once a
+// second, and would miss short ones.
+static __noinline int adopt(struct task_struct *task)
+{
+	struct target *target;
+	struct thread *t;
+	__u64 now = bpf_ktime_get_ns();
+	__u32 tgid = task->tgid;
+
+	if (now >= until)
+		return 0;
+	note(tgid);
+	if (bpf_map_update_elem(&targets, &tgid, &wanted_target, 0)) {
+		increment(lost_targets);
+		return 0;
+	}
+	target = bpf_map_lookup_elem(&targets, &tgid);
+	if (!target)
+		return 0;
+	target->begun = target->added = now;
+	increment(outdated);
+	increment(changes);
+	t = state_of(task, &now);
+	if (t)
+		enter_wait(task, t, ONCPU, now);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(executed, struct task_struct *task, int before)
 {
 	struct target *target = target_now(task->tgid);
 
-	if (!target)
+	if (!target) {
+		if (is_wanted(task))
+			adopt(task);
 		return 0;
+	}
 	if (before != task->pid) // it takes the number of the first thread, which has ended
 		keep_on_cpu(task, bpf_task_storage_get(&threads, task, 0, 0), before);
 	target->context.kind = NO_CONTEXT; // it runs another program; the agent looks

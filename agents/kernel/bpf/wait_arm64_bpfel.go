@@ -195,6 +195,8 @@ const (
 	WaitVarUntil          = "until"
 	WaitVarUnusedEvent    = "unused_event"
 	WaitVarUnusedOpen     = "unused_open"
+	WaitVarWantedComm     = "wanted_comm"
+	WaitVarWantedTarget   = "wanted_target"
 )
 
 // LoadWait returns the embedded CollectionSpec for Wait.
@@ -290,6 +292,8 @@ type WaitVariableSpecs struct {
 	Until          *ebpf.VariableSpec `ebpf:"until"`
 	UnusedEvent    *ebpf.VariableSpec `ebpf:"unused_event"`
 	UnusedOpen     *ebpf.VariableSpec `ebpf:"unused_open"`
+	WantedComm     *ebpf.VariableSpec `ebpf:"wanted_comm"`
+	WantedTarget   *ebpf.VariableSpec `ebpf:"wanted_target"`
 }
 
 // WaitObjects contains all objects after they have been loaded into the kernel.
@@ -361,6 +365,8 @@ type WaitVariables struct {
 	Until          *ebpf.Variable `ebpf:"until"`
 	UnusedEvent    *ebpf.Variable `ebpf:"unused_event"`
 	UnusedOpen     *ebpf.Variable `ebpf:"unused_open"`
+	WantedComm     *ebpf.Variable `ebpf:"wanted_comm"`
+	WantedTarget   *ebpf.Variable `ebpf:"wanted_target"`
 }
 
 // WaitPrograms contains all programs after they have been loaded into the kernel.
