@@ -318,7 +318,7 @@ func (p *page) edges(d *contract.ProblemDetail) {
 		shown++
 		line := fmt.Sprintf("%s per request", units.Nanos(of(e.MeanNs)))
 		if x := of(e.ExcessNs.Value); x > 0 {
-			line += ", " + units.Signed(x) + " above the baseline"
+			line += ", " + units.Signed(x) + " above the expectation"
 		}
 		p.entry(units.Percent(share(e)), clean(e.Place.Label), line)
 	}
