@@ -39,7 +39,6 @@ var waitNames = []struct {
 	{function: "runtime.stopm", name: "a goroutine to run", idle: true},
 	{function: "runtime.findRunnable", name: "a goroutine to run", idle: true},
 	{function: "runtime.sysmon", name: "its next turn (Go's monitor)", idle: true},
-	{function: "uv__io_poll", name: "the next event (event loop)", idle: true},
 }
 
 // nameless reports whether the system calls of class c don't tell what a thread waits for.
