@@ -208,8 +208,10 @@ func TestWorkBeforeIdling(t *testing.T) {
 	c := waits.NewCollector()
 	comm := waits.Comm([]byte("postgres\x00\x00\x00\x00\x00\x00\x00\x00"))
 	add := func(pid uint32, class waits.Class, ns uint64) {
-		c.Add([]waits.Row{{Key: waits.Key{TGID: pid, TID: pid, Class: class, Syscall: waits.NoSyscall}, Comm: comm,
-			Count: 2, TotalNs: ns, MaxNs: ns}})
+		c.Add([]waits.Row{{
+			Key: waits.Key{TGID: pid, TID: pid, Class: class, Syscall: waits.NoSyscall}, Comm: comm,
+			Count: 2, TotalNs: ns, MaxNs: ns,
+		}})
 	}
 	for pid := range uint32(12) {
 		add(100+pid, waits.Epoll, 10e9)
@@ -249,8 +251,10 @@ func TestWorkBeforeIdling(t *testing.T) {
 func TestNamedWaits(t *testing.T) {
 	c := waits.NewCollector()
 	add := func(class waits.Class, ns uint64) {
-		c.Add([]waits.Row{{Key: waits.Key{TGID: 7, TID: 7, Class: class}, Comm: waits.Comm{'p', 'g'}, Count: 2,
-			TotalNs: ns, MaxNs: ns}})
+		c.Add([]waits.Row{{
+			Key: waits.Key{TGID: 7, TID: 7, Class: class}, Comm: waits.Comm{'p', 'g'}, Count: 2,
+			TotalNs: ns, MaxNs: ns,
+		}})
 	}
 	add(waits.OnCPU, 5e8)
 	add(waits.Epoll, 10e9)
