@@ -81,6 +81,11 @@ test("the first page says what is slow, where, since when, and what to do", asyn
     await now.locator(".effect .facts").textContent(),
     /They take.+ → .+Affected.+ of all requests, of \d+ request types?/,
   );
+  const { failures } = (await service.api(pathOf(incident))).incident; // of all affected requests, as in other outputs
+  const [, usual, failed] = (await now.locator(".effect .facts").textContent()).match(
+    /Failed([\d.]+)\s%\s→\s([\d.]+)\s%/,
+  );
+  assert.ok(Math.abs(usual / 100 - failures.before) < 0.001 && Math.abs(failed / 100 - failures.now) < 0.003);
   const facts = await now.locator(".what .facts").textContent();
   assert.match(facts, /^Next.+Suspects.+Deployed/);
   assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0, before 2\\.7\\.0`));
