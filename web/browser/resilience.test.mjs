@@ -204,3 +204,29 @@ test("long names and attributes do not widen the page", async () => {
   }
   await context.close();
 });
+
+// The browser allows six connections to a server over HTTP/1. A page that kept its own event stream, also after it was
+// left, would stop the seventh.
+test("ten loads in one tab, and ten tabs, all show the first page; the first load takes at most 200 KiB", async () => {
+  const context = await browser.newContext();
+  const shows = async (page) => {
+    await page.goto(service.url);
+    await page.locator(".incident").first().waitFor({ timeout: 15_000 });
+  };
+  const first = await context.newPage();
+  const requests = [];
+  first.on("requestfinished", (request) => requests.push(request));
+  await shows(first);
+  let bytes = 0;
+  for (const request of requests)
+    if (!request.url().includes("/events")) {
+      const { responseBodySize, responseHeadersSize } = await request.sizes();
+      bytes += responseBodySize + responseHeadersSize;
+    }
+  assert.ok(requests.length > 3 && bytes <= 200 * 1024, `${requests.length} requests, ${bytes} bytes`);
+  for (let n = 1; n < 10; n++) await shows(first);
+  const tabs = [];
+  for (let n = 1; n < 10; n++) tabs.push(await context.newPage());
+  await Promise.all(tabs.map(shows));
+  await context.close();
+});
