@@ -18,7 +18,7 @@ func (t *Tracker) raise(now trace.Nanos, e evidence, comparer *compare.Comparer)
 	}
 	w := e.from.window
 	x := &tracked{evidence: evidence{service: e.service}, current: e, every: e.from.every, symptoms: e.symptoms}
-	x.Onset = comparer.Onset(e.service, history.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now})
+	x.Onset = comparer.Onset(e.service, e.addedCalls(), history.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now})
 	x.Seen, x.Weeks = now, e.from.weeks
 	t.open(now, uint64(e.service), x, comparer)
 	if replaces {
@@ -133,6 +133,16 @@ func (e *evidence) stopped(now trace.Nanos, comparer *compare.Comparer) trace.Na
 		return 0
 	}
 	return comparer.LatestOf(e.service, of, now)
+}
+
+// addedCalls returns the calls that e.service adds.
+func (e *evidence) addedCalls() []compare.AddedCall {
+	for i := range e.from.Suspects {
+		if s := &e.from.Suspects[i]; s.Service == e.service {
+			return s.AddedCalls
+		}
+	}
+	return nil
 }
 
 // skippedFrom returns the time from which to exclude calls from the history when an incident opens now. Until we know

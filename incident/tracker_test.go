@@ -262,6 +262,27 @@ func TestOnsetOfOutage(t *testing.T) {
 	}
 }
 
+// TestOnsetOfAddedCalls makes a service call another one more often, or for the first time, so that no call takes longer
+// than before. The onset is the start of the change, within 20 seconds, and not the time at which the incident opens.
+func TestOnsetOfAddedCalls(t *testing.T) {
+	for _, before := range []int{0, 1} {
+		s := newShop()
+		s.prices = before
+		s.play(time.Hour+50*time.Second, nil)
+		began := s.now
+		s.prices = 21
+		s.play(5*time.Minute, nil)
+		all := s.tracker.Incidents()
+		if len(all) != 1 {
+			t.Fatalf("%d calls before: %d incidents", before, len(all))
+		}
+		if off := all[0].Onset.Sub(began); off.Abs() > 20*time.Second {
+			t.Errorf("%d calls before: the onset is off by %v; the incident opened after %v",
+				before, off, all[0].Opened().Sub(began))
+		}
+	}
+}
+
 // TestScoresSinceOnset slows down a service that answers half of the requests. As soon as its incident opens, the score
 // is the mean added latency of a request since the onset.
 func TestScoresSinceOnset(t *testing.T) {

@@ -16,16 +16,17 @@ const (
 
 // Onset estimates the start of the change that service shows at the end of the interval: more time in the service or in
 // calls to or from it, or calls that fail or get no answer. Other changed shapes don't count, because a deploy may
-// precede a fault. Onset returns the start of a slice in the interval.
+// precede a fault, except for added, the calls that the service is known to add at a cost. Onset returns the start of a
+// slice in the interval.
 //
 // Each slice scores its loss relative to the means before the interval, minus half the mean loss of the slices at the
 // end. The change starts at the slice that maximizes the sum of the scores from there to the end: this is the
 // maximum-likelihood estimate of a shift of known size in normal noise (Page, "Continuous inspection schemes",
 // Biometrika 41, 1954). The weight of a single slice is limited, so that one slow request shortly before a change is
 // not mistaken for its start.
-func (m *Comparer) Onset(service trace.Symbol, within history.Interval) trace.Nanos {
+func (m *Comparer) Onset(service trace.Symbol, added []AddedCall, within history.Interval) trace.Nanos {
 	r := within.Slices()
-	losses := m.lossesOf(m.Services.Number(service), r)
+	losses := m.lossesOf(m.Services.Number(service), added, r)
 	after := 0.0
 	last := losses[max(0, len(losses)-int(settled/history.SliceLength)):]
 	for _, x := range last {
@@ -46,8 +47,8 @@ type losses struct {
 	bySlice []float64 // by slice of the window, in requests
 }
 
-// lossesOf returns the losses of a service and its neighbours by slice of r.
-func (m *Comparer) lossesOf(service int32, r history.Range) []float64 {
+// lossesOf returns the losses of a service, which adds calls, and its neighbours by slice of r.
+func (m *Comparer) lossesOf(service int32, added []AddedCall, r history.Range) []float64 {
 	h, sites := m.Sites, m.All()
 	c := losses{m.comparison(r, h.Skipped.Any()), make([]float64, max(0, r.Length()))}
 	usual := c.usual()
@@ -86,7 +87,35 @@ func (m *Comparer) lossesOf(service int32, r history.Range) []float64 {
 			}
 		}
 	}
+	for i := range added {
+		c.addCalls(&added[i], sites, callees, usual)
+	}
 	return c.bySlice
+}
+
+// addCalls adds the time of the calls that x.Caller makes beyond their usual number. Own times don't show it: they are
+// compared per call, and an operation that is called for the first time has none to compare with.
+func (c *losses) addCalls(x *AddedCall, sites []history.Site, callees []history.Callee, usual float64) {
+	if x.Now <= x.Before {
+		return
+	}
+	each := x.Nanos / (x.Now - x.Before) / usual
+	for i := 1; i < len(sites); i++ {
+		number := 0.0
+		if sites[i].Op == x.Caller && !sites[i].Border {
+			number -= x.Before
+		}
+		if sites[i].Parent == x.Caller && (sites[i].Op == x.Op || callees[i].Op == x.Op) {
+			number++
+		}
+		if number == 0 {
+			continue
+		}
+		c.site.Cells = c.times(int32(i)).Unpack(c.site.Cells)
+		for _, y := range c.site.Cells.Within(c.window) {
+			c.bySlice[y.Slice-c.window.From] += number * each * float64(y.Calls)
+		}
+	}
 }
 
 // addMissing adds the calls that are missing since the last call in s, the series of a site where requests start, if
