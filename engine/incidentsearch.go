@@ -49,8 +49,16 @@ func (k spentKey) compare(o spentKey) int {
 
 func (s *incidentSearch) subject() search.Subject { return search.OfIncident(s.incident) }
 
-// losesTime reports whether s adds latency. Other suspects aren't searched, because the search can't locate failures.
-func losesTime(s *compare.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
+// leastSearched is the share of a suspect's score that must be added latency before the search of an incident starts:
+// less may only be chance.
+const leastSearched = 0.05
+
+// searchable reports whether the search can locate what s costs: latency that requests wait for. It can't locate
+// failures, missing requests, or waits in a queue. started tells whether the incident is searched already.
+func searchable(s *compare.Suspect, started bool) bool {
+	added := s.AddedTime()
+	return s.Queue() == nil && added > 0 && (started || added >= leastSearched*s.Score)
+}
 
 // mayBeCallers reports whether most of the latency of s lies between its callers' calls and its own spans.
 func mayBeCallers(s *compare.Suspect) bool { return s.In > s.Score/2 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/search"
@@ -28,6 +29,26 @@ func TestSearchedProblemsLoseTime(t *testing.T) {
 	}
 	if len(got) != 3 || got[0] != 2 || got[1] != 3 || got[2] != 4 {
 		t.Errorf("searched %v, want 2, 3 and 4", got)
+	}
+}
+
+// Waits in a queue, failures and added latency that may be chance start no search. Added calls do. A search goes on as
+// long as there is added latency.
+func TestSearchable(t *testing.T) {
+	queue := []compare.SuspectOperation{{Queue: true, Score: 85}}
+	for name, x := range map[string]struct {
+		of           compare.Suspect
+		starts, goes bool
+	}{
+		"own time":              {compare.Suspect{Score: 1, Own: 1}, true, true},
+		"added calls":           {compare.Suspect{Score: 1, Added: 1}, true, true},
+		"failures":              {compare.Suspect{Score: 1, Errors: 1}, false, false},
+		"failures by and large": {compare.Suspect{Score: 1, Errors: 0.99, Own: 0.01}, false, true},
+		"messages in a queue":   {compare.Suspect{Score: 85, In: 85, Operations: queue}, false, false},
+	} {
+		if starts, goes := searchable(&x.of, false), searchable(&x.of, true); starts != x.starts || goes != x.goes {
+			t.Errorf("%s: starts %v, goes on %v", name, starts, goes)
+		}
 	}
 }
 

@@ -132,10 +132,10 @@ func (r *Searches) follow(now trace.Nanos, tracked []incident.Incident, groups *
 	r.list = nil
 	for i := range tracked {
 		x := &tracked[i]
-		if !x.IsOpen() || len(r.list) == maxSearched || !losesTime(&x.Suspects[0]) {
+		s := before[x.ID]
+		if !x.IsOpen() || len(r.list) == maxSearched || !searchable(&x.Suspects[0], s != nil) {
 			continue
 		}
-		s := before[x.ID]
 		if s == nil || s.service != x.Suspects[0].Service {
 			s = newIncidentSearch(x, now)
 		}

@@ -220,7 +220,7 @@ func (s *epochStep) endMissing() {
 			case s.in.Taken[v.Subject]:
 				s.decisions = append(s.decisions, s.end(&v, "its incident is investigated instead"))
 			case v.Missed >= graceEpochs:
-				s.decisions = append(s.decisions, s.end(&v, "its problem or incident has closed"))
+				s.decisions = append(s.decisions, s.end(&v, whyMissing(v.Subject)))
 			}
 			if v.Status == Gone && s.in.Now.Sub(v.Changed) > CooldownPeriod {
 				continue
@@ -229,6 +229,14 @@ func (s *epochStep) endMissing() {
 		kept = append(kept, v)
 	}
 	s.state.Investigations = kept
+}
+
+// whyMissing returns why a subject that nobody searches instead is no longer to be searched.
+func whyMissing(s Subject) string {
+	if _, ofIncident := s.Incident(); ofIncident {
+		return "the incident has closed, or its first suspect adds no time to requests"
+	}
+	return "its problem has closed"
 }
 
 // end ends v for the given reason, and returns the decision.

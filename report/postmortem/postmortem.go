@@ -242,9 +242,13 @@ type Place struct {
 }
 
 // Places returns the places that the search v found, most time first. Once the search has ended, it returns the places
-// in located instead, because current requests lack the tracepoints that revealed the places. located may be nil.
+// in located instead, because current requests lack the tracepoints that revealed the places. located may be nil: a
+// search that ended without a place has nothing to show.
 func Places(v *contract.Investigation, located *contract.LocatedPlace) []Place {
 	var all []Place
+	if located == nil && v.State == contract.StateGone {
+		return nil
+	}
 	if located != nil && v.State != contract.StateOpened && v.State != contract.StateInvestigating {
 		for i := range located.Frames {
 			f := &located.Frames[i]

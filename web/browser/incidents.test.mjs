@@ -268,7 +268,7 @@ test("the page shows the search inside the first suspect, its places, tracepoint
   const done = await show("located", { on: 0, reason: "no candidate below it is left", suspects });
   assert.match(done, /located.*No candidate below it is left\..*search place 1.*76\s%/);
   assert.match(await show("exhausted", { reason: "no candidates are left" }), /inconclusive.*No candidates are left\./);
-  assert.match(await show("gone", {}), /The search ended with the incident/);
+  assert.match(await show("gone", { reason: "the incident has closed" }), /The search ended/);
   await page.locator("#search summary").click();
   await page.waitForURL(/decisions=open/);
   await page.locator("#search .timeline li").first().waitFor();

@@ -508,7 +508,7 @@ const searchStates: Record<Schemas["State"], string> = {
   explained:
     "The place is known, and so is the reason: what its threads wait for, or attributes that correlate with it",
   exhausted: "Every available tracepoint was tried; no place is certain",
-  gone: "The search ended with the incident",
+  gone: "The search has ended",
 };
 
 // searchText says how far a search has come, with the reason that the next step and the command line give, too.
@@ -520,7 +520,9 @@ function searchText(v: Schemas["Investigation"], x: Incident): string {
     case "investigating":
       return keepUnits(`${sentence(v.reason) || `Sibyl is about to search in ${x.service}.`} ${on} on, ${tried}`);
     case "gone":
-      return `The search ended with the incident.${v.tried > 0 ? ` ${tried}` : ""}`;
+      return keepUnits(
+        `${x.state === "open" ? `The search ended: ${v.reason}.` : "The search ended with the incident."}${v.tried > 0 ? ` ${tried}` : ""}`,
+      );
     default:
       return keepUnits(`${sentence(v.reason)}${v.tried > 0 ? ` ${tried}` : ""}`);
   }
