@@ -12,6 +12,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 func (w *harness) services(t *testing.T, query string) contract.ServiceList {
@@ -126,6 +128,73 @@ func TestAffectedServices(t *testing.T) {
 				t.Errorf("%s %s is %s: %q", service, name, o.State, o.Reason)
 			}
 		}
+	}
+}
+
+// Once an incident has ended because requests are back to normal, no service looks unwell because of the time before,
+// which would contradict the incident.
+func TestRecoveredServices(t *testing.T) {
+	w := newHarnessOf(t, sim.None)
+	w.play(t, 100, func() bool { return w.now >= begin.Add(15*time.Minute) })
+	w.alter = func(x *trace.Trace) {
+		for i := range x.Spans {
+			if x.Spans[i].Parent == 0 {
+				x.Spans[i].Flags |= trace.Error
+			}
+		}
+	}
+	w.play(t, 100, func() bool { return len(w.core.View().Incidents.All()) > 0 })
+	if list := w.services(t, ""); list.States["failing"]+list.States["incident"] == 0 {
+		t.Fatalf("in the incident: %v", list.States)
+	}
+	w.alter = nil
+	w.play(t, 100, func() bool { return !w.core.View().Incidents.All()[0].IsOpen() })
+	ended := *w.incident(t).Incident.Ended
+	list, since := w.services(t, ""), 0
+	for _, s := range list.Items {
+		if s.State == contract.ServiceStateFailing || s.State == contract.ServiceStateSlower {
+			t.Errorf("%s: %s: %s", s.Service, s.State, s.Reason)
+		}
+		if s.NowFrom != nil {
+			since++
+			if !s.NowFrom.Equal(ended) {
+				t.Errorf("%s since %v, want the end of the incident, %v", s.Service, s.NowFrom, ended)
+			}
+			d := fetch[contract.ServiceDetail](t, w, "/api/v1/services/"+s.ID)
+			if d.Service.State != s.State || !d.NowFrom.Equal(ended) {
+				t.Errorf("%s: its page says %s since %v", s.Service, d.Service.State, d.NowFrom)
+			}
+		}
+	}
+	if since == 0 {
+		t.Error("no service is judged since the end of the incident")
+	}
+}
+
+// An operation that nobody called before, such as a nightly job, makes its service neither slower nor unwell: no other
+// operation takes longer.
+func TestNightlyJob(t *testing.T) {
+	w := newHarnessOf(t, sim.None)
+	w.play(t, 100, func() bool { return w.now >= begin.Add(15*time.Minute) })
+	table, n := w.core.View().Table, 0
+	job, service := table.Symbol("nightly job"), trace.Symbol(0)
+	w.alter = func(x *trace.Trace) {
+		root := slices.IndexFunc(x.Spans, func(s trace.Span) bool { return s.Parent == 0 })
+		if n++; n%5 != 0 {
+			return
+		}
+		s := &x.Spans[root]
+		s.End = s.End.Add(20 * time.Second)
+		s.Op, service = table.Op(s.Service, job, s.Kind), s.Service
+	}
+	w.play(t, 100, func() bool { return n > 500 })
+	d := fetch[contract.ServiceDetail](t, w, "/api/v1/services/"+url.PathEscape(table.Text(service)))
+	x := &d.Service
+	if *x.Now.OwnNs < 2**x.Usual.OwnNs || len(d.Operations) < 2 {
+		t.Fatalf("the job does not show: %+v, usually %+v", x.Now, x.Usual)
+	}
+	if x.State != contract.ServiceStateWell || len(x.Worse) > 0 {
+		t.Errorf("%s: %s, worse %v", x.State, x.Reason, x.Worse)
 	}
 }
 

@@ -129,8 +129,8 @@ func (p *page) servicePart(title, head string, n, more int, row func(i int) load
 // loadLegend returns a text that explains the columns of loads from the first time to the second.
 func loadLegend(from, to time.Time) string {
 	return "CALLS, FAIL, P50, P99 and OWN TIME: from " + from.Local().Format("15:04:05") + " to " +
-		to.Local().Format("15:04:05") + ", P50 and P99 within two minutes; of a service whose incident began later, " +
-		"since then. OWN TIME: the part of a call that the service itself takes; of an operation, " +
+		to.Local().Format("15:04:05") + ", P50 and P99 within two minutes; of a service whose incident began or " +
+		"ended later, since then. OWN TIME: the part of a call that the service itself takes; of an operation, " +
 		"without the operations inside the service."
 }
 

@@ -2856,7 +2856,7 @@ type Service struct {
 	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
 	Now ServiceLoad `json:"now"`
 
-	// NowFrom Beginning of `now` of this service, if an open incident suspects it that began in the last ten minutes: its onset. Otherwise absent.
+	// NowFrom Beginning of `now` of this service, if an open incident suspects it that began in the last ten minutes: its onset. Or, if it would not be well otherwise, the end of an incident in the last ten minutes after which requests were back to normal. Otherwise absent.
 	NowFrom *time.Time `json:"now_from,omitempty"`
 
 	// Operations Number of operations that are called.

@@ -34,7 +34,9 @@ func (a *Services) GetService(
 		key := serviceKey{from: t.uses.From, to: t.uses.Now.To}
 		if t.live {
 			key.to = s.Ended
-			key.now = onsetOf(s, t.rows[i].Incidents, key.to)
+			if from := t.rows[i].NowFrom; from != nil {
+				key.now = trace.Nanos(from.UnixNano())
+			}
 		}
 		detailed := newServiceTable(c, s, key, service)
 		i = slices.IndexFunc(detailed.uses.Services, func(x history.ServiceUse) bool { return x.Service == service })

@@ -9,6 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/query"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -69,6 +70,36 @@ func worse(now, usual *contract.ServiceLoad, tail float64) []contract.ServiceFig
 	}
 	return all
 }
+
+// without returns the figures of a service that are worse because one of its operations is, and all failures. If no
+// operation takes longer than usual, other operations were called than usual, for example by a nightly job. Nothing is
+// left out if most calls are of operations with too few calls to judge.
+func (t *serviceTable) without(
+	c *engine.View, x *history.ServiceUse, all []contract.ServiceFigure,
+) []contract.ServiceFigure {
+	if len(all) == 0 || all[len(all)-1] == contract.ServiceFigureFailed {
+		return all
+	}
+	known, few, slower := 0, 0, false
+	for i := range x.Operations {
+		o := &x.Operations[i]
+		latest, before := c.Spans.Latest(o.Op, t.onset), c.Spans.Usual(o.Op)
+		now, usual := t.loads(&o.Use, &latest, &before)
+		if usual == nil {
+			continue
+		}
+		if known += now.Calls; now.Calls < leastCalls {
+			few += now.Calls
+		}
+		slower = slower || slices.ContainsFunc(worse(&now, usual, t.tail(&latest, &before)), isTime)
+	}
+	if slower || 2*few > known {
+		return all
+	}
+	return slices.DeleteFunc(all, isTime)
+}
+
+func isTime(x contract.ServiceFigure) bool { return x != contract.ServiceFigureFailed }
 
 // above reports whether now is at least `least` times the usual time, and longer by at least leastSlowerNanos. It
 // returns false if either time is unknown.

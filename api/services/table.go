@@ -35,7 +35,7 @@ type serviceTable struct {
 	rows  []contract.Service // in the order of uses.Services; without owners
 	calls []contract.ServiceCall
 	live  bool        // it ends with the last epoch
-	onset trace.Nanos // of the incident at which the current calls start; 0: nowWindow
+	onset trace.Nanos // or end of the incident at which the current calls start; 0: nowWindow
 	// Request types that open incidents affect, by entry operation, most added latency first. It is nil if the table
 	// isn't live.
 	affected map[trace.Op][]contract.IncidentRequestType
@@ -67,11 +67,13 @@ func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed
 }
 
 // startAtOnsets replaces the rows of services whose incident began within the last nowWindow. Otherwise, their figures
-// would mix the time before the onset with the time since.
+// would mix the time before the onset with the time since. If requests have been back to normal for a part of that
+// window, it also replaces the rows of services that look unwell: what they suffered is over.
 func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serviceKey) {
 	since := make(map[trace.Nanos]*serviceTable)
+	recovered := recovery(s, key.to)
 	for i := range t.rows {
-		onset := onsetOf(s, t.rows[i].Incidents, key.to)
+		onset := t.startOf(s, &t.rows[i], recovered)
 		if onset == 0 {
 			continue
 		}
@@ -84,6 +86,33 @@ func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serv
 			t.rows[i] = rows[k]
 		}
 	}
+}
+
+// startOf returns the start of the current calls of a service: the onset of its incident or, if it isn't well and has
+// no incident, the time since when requests are back to normal. It returns 0 for nowWindow.
+func (t *serviceTable) startOf(s *epoch.Snapshot, row *contract.Service, recovered trace.Nanos) trace.Nanos {
+	if len(row.Incidents) > 0 {
+		return onsetOf(s, row.Incidents, t.uses.Now.To)
+	}
+	if row.State == contract.ServiceStateFailing || row.State == contract.ServiceStateSlower {
+		return recovered
+	}
+	return 0
+}
+
+// recovery returns the latest time in the nowWindow before `to` when the evidence for an incident ended because requests
+// were back to normal, or 0 if there is none.
+func recovery(s *epoch.Snapshot, to trace.Nanos) (latest trace.Nanos) {
+	for i := range s.Incidents {
+		x := &s.Incidents[i]
+		if x.End == nil || x.End.Reason != contract.IncidentEndReasonRecovered || x.Ended == nil {
+			continue
+		}
+		if at := trace.Nanos(x.Ended.UnixNano()); at > to.Add(-nowWindow) && at < to {
+			latest = max(latest, at)
+		}
+	}
+	return latest
 }
 
 // onsetOf returns the latest onset among the given incidents in the nowWindow before `to`, or 0 if there is no such
@@ -225,7 +254,7 @@ func (t *serviceTable) service(c *engine.View, x *history.ServiceUse, deploys ma
 		usual.Merge(&b)
 	}
 	s.Now, s.Usual = t.loads(&x.Use, &latest, &usual)
-	s.Worse = worse(&s.Now, s.Usual, t.tail(&latest, &usual))
+	s.Worse = t.without(c, x, worse(&s.Now, s.Usual, t.tail(&latest, &usual)))
 	if d, ok := deploys[x.Service]; ok {
 		s.Deploy = &d
 	}

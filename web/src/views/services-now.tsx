@@ -43,7 +43,7 @@ function Busiest({ list }: { list: Schemas["ServiceList"] }) {
         <span>{summary(list.states)}</span>
         <span>
           in the ten minutes to <When at={list.to} />
-          {list.items.some((s) => s.now_from) && ", of suspects since their incident began"}
+          {list.items.some((s) => s.now_from) && ", of services of an incident since it began or ended"}
         </span>
         <span>· usual values in small print</span>
       </p>
