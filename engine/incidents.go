@@ -223,6 +223,7 @@ func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group
 ) {
 	now, service, before := groups.Closed(), x.Suspects[0].Service, len(a.Types)
 	a.all.count(groups, x.Onset, now)
+	goesOn := false
 	for g := range groups.Each() {
 		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
 			continue
@@ -245,17 +246,17 @@ func (c *Incidents) affectTypes(x *incident.Incident, a *affected, groups *group
 			!c.missesObjective(g, x, since):
 		case i < 0:
 			a.Types = append(a.Types, t)
-			a.since[g.ID] = since
+			a.since[g.ID], goesOn = since, true
 		case t.goesOn(&a.Types[i]):
 			a.Types[i] = t
-			a.since[g.ID] = since
+			a.since[g.ID], goesOn = since, true
 		}
 	}
 	own := uint64(0)
 	for i := range a.Types {
 		own += a.Types[i].Requests
 	}
-	if own > 0 {
+	if own > 0 && goesOn { // healthy requests after the fault don't make it smaller
 		a.Share = float64(own) / float64(max(own, a.all.Requests))
 	}
 	sorting.Slice(a.Types, func(t, u AffectedType) int {

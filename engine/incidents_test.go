@@ -398,4 +398,19 @@ func TestShareOfRequests(t *testing.T) {
 			core = restored
 		}
 	}
+	// Healthy requests after the fault don't make the share smaller.
+	before := core.View().Incidents.All()[0].Share
+	for now, end := start.Add(70*time.Minute), start.Add(72*time.Minute); now < end; {
+		for next := now.Add(options.Epoch); now < next; now = now.Add(time.Second / 5) {
+			if rng.IntN(10) == 0 {
+				send(now, "GET /pay", "payment", 50*time.Millisecond)
+			} else {
+				send(now, "GET /", "catalog", 30*time.Millisecond)
+			}
+		}
+		core.Epoch(now)
+	}
+	if x := &core.View().Incidents.All()[0]; math.Abs(x.Share-before) > 0.01*before {
+		t.Errorf("after the fault, %.4f of the requests are affected, before its end %.4f", x.Share, before)
+	}
 }
