@@ -356,6 +356,25 @@ func TestConsumerStops(t *testing.T) {
 	}
 }
 
+// TestConsumerOfFailedRequests makes a service stop answering, so that a worker gets no messages from its requests. The
+// worker is silent for the same reason, which is noticed minutes later and is no incident of its own.
+func TestConsumerOfFailedRequests(t *testing.T) {
+	s := newShop()
+	s.consumer = true
+	s.play(2*time.Hour, nil)
+	fault := s.now
+	s.silent, s.consumer = "cart", false
+	s.play(20*time.Minute, nil)
+	if got := s.summary(fault); len(got) != 1 || !strings.HasPrefix(got[0], "cart ") {
+		t.Fatalf("got incidents %q, want one of cart", got)
+	}
+	s.silent, s.consumer = "", true
+	s.play(20*time.Minute, nil)
+	if got := s.summary(fault); len(got) != 1 || !strings.Contains(got[0], " to 22m") {
+		t.Errorf("got incidents %q, want one that has ended", got)
+	}
+}
+
 // TestRareStops stops a request type with four requests a minute. It is silent after five minutes, unless the traffic
 // of all types drops to a quarter: then we expect only one of its requests per minute.
 func TestRareStops(t *testing.T) {

@@ -93,6 +93,7 @@ func (t *Tracker) joins(now trace.Nanos, e evidence, comparer *compare.Comparer)
 			if e.score > x.strongest().score {
 				x.evidence, x.current = evidence{service: e.service}, e
 			}
+		case x.silences(&e, now, comparer): // x is the explanation, however much the stopped requests weigh
 		case x.Shared.Has(e.service) || explained(e, x.strongest(), sameTime, comparer):
 		case explained(x.strongest(), e, sameTime, comparer):
 			x.evidence, x.current, x.symptoms = evidence{service: e.service}, e, e.symptoms
@@ -114,6 +115,12 @@ const stopping = time.Minute
 // show this: the rarer the requests are, the later we notice that they are missing.
 func (x *tracked) stopsWith(e *evidence, now trace.Nanos, comparer *compare.Comparer) bool {
 	return x.symptoms == stops && e.symptoms == stops && e.stopped(now, comparer).Sub(x.Onset).Abs() <= stopping
+}
+
+// silences reports whether the service of e got its last requests when those of x began to fail. What successful
+// requests cause, such as the messages that they send, then stops with them.
+func (x *tracked) silences(e *evidence, now trace.Nanos, comparer *compare.Comparer) bool {
+	return x.symptoms&fails != 0 && e.symptoms == stops && e.stopped(now, comparer).Sub(x.Onset).Abs() <= stopping
 }
 
 // stopped returns the time of the last request to the operations of e.service that have stopped, or 0 if no operation
