@@ -177,7 +177,7 @@ func (w *harness) tellsKind(t *testing.T, id string, kind contract.IncidentKind,
 	want := []string{string(x.Severity)}
 	if f := x.Failures; f != nil {
 		want = append(want, units.Percent(f.Before)+" → "+units.Percent(f.Now),
-			units.Percent(f.ShareOfRequests)+" of all requests")
+			units.Percent(f.ShareOfRequests)+" of all requests", units.Percent(f.Now)+" of the requests of ")
 		if sent.Failures == nil || float64(sent.Failures.Now) != f.Now {
 			t.Errorf("the webhook has %+v, the page %+v", sent.Failures, f)
 		}

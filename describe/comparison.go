@@ -52,6 +52,7 @@ func (d *Comparison) Sentence(n *Names) (s Sentence) {
 			Sentence: &s,
 			names:    n,
 			suspects: d.Suspects,
+			counted:  true,
 			baseline: "in the baseline",
 			longer:   d.Slower > 0 || mostlyTime,
 		}).write()

@@ -18,6 +18,7 @@ type evidence struct {
 	suspects []compare.Suspect
 	baseline string        // name of the time that the suspects are compared with
 	longer   bool          // whether to mention added latency
+	counted  bool          // whether to give numbers of failures: the sentence has no other
 	over     bool          // whether to use the past tense
 	place    *engine.Place // named instead of its service if it has an operation; may be nil
 }
@@ -44,7 +45,10 @@ func (e *evidence) write() {
 		e.addedCall(&calls[0])
 	}
 	if clause(first.Errors, min(least, leastFailures)) {
-		e.Say("errors "+tense(e.over, "begin", "began")+" in %s, %s", of, perHundred(first.Errors, "more"))
+		e.Say("errors "+tense(e.over, "begin", "began")+" in %s", of)
+		if e.counted {
+			e.Say(", %s", perHundred(first.Errors, "more"))
+		}
 	}
 	if clause(first.Unanswered, min(least, leastFailures)) {
 		e.unanswered()
@@ -59,10 +63,16 @@ func (e *evidence) write() {
 func (e *evidence) unanswered() {
 	x, over := &e.suspects[0], e.over
 	calls, of := perHundred(x.Unanswered, "more calls"), e.names.service(x.Service)
+	if !e.counted {
+		calls = Phrase{Text: "calls"}
+	}
 	switch {
 	case x.From != 0:
 	case x.Unfailed:
 		e.Say("%s "+tense(over, "have", "had")+" no span of %s, and "+tense(over, "do", "did")+" not fail", calls, of)
+		return
+	case !e.counted:
+		e.Say("calls to %s "+tense(over, "get", "got")+" no answer", of)
 		return
 	default:
 		e.Say("%s "+tense(over, "does", "did")+" not answer %s", of, calls)

@@ -180,7 +180,7 @@ func (c *change) write() {
 		c.Plain(".")
 		return
 	}
-	longer := true
+	longer, counted := true, true
 	switch x.Kind {
 	case Slow, Crept:
 		c.longer()
@@ -188,6 +188,9 @@ func (c *change) write() {
 	case Failing, Silent, Missed:
 		longer = x.Longer() >= leastLonger
 		switch {
+		case x.requestsFail() && x.Failures != (Failures{}):
+			c.failing()
+			counted = false
 		case first.Errors >= first.Unanswered && x.requestsFail():
 			c.Plain("More requests " + x.tense("fail", "failed") + " ")
 		case first.Errors >= first.Unanswered:
@@ -196,6 +199,9 @@ func (c *change) write() {
 			c.Plain("More calls " + x.tense("get", "got") + " no answer ")
 		}
 		c.Add(x.when)
+		if !counted {
+			c.Say(", usually %s", number(units.Percent(x.Failures.Before)))
+		}
 		c.Plain(": ")
 	}
 	(&evidence{
@@ -204,11 +210,41 @@ func (c *change) write() {
 		suspects: x.Suspects,
 		baseline: "before",
 		longer:   longer,
+		counted:  counted,
 		over:     !x.IsOpen(),
 		place:    &x.Place,
 	}).write()
 	c.where()
 	c.Plain(".")
+}
+
+// failing appends the share of the affected requests that fail, the same as in all views.
+func (c *change) failing() {
+	x := c.x
+	share, fail := figure(units.Percent(x.Failures.Now)), " "+x.tense("fail", "failed")+" "
+	switch of := x.Affected; len(of) {
+	case 1:
+		c.Say("%s of the requests of %s"+fail, share, Name(of[0]))
+	case 2:
+		c.Say("%s of the requests of %s and %s"+fail, share, Name(min(of[0], of[1])), Name(max(of[0], of[1])))
+	default:
+		c.Say("%s of the requests of %s types, most of all %s,"+fail, share, number(units.Count(len(of))),
+			Name(of[x.mostFailing()]))
+	}
+}
+
+// mostFailing returns the index of the request type with the most added failures.
+func (x *Incident) mostFailing() (most int) {
+	added := func(i int) float64 {
+		t := &x.Types[i]
+		return float64(t.Requests) * (t.Failed - t.UsualFailed)
+	}
+	for i := range x.Types {
+		if added(i) > added(most) {
+			most = i
+		}
+	}
+	return most
 }
 
 // Rules for describing the size of an incident by its worst request type alone. A mean over several types is misleading

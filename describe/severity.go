@@ -2,6 +2,7 @@ package describe
 
 import (
 	"cmp"
+	"math"
 
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -21,8 +22,10 @@ func severity(n *Names, x *engine.Incident) Sentence {
 	}
 	bound := number(units.Percent(g.Bound))
 	if t := g.Failing; t != nil {
-		return Say("%s more of the requests of %s fail than usual. From %s on an incident is "+is,
-			number(units.Percent(t.Failed-t.UsualFailed)), Name(n.Clean(affectedType(n, t))).quiet(), bound)
+		return Say("%s of the requests of %s fail, usually %s. "+
+			"From %s percentage points more on an incident is "+is,
+			number(units.Percent(t.Failed)), Name(n.Clean(affectedType(n, t))).quiet(),
+			number(units.Percent(t.UsualFailed)), number(units.Count(int(math.Round(100*g.Bound)))))
 	}
 	if len(x.Suspects) == 0 {
 		return nil

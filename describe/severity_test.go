@@ -39,8 +39,8 @@ func TestSeverity(t *testing.T) {
 		},
 		{
 			failing,
-			"37 % more of the requests of <shop POST /orders> fail than usual. " +
-				"From 25 % on an incident is major.",
+			"40 % of the requests of <shop POST /orders> fail, usually 3 %. " +
+				"From 25 percentage points more on an incident is major.",
 		},
 		{waiting, "Messages wait for <billing>, but no request waits for them: major."},
 		{

@@ -255,11 +255,44 @@ func TestIncident(t *testing.T) {
 // Requests fail only if a request type is known to fail more often: others may succeed without the failed call.
 func TestRequestsFail(t *testing.T) {
 	s := newShop()
-	x := incidentOf(0, compare.Suspect{Service: s.table.Symbol("bank"), Score: 0.12, Errors: 0.12})
-	x.Types = []engine.AffectedType{{Requests: 90, Mean: 1e6, Usual: 1e6, Failed: 0.13, UsualFailed: 0.01}}
-	want := "More requests fail since 02:41: errors begin in bank, 12 more per 100 requests."
-	if got := s.names().sentenceOf(x); got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	n, bank := s.names(), s.table.Symbol("bank")
+	n.SetName(shopA, "shop A")
+	n.SetName(shopB, "shop B")
+	n.SetName(shopC, "shop C")
+	fails := func(id analysis.Hash, requests uint64, failed float64) engine.AffectedType {
+		return engine.AffectedType{
+			RequestType: id, Requests: requests, Mean: 1e6, Usual: 1e6, Failed: failed, UsualFailed: 0.01,
+		}
+	}
+	a, b, c := fails(shopA, 90, 0.13), fails(shopB, 90, 0.23), fails(shopC, 10, 0.99)
+	down := compare.Suspect{Service: bank, Score: 0.2, Unanswered: 0.2}
+	between := down
+	between.From = s.table.Symbol("shop")
+	for _, x := range []struct {
+		of    compare.Suspect
+		types []engine.AffectedType
+		want  string
+	}{
+		{
+			compare.Suspect{Service: bank, Score: 0.12, Errors: 0.12},
+			[]engine.AffectedType{a},
+			"13 % of the requests of shop A fail since 02:41, usually 1 %: errors begin in bank.",
+		},
+		{
+			down, []engine.AffectedType{b, a},
+			"18 % of the requests of shop A and shop B fail since 02:41, usually 1 %: calls to bank get no answer.",
+		},
+		{
+			between, []engine.AffectedType{a, c, b},
+			"22 % of the requests of 3 types, most of all shop B, fail since 02:41, usually 1 %: calls fail between shop and bank, " +
+				"which answers the others.",
+		},
+	} {
+		i := incidentOf(0, x.of)
+		i.Types = x.types
+		if got := n.sentenceOf(i); got != x.want {
+			t.Errorf("got:\n%s\nwant:\n%s", got, x.want)
+		}
 	}
 }
 
