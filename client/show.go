@@ -304,7 +304,7 @@ func (p *page) lines(title string, all []string) {
 }
 
 func (p *page) edges(d *contract.ProblemDetail) {
-	if len(d.Edges) == 0 {
+	if len(d.Edges) == 0 || of(d.Edges[0].Score) == 0 { // requests are no slower: no place has a share
 		return
 	}
 	p.printf("\n%s\n", p.bold("Where the "+whole(&d.Problem)+" is"))
@@ -320,7 +320,7 @@ func (p *page) edges(d *contract.ProblemDetail) {
 		if x := of(e.ExcessNs.Value); x > 0 {
 			line += ", " + units.Signed(x) + " above the expectation"
 		}
-		p.entry(units.Percent(share(e)), clean(e.Place.Label), line)
+		p.entry(units.Share(share(e)), clean(e.Place.Label), line)
 	}
 	switch more := len(edges) - shown; {
 	case more > 0 && shown < shownEdges:

@@ -25,6 +25,10 @@ func Diagnosis(n *Names, p *detect.Problem, located trace.Op, share float64) Sen
 	case detect.KindShifted:
 		d.shift()
 	}
+	if p.Fails() && p.Impact == 0 { // what explains their durations doesn't explain the failures
+		d.Plain(".")
+		return d.Sentence
+	}
 	if located == 0 {
 		d.leading()
 	} else {
@@ -62,14 +66,21 @@ func InGroup(requestType string, group analysis.Hash) string {
 	return requestType + " (group " + group.String()[:8] + ")"
 }
 
-// shift describes requests that changed their call flow.
+// shift describes requests that fail more often, or that changed their call flow.
 func (d *diagnosis) shift() {
-	flow, fail := Phrase{Text: "call flow"}.with(Evidence{Kind: CallFlowEvidence}), ""
-	if sum := d.names.Summary(d.p); sum != nil && sum.Failed > 0 {
-		fail = ", or fail as they did not before,"
-	}
+	flow := Evidence{Kind: CallFlowEvidence}
 	mean := number(units.Duration(d.p.Mean)).with(ofLatency)
-	d.Say("requests of %s changed their %s"+fail+" and take %s on average", d.judged(), flow, mean)
+	if d.p.Fails() {
+		d.Say("%s of the requests of %s fail, usually %s", figure(units.Percent(d.p.Failed)).with(flow), d.judged(),
+			number(units.Percent(d.p.UsualFailed)))
+		if d.p.Impact == 0 {
+			return
+		}
+		d.Say("; they take %s on average", mean)
+	} else {
+		d.Say("requests of %s changed their %s and take %s on average", d.judged(),
+			Phrase{Text: "call flow"}.with(flow), mean)
+	}
 	d.versus()
 }
 

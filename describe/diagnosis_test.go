@@ -34,18 +34,21 @@ func marked(s Sentence) string {
 	return b.String()
 }
 
-// The mix of shifted requests includes failures.
+// The mix of shifted requests includes failures. Nothing about durations explains them.
 func TestDiagnosisOfFailures(t *testing.T) {
 	s := newShop()
 	p := s.slow()
-	p.Kind, p.Mean = detect.KindShifted, p.Expected
-	n := s.names()
-	n.AddSummary(&group.Summary{ID: p.Group, Level: p.Level, Failed: 1})
-	want := "requests of shop GET / changed their [call flow](call_flow), or fail as they did not before, " +
-		"and take [15 ms](latency) on average, " +
-		"[1.0×](baseline) the expected [15 ms](baseline)."
-	if diff := cmp.Diff(want, marked(Diagnosis(n, p, 0, 0))); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
+	p.Kind, p.Failed, p.UsualFailed = detect.KindShifted, 0.42, 0.001
+	fail := "[42 %](call_flow) of the requests of shop GET / fail, usually 0.1 %"
+	for impact, want := range map[float64]string{
+		0: fail + ".",
+		1: fail + "; they take [35 ms](latency) on average, [2.3×](baseline) the expected [15 ms](baseline); " +
+			"[95 %](edge) of the change is in [shop render page](edge).",
+	} {
+		p.Impact = impact
+		if diff := cmp.Diff(want, marked(Diagnosis(s.names(), p, 0, 0))); diff != "" {
+			t.Errorf("impact %g: -want +got\n%s", impact, diff)
+		}
 	}
 }
 

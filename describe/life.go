@@ -82,6 +82,9 @@ func ProblemOpened(n *Names, m *engine.Milestone) Sentence {
 	case detect.KindVariable:
 		return Say("A problem opened: the durations of %s vary more than usual.", of)
 	case detect.KindShifted:
+		if m.Fails {
+			return Say("A problem opened: more requests of %s fail than usual.", of)
+		}
 		return Say("A problem opened: requests of %s changed their call flow.", of)
 	case detect.KindSlow:
 	}

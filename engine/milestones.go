@@ -20,6 +20,7 @@ type Milestone struct {
 	Group       analysis.Hash // zero if the problem is about all requests of the type
 	Entry       trace.Op
 	Kind        detect.ProblemKind
+	Fails       bool `cbor:",omitempty"` // the problem is that more requests fail
 }
 
 // maxPlaces limits the places among an incident's milestones. The number of problems is limited by maxAffected.
@@ -35,6 +36,7 @@ func (a *affected) addProblem(p *detect.Problem) {
 			RequestType: p.RequestType,
 			Entry:       p.Entry,
 			Kind:        p.Kind,
+			Fails:       p.Fails(),
 		}
 		if p.Level == group.LevelGroup {
 			m.Group = p.Group

@@ -79,6 +79,8 @@ type Problem struct {
 	// 1]: the fraction of requests that would have to be in another group, or to fail, or to succeed. It is 0 for other
 	// kinds.
 	Shift float64
+	// Failed and UsualFailed are, for a shifted problem, the fractions of requests that fail now and in the expectation.
+	Failed, UsualFailed float64
 
 	Edges        []group.EdgeShare // all edges, the leading one first
 	Whole        Whole             // the quantity that the scores of Edges and the shares of the investigation divide
@@ -119,6 +121,14 @@ type Explanation struct {
 	PValue   float64 // corrected for the number of variables tested
 	Remains  float64 // fraction of the CoV that remains among requests with equal values
 }
+
+// Fails reports whether the change of a shifted problem is that clearly more requests fail.
+func (p *Problem) Fails() bool {
+	return p.Kind == KindShifted && p.Failed > leastRatio*p.UsualFailed && p.Failed-p.UsualFailed >= leastFailing
+}
+
+// leastFailing is the minimum rise of the fraction of failed requests that a sentence mentions.
+const leastFailing = 0.01
 
 // EqualSize reports whether the problem concerns the variance at equal size.
 func (p *Problem) EqualSize() bool { return p.Kind == KindVariable && p.Size != nil }

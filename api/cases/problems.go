@@ -142,7 +142,7 @@ func (a *Cases) GetProblem(
 		v := c.Searches.Investigation(search.OfProblem(id))
 		d = names.problemDetail(&s.Problems[row], &problems[i], v)
 		names.addDecisions(d, decisions)
-		names.setNext(d, names.nextOfOpen(names.latestIncident(&d.Problem, id), v, d.Missing))
+		names.setNext(d, names.nextOfOpen(names.latestIncident(&d.Problem, id), &problems[i], v, d.Missing))
 	})
 	if err != nil {
 		return nil, err
@@ -231,31 +231,42 @@ func (r renderer) setNext(d *contract.GetProblem200JSONResponse, next describe.S
 	d.Next, d.NextParts = next.String(), render.Sentence(r.Names, next)
 }
 
-// nextOfOpen returns the next step for an open problem. x is its incident, and v its investigation; both may be nil. If
+// nextOfOpen returns the next step for the open problem p. x is its incident, and v its investigation; both may be nil. If
 // the incident closed because requests stopped, the text starts with the next step for the incident, because nothing
 // has shown since then that the cause has gone.
-func (r renderer) nextOfOpen(x *engine.Incident, v *search.Investigation, missing []string) describe.Sentence {
+func (r renderer) nextOfOpen(
+	x *engine.Incident, p *detect.Problem, v *search.Investigation, missing []string,
+) describe.Sentence {
+	noSlower := p.Kind == detect.KindShifted && p.Impact == 0
 	var advice describe.Sentence
 	switch {
 	case x == nil:
 	case x.IsOpen() && r.Core.Searches.Investigation(search.OfIncident(x.ID)) != nil:
 		advice = r.advice(x)
+	case x.IsOpen() && v == nil: // it is not searched: no request waits for its first suspect
+		return describe.Say("It is part of an incident. ").And(r.advice(x))
 	case x.NobodyKnows():
 		s := describe.Say("It was part of an incident. ").And(r.advice(x))
 		if v != nil && (v.Status == search.Located || v.Status == search.Explained) {
-			s = s.And(describe.Say(" ")).And(r.next(v, nil, nil))
+			s = s.And(describe.Say(" ")).And(r.next(v, nil, nil, noSlower))
 		}
 		return s
 	}
-	return r.next(v, advice, missing)
+	return r.next(v, advice, missing, noSlower)
 }
 
 // next describes the next step for a problem: either Sibyl's, or a remedy that a person can apply. advice is the next
-// step for the problem's incident, or nil if the problem belongs to no incident.
-func (r renderer) next(v *search.Investigation, advice describe.Sentence, missing []string) describe.Sentence {
+// step for the problem's incident, or nil if the problem belongs to no incident. noSlower means that the problem is a
+// change of the call flow, or of failures, without added latency.
+func (r renderer) next(
+	v *search.Investigation, advice describe.Sentence, missing []string, noSlower bool,
+) describe.Sentence {
 	if v == nil || v.Status == search.Gone {
 		if advice != nil {
 			return describe.Say("It is part of an incident, which Sibyl investigates as a whole. ").And(advice)
+		}
+		if noSlower {
+			return describe.Say("Look at sample traces: Sibyl searches for added latency, and these requests are no slower.")
 		}
 		return describe.Say("Queued: too many other problems are being investigated.")
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/compare"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/api/internal/render"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -46,8 +47,11 @@ func TestNext(t *testing.T) {
 		v       *search.Investigation
 		advice  describe.Sentence
 		missing []string
+
+		noSlower bool
 	}{
-		"Queued: too many other problems are being investigated.": {},
+		"Queued: too many other problems are being investigated.":                                    {},
+		"Look at sample traces: Sibyl searches for added latency, and these requests are no slower.": {noSlower: true},
 		"Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.": {
 			v: &search.Investigation{Status: search.Opened},
 		},
@@ -79,7 +83,7 @@ func TestNext(t *testing.T) {
 			advice: describe.Say("Roll it back."),
 		},
 	} {
-		if got := names.next(c.v, c.advice, c.missing).String(); got != want {
+		if got := names.next(c.v, c.advice, c.missing, c.noSlower).String(); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -91,7 +95,11 @@ func TestNextWithinIncident(t *testing.T) {
 	x := &engine.Incident{Incident: incident.Incident{Suspects: make([]compare.Suspect, 1)}}
 	unseen := *x // as after a replay
 	unseen.Enter(incident.Transition{At: 1, State: incident.Closed, Why: incident.NoTraces})
-	for _, next := range []string{r.nextOfOpen(&unseen, nil, nil).String(), r.nextOfClosed(&unseen).String()} {
+	p := detect.Problem{Kind: detect.KindShifted}
+	if next := r.nextOfOpen(x, &p, nil, nil).String(); next != "It is part of an incident. "+r.advice(x).String() {
+		t.Errorf("next of a problem of an open incident that isn't searched: %q", next)
+	}
+	for _, next := range []string{r.nextOfOpen(&unseen, &p, nil, nil).String(), r.nextOfClosed(&unseen).String()} {
 		if want := "It was part of an incident. " + r.advice(&unseen).String(); next != want ||
 			!strings.Contains(next, "nobody knows") {
 			t.Errorf("next of a problem of an incident that closed without traffic: %q, want %q", next, want)

@@ -200,7 +200,7 @@ func ProblemOf(
 	if v != nil && v.Status != search.Gone { // it may have been replaced by the investigation of an incident
 		x.State = contract.State(v.Status.String())
 	}
-	if e := describe.Leading(p); e != nil {
+	if e := describe.Leading(p); e != nil && e.Score != 0 {
 		x.Leading, x.Share = names.Edge(e), render.Number(e.Score)
 	}
 	return x

@@ -3881,7 +3881,7 @@ export interface components {
             now: components["schemas"]["ServiceLoad"];
             /**
              * Format: date-time
-             * @description Beginning of `now` of this service, if an open incident suspects it that began in the last ten minutes: its onset. Otherwise absent.
+             * @description Beginning of `now` of this service, if an open incident suspects it that began in the last ten minutes: its onset. Or, if it would not be well otherwise, the end of an incident in the last ten minutes after which requests were back to normal. Otherwise absent.
              */
             now_from?: string;
             usual: components["schemas"]["ServiceLoad"] | null;
