@@ -105,6 +105,8 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 		p.learning("incidents", list.LearningLeftNs)
 	case list.Learning:
 		p.printf("Sibyl is learning normal behaviour: until it is done, only objectives raise incidents.\n")
+	case len(list.Items) == 0 && !unwell && list.Open == 0:
+		p.printf("No open incident.\n")
 	case len(list.Items) == 0 && !unwell:
 		p.printf("No incident matches.\n")
 	}
@@ -285,12 +287,11 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	p.printf("\n%s %s\n", p.bold("Suspects"),
 		p.dim("what each adds to a request, on average: +100 % doubles its usual time, or makes every request fail"))
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
-		p.suspect(&x.Suspects[i])
+		p.suspect(&x.Suspects[i], x.Queue != nil && i == 0)
 	}
 	p.printf("\n%s\n%s", p.bold("Severity"),
 		style.Wrap(strings.TrimSuffix(string(x.Severity)+". "+clean(x.SeverityReason), ". "), 2))
-	p.printf("\n%s\n  %s\n",
-		p.bold("Lost"), cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))
+	p.printf("\n%s\n  %s\n", p.bold("Lost"), clean(postmortem.Lost(x)))
 	if d.Investigation != nil {
 		p.investigation(d.Investigation, d.Located)
 	}
@@ -378,7 +379,8 @@ func (p *page) earlier(d *contract.IncidentDetail) {
 func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
 // suspect writes the score of a suspect with its parts, and the instances and operations that account for most of it.
-func (p *page) suspect(s *contract.IncidentSuspect) {
+// awaited means that messages wait for the suspect, but no request does.
+func (p *page) suspect(s *contract.IncidentSuspect, awaited bool) {
 	var parts []string
 	for _, part := range postmortem.Parts(&s.Parts) {
 		parts = append(parts, part.Name+" "+added(part.Score))
@@ -386,6 +388,10 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 	name := clean(s.Service)
 	if !s.EmitsSpans {
 		name += " (emits no spans)"
+	}
+	if awaited { // its score is about requests, and none waits
+		p.printf("           %s  %s\n", p.bold(name), p.dim("takes messages late"))
+		return
 	}
 	p.printf("  %s %s  %s\n", terminal.PadLeft(added(s.Score), 8), p.bold(name), p.dim(strings.Join(parts, ", ")))
 	if s.Owner != nil {

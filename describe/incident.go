@@ -472,6 +472,18 @@ func (c *change) lag(queue *compare.SuspectOperation) {
 	c.Say(" until %s "+x.tense("takes", "took")+" them.", c.names.service(x.Suspects[0].Service))
 }
 
+// Lag returns the queue in which messages wait longer until the first suspect takes them, and its name. It returns nil
+// if x isn't about a queue.
+func (x *Incident) Lag(n *Names) (queue *compare.SuspectOperation, name string) {
+	if isUnknown(x.Incident) {
+		return nil, ""
+	}
+	if queue = x.Suspects[0].Queue(); queue == nil {
+		return nil, ""
+	}
+	return queue, queueName(n, queue.Op)
+}
+
 // queueName returns the name of a queue: its destination or, if only that is known, its broker.
 func queueName(n *Names, op trace.Op) string { return cmp.Or(n.OpName(op), n.Service(op)) }
 

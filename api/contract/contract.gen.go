@@ -1614,6 +1614,9 @@ type Incident struct {
 	// Proposed End of the epoch in which it had been open for a day without getting worse, so that Sibyl proposed to accept it; absent: it has not been.
 	Proposed *time.Time `json:"proposed,omitempty"`
 
+	// Queue The queue in which messages wait longer until the first suspect takes them, as the sentence tells. No request waits for them. Absent: the incident is not about a queue.
+	Queue *IncidentQueue `json:"queue,omitempty"`
+
 	// Reopened End of the epoch in which it last returned after it had closed; absent: it never did.
 	Reopened *time.Time `json:"reopened,omitempty"`
 
@@ -1817,6 +1820,18 @@ type IncidentObjective struct {
 
 	// WindowNs Length of the window that ended at `at`.
 	WindowNs int64 `json:"window_ns"`
+}
+
+// IncidentQueue The queue in which messages wait longer until the first suspect takes them, as the sentence tells. No request waits for them. Absent: the incident is not about a queue.
+type IncidentQueue struct {
+	// BeforeNs Mean wait of a message before the onset. null: unknown.
+	BeforeNs *float64 `json:"before_ns"`
+
+	// Name Its destination or, if only that is known, its broker.
+	Name string `json:"name"`
+
+	// NowNs The same since the onset. null: unknown.
+	NowNs *float64 `json:"now_ns"`
 }
 
 // IncidentRequestType defines model for IncidentRequestType.

@@ -4,7 +4,6 @@
 package postmortem
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,8 +134,10 @@ func (r *Report) facts() []fact {
 		if share > 0 {
 			affected = units.Percent(share) + " of all requests, of " + affected
 		}
-		lost := cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little")
-		facts = append(facts, fact{"Affected", text(affected)}, fact{"Lost", text(lost)})
+		if x.Queue == nil || len(x.RequestTypes) > 0 {
+			facts = append(facts, fact{"Affected", text(affected)})
+		}
+		facts = append(facts, fact{"Lost", text(Lost(x))})
 	}
 	if x.Owner != nil {
 		facts = append(facts, fact{"Owner", text(owner(x.Owner))})
@@ -239,6 +240,22 @@ type Place struct {
 	Operation string
 	Share     contract.Interval
 	Requests  int64 // number of requests that the share was measured in; 0: all requests
+}
+
+// Lost describes what requests, or messages, lose because of an incident.
+func Lost(x *contract.Incident) string {
+	if lost := units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond); lost != "" {
+		return lost
+	}
+	q := x.Queue
+	switch {
+	case q == nil:
+		return "little"
+	case q.BeforeNs == nil || q.NowNs == nil:
+		return "no request waits, but messages do, in " + q.Name
+	}
+	return "no request waits, but a message does: " + units.Nanos(*q.BeforeNs) + " → " + units.Nanos(*q.NowNs) +
+		" in " + q.Name
 }
 
 // Places returns the places that the search v found, most time first. Once the search has ended, it returns the places

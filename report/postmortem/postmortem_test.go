@@ -75,6 +75,25 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// What an incident costs is told in words if no request waits.
+func TestLost(t *testing.T) {
+	for want, x := range map[string]contract.Incident{
+		"little": {},
+		"68 ms of waiting per second, beyond the usual": {
+			Impact: contract.IncidentImpact{LostNsPerSecond: 68e6},
+			Queue:  &contract.IncidentQueue{Name: "mails"},
+		},
+		"no request waits, but messages do, in mails": {Queue: &contract.IncidentQueue{Name: "mails"}},
+		"no request waits, but a message does: 20 ms → 26 s in mails": {
+			Queue: &contract.IncidentQueue{Name: "mails", BeforeNs: new(20e6), NowNs: new(26e9)},
+		},
+	} {
+		if got := Lost(&x); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // An incident that has just opened has no evidence yet.
 func TestSparse(t *testing.T) {
 	x := contract.Incident{

@@ -91,6 +91,12 @@ func incidentOf(c *engine.View, names *describe.Names, x *engine.Incident) contr
 	if f := told.Failures; f.Now > 0 {
 		d.Failures = &contract.IncidentFailures{Before: f.Before, Now: f.Now, ShareOfRequests: x.Share}
 	}
+	if queue, name := told.Lag(names); queue != nil {
+		d.Queue = &contract.IncidentQueue{Name: name}
+		if queue.Excess > 0 {
+			d.Queue.BeforeNs, d.Queue.NowNs = &queue.Usual, new(queue.Usual+queue.Excess)
+		}
+	}
 	if told.Stopped > 0 {
 		d.StoppedPerSecond = &told.Stopped
 	}

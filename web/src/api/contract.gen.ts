@@ -1864,6 +1864,7 @@ export interface components {
             impact: components["schemas"]["IncidentImpact"];
             size?: components["schemas"]["IncidentSize"];
             failures?: components["schemas"]["IncidentFailures"];
+            queue?: components["schemas"]["IncidentQueue"];
             /**
              * Format: double
              * @description Of kind `silent`: requests to the first suspect that came steadily before the onset, and no longer come. Absent: of another kind, or unknown.
@@ -2112,6 +2113,21 @@ export interface components {
              * @description As in `size`.
              */
             share_of_requests: number;
+        };
+        /** @description The queue in which messages wait longer until the first suspect takes them, as the sentence tells. No request waits for them. Absent: the incident is not about a queue. */
+        IncidentQueue: {
+            /** @description Its destination or, if only that is known, its broker. */
+            name: string;
+            /**
+             * Format: double
+             * @description Mean wait of a message before the onset. null: unknown.
+             */
+            before_ns: number | null;
+            /**
+             * Format: double
+             * @description The same since the onset. null: unknown.
+             */
+            now_ns: number | null;
         };
         /** @description Waits in the kernel for which requests lose time at the located place, as the kernel agent observed them. Absent: none are known to carry most of it. */
         IncidentWait: {

@@ -134,6 +134,14 @@ test("affectedTypes counts, up to the limit of the service", () => {
   ]);
 });
 
+test("no request waits for the messages of a queue", () => {
+  const queue = { name: "mails", before_ns: 2e7, now_ns: 3e10 };
+  expect(affectedText({ ...incident(), queue, request_types: [] })).toBe(
+    "messages in mails; no request waits for them",
+  );
+  expect(affectedText({ ...incident(), queue, request_types: [requestType()] })).toBe("1 request type");
+});
+
 test("a request type is slower, or fails more often, only if people would notice", () => {
   expect(isSlower(requestType())).toBe(true);
   expect(isSlower(requestType({ mean_ns: 1.04e8 }))).toBe(false);

@@ -71,7 +71,8 @@ export const sizeText = ({ before_ns, now_ns }: { before_ns: number; now_ns: num
   `${duration(before_ns)} → ${duration(now_ns)}`;
 
 // affectedText says how many requests and types an incident affects: "28 % of all requests, of 2 request types".
-export function affectedText({ size, failures, request_types }: Incident): string {
+export function affectedText({ size, failures, queue, request_types }: Incident): string {
+  if (queue && request_types.length === 0) return `messages in ${queue.name}; no request waits for them`;
   const types = affectedTypes(request_types.length);
   const share = (size ?? failures)?.share_of_requests ?? 0;
   return share > 0 ? `${percent(share)} of all requests, of ${types}` : types;

@@ -595,6 +595,7 @@ const minuteOf = (ms: number) => ms - (ms % 60_000);
 // RequestTypes lists the affected request types, worst first. Their names link to the requests before and after the
 // onset.
 function RequestTypes({ of: x }: { of: Incident }) {
+  if (x.queue && x.request_types.length === 0) return null; // no request waits for its messages
   const slowest = Math.max(...x.request_types.map((t) => t.mean_ns));
   return (
     <Figure

@@ -356,6 +356,12 @@ export function effects(x: Incident): Fact[] {
       </span>,
       "Share of the failed requests of the type with the largest loss",
     ]);
+  if (x.queue?.now_ns && x.queue.before_ns !== null)
+    all.push([
+      "They wait",
+      <strong key="wait">{keepUnits(sizeText({ before_ns: x.queue.before_ns, now_ns: x.queue.now_ns }))}</strong>,
+      "Mean time of a message in the queue, before the onset and since",
+    ]);
   if (x.kind !== "silent") all.push(["Affected", keepUnits(affectedText(x))]);
   else if (x.stopped_per_second)
     all.push([
