@@ -155,6 +155,38 @@ func (w *harness) setObjective(t *testing.T) {
 	}
 }
 
+// tellsFailingProblems checks that a problem of a failing incident is told as a failure, without shares of places: what
+// varies in the durations of failing requests is no cause of their failures.
+func (w *harness) tellsFailingProblems(t *testing.T, x *contract.Incident) {
+	t.Helper()
+	n := 0
+	for _, p := range fetch[contract.ProblemList](t, w, "/api/v1/problems").Items {
+		if p.Kind != contract.KindShifted {
+			continue
+		}
+		if !strings.Contains(p.Diagnosis, " of the requests of ") || p.Leading != "" || p.Share != nil {
+			t.Errorf("a problem of requests that fail: %q, %v in %q", p.Diagnosis, p.Share, p.Leading)
+		}
+		affected := func(y contract.IncidentRequestType) bool { return y.ID == p.RequestType }
+		if !slices.ContainsFunc(x.RequestTypes, affected) {
+			continue
+		}
+		n++
+		if p.Incident == nil || *p.Incident != x.ID || !slices.Contains(x.Problems, p.ID) {
+			t.Errorf("%q does not belong to the incident", p.Diagnosis)
+		}
+	}
+	if n == 0 {
+		t.Error("no problem of requests that fail")
+	}
+	detail := fetch[contract.IncidentDetail](t, w, "/api/v1/incidents/"+x.ID)
+	if !slices.ContainsFunc(detail.Timeline, func(e contract.TimelineEntry) bool {
+		return strings.HasPrefix(e.Text, "A problem opened: more requests of ")
+	}) {
+		t.Errorf("the timeline has no failures: %+v", detail.Timeline)
+	}
+}
+
 func (w *harness) tellsKind(t *testing.T, id string, kind contract.IncidentKind, state contract.IncidentState) {
 	t.Helper()
 	detail := fetch[contract.IncidentDetail](t, w, "/api/v1/incidents/"+id)
@@ -174,6 +206,9 @@ func (w *harness) tellsKind(t *testing.T, id string, kind contract.IncidentKind,
 	}
 	report := w.get(t, "/api/v1/incidents/"+id+"/report").Body.String()
 	sent := w.webhook().Incident
+	if kind == contract.IncidentKindFailing && state == contract.IncidentStateOpen {
+		w.tellsFailingProblems(t, x)
+	}
 	want := []string{string(x.Severity)}
 	if f := x.Failures; f != nil {
 		want = append(want, units.Percent(f.Before)+" → "+units.Percent(f.Now),

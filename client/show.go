@@ -172,13 +172,15 @@ func stateText(s contract.State) string {
 }
 
 // problemState returns the state of a problem's investigation as text. An open problem without an investigation is part
-// of an incident or queued.
+// of an incident, queued or not searched.
 func problemState(x *contract.Problem) string {
 	switch {
 	case x.Closed != nil || x.State != contract.StateNone:
 		return stateText(x.State)
 	case x.Incident != nil:
 		return incidentName(x)
+	case x.Kind == contract.KindShifted && len(x.Leading) == 0: // only added latency is searched for
+		return "not searched"
 	}
 	return "queued"
 }

@@ -25,7 +25,7 @@ func Diagnosis(n *Names, p *detect.Problem, located trace.Op, share float64) Sen
 	case detect.KindShifted:
 		d.shift()
 	}
-	if p.Fails() && p.Impact == 0 { // what explains their durations doesn't explain the failures
+	if p.Fails() && !p.Slower() { // what explains their durations doesn't explain the failures
 		d.Plain(".")
 		return d.Sentence
 	}
@@ -73,7 +73,7 @@ func (d *diagnosis) shift() {
 	if d.p.Fails() {
 		d.Say("%s of the requests of %s fail, usually %s", figure(units.Percent(d.p.Failed)).with(flow), d.judged(),
 			number(units.Percent(d.p.UsualFailed)))
-		if d.p.Impact == 0 {
+		if !d.p.Slower() {
 			return
 		}
 		d.Say("; they take %s on average", mean)

@@ -40,14 +40,14 @@ func TestDiagnosisOfFailures(t *testing.T) {
 	p := s.slow()
 	p.Kind, p.Failed, p.UsualFailed = detect.KindShifted, 0.42, 0.001
 	fail := "[42 %](call_flow) of the requests of shop GET / fail, usually 0.1 %"
-	for impact, want := range map[float64]string{
-		0: fail + ".",
-		1: fail + "; they take [35 ms](latency) on average, [2.3×](baseline) the expected [15 ms](baseline); " +
+	for mean, want := range map[time.Duration]string{
+		p.Expected + p.Expected/50: fail + ".",
+		p.Mean: fail + "; they take [35 ms](latency) on average, [2.3×](baseline) the expected [15 ms](baseline); " +
 			"[95 %](edge) of the change is in [shop render page](edge).",
 	} {
-		p.Impact = impact
+		p.Mean, p.Impact = mean, 1
 		if diff := cmp.Diff(want, marked(Diagnosis(s.names(), p, 0, 0))); diff != "" {
-			t.Errorf("impact %g: -want +got\n%s", impact, diff)
+			t.Errorf("%v: -want +got\n%s", mean, diff)
 		}
 	}
 }

@@ -359,8 +359,20 @@ func (x *AffectedType) typicallySlower(since *group.Since, usual *group.Window) 
 const leastExplained = 0.3
 
 // explains returns the incident in open whose first suspect accounts for the largest share of p, or nil if no share
-// exceeds leastExplained.
+// exceeds leastExplained. No place accounts for failures: they belong to the incident because of which requests of
+// their type fail.
 func (c *Incidents) explains(open []*incident.Incident, p *detect.Problem) (best *incident.Incident) {
+	if p.Fails() && !p.Slower() {
+		i := slices.IndexFunc(open, func(x *incident.Incident) bool {
+			return slices.ContainsFunc(c.affected[x.ID].Types, func(t AffectedType) bool {
+				return t.RequestType == p.RequestType && t.Failed > t.UsualFailed
+			})
+		})
+		if i < 0 {
+			return nil
+		}
+		return open[i]
+	}
 	all, parts := 0.0, make([]float64, len(open)) // by incident
 	for i := range p.Edges {
 		e := &p.Edges[i]

@@ -191,7 +191,7 @@ func (r *Searches) subjects() (problems []search.Problem, taken map[search.Subje
 		if located && v.Answer() == 0 && !wanted {
 			taken[p.Subject] = true
 		}
-		if taken[p.Subject] || p.Kind == detect.KindShifted && p.Impact == 0 && v == nil && !wanted {
+		if taken[p.Subject] || p.Kind == detect.KindShifted && !p.Slower() && v == nil && !wanted {
 			continue
 		}
 		if r.strategy.UsesPairs {

@@ -262,8 +262,9 @@ func TestOnsetOfOutage(t *testing.T) {
 	}
 }
 
-// TestOnsetOfAddedCalls makes a service call another one more often, or for the first time, so that no call takes longer
-// than before. The onset is the start of the change, within 20 seconds, and not the time at which the incident opens.
+// TestOnsetOfAddedCalls makes a service call another one more often, or for the first time, so that no call takes
+// longer than before. The onset is the start of the change, within 20 seconds, and not the time at which the incident
+// opens.
 func TestOnsetOfAddedCalls(t *testing.T) {
 	for _, before := range []int{0, 1} {
 		s := newShop()

@@ -172,17 +172,17 @@ func (c *changeDetector) problem(g *group.Group, table *trace.Table) Problem {
 const certainRise = 3
 
 // rankChangedEdges ranks the edges of a changed problem by their share of the rise of the mean if that is certain, and
-// otherwise by their share of the rise of the variance. If the call flow changed and requests are no slower, no edge has
-// a share: what varies more because of another path, or of failures, is no cause of them.
+// otherwise by their share of the rise of the variance. If the call flow changed and requests are no slower, no edge
+// has a share: what varies more because of another path, or of failures, is no cause of them.
 func rankChangedEdges(g *group.Group, p *Problem) {
+	if p.Kind == KindShifted && !p.Slower() {
+		p.rankEdges(WholeVariance, func(*group.EdgeShare) float64 { return 0 })
+		return
+	}
 	now, ref := &g.Current, &g.Reference
 	rise := stats.Excess(now.Total, ref.Total)
 	if half := rise.Value - rise.Low; rise.Value > 0 && rise.Value/half*stats.Normal95 > certainRise {
 		p.rankEdges(WholeSlowdown, func(e *group.EdgeShare) float64 { return e.Excess / rise.Value })
-		return
-	}
-	if p.Kind == KindShifted && p.Impact == 0 {
-		p.rankEdges(WholeVariance, func(*group.EdgeShare) float64 { return 0 })
 		return
 	}
 	spread := now.Total.Variance() - ref.Total.Variance()

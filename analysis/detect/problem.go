@@ -79,7 +79,8 @@ type Problem struct {
 	// 1]: the fraction of requests that would have to be in another group, or to fail, or to succeed. It is 0 for other
 	// kinds.
 	Shift float64
-	// Failed and UsualFailed are, for a shifted problem, the fractions of requests that fail now and in the expectation.
+	// Failed and UsualFailed are, for a shifted problem, the fractions of requests that fail now and that are expected
+	// to fail.
 	Failed, UsualFailed float64
 
 	Edges        []group.EdgeShare // all edges, the leading one first
@@ -126,6 +127,15 @@ type Explanation struct {
 func (p *Problem) Fails() bool {
 	return p.Kind == KindShifted && p.Failed > leastRatio*p.UsualFailed && p.Failed-p.UsualFailed >= leastFailing
 }
+
+// Slower reports whether the requests of a changed problem take longer than expected, beyond what is hardly worth
+// saying. Those of a shifted problem may not.
+func (p *Problem) Slower() bool {
+	return p.Impact > 0 && float64(p.Mean) >= leastSlower*float64(p.Expected)
+}
+
+// leastSlower is the minimum ratio of the mean to the expectation at which requests count as slower.
+const leastSlower = 1.05
 
 // leastFailing is the minimum rise of the fraction of failed requests that a sentence mentions.
 const leastFailing = 0.01

@@ -231,13 +231,13 @@ func (r renderer) setNext(d *contract.GetProblem200JSONResponse, next describe.S
 	d.Next, d.NextParts = next.String(), render.Sentence(r.Names, next)
 }
 
-// nextOfOpen returns the next step for the open problem p. x is its incident, and v its investigation; both may be nil. If
-// the incident closed because requests stopped, the text starts with the next step for the incident, because nothing
+// nextOfOpen returns the next step for the open problem p. x is its incident, and v its investigation; both may be nil.
+// If the incident closed because requests stopped, the text starts with the next step for the incident, because nothing
 // has shown since then that the cause has gone.
 func (r renderer) nextOfOpen(
 	x *engine.Incident, p *detect.Problem, v *search.Investigation, missing []string,
 ) describe.Sentence {
-	noSlower := p.Kind == detect.KindShifted && p.Impact == 0
+	noSlower := p.Kind == detect.KindShifted && !p.Slower()
 	var advice describe.Sentence
 	switch {
 	case x == nil:
@@ -266,7 +266,8 @@ func (r renderer) next(
 			return describe.Say("It is part of an incident, which Sibyl investigates as a whole. ").And(advice)
 		}
 		if noSlower {
-			return describe.Say("Look at sample traces: Sibyl searches for added latency, and these requests are no slower.")
+			return describe.Say("Look at sample traces: " +
+				"Sibyl searches for added latency, and these requests are no slower.")
 		}
 		return describe.Say("Queued: too many other problems are being investigated.")
 	}

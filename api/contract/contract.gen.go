@@ -2606,7 +2606,7 @@ type Problem struct {
 	// Impact Nanoseconds lost per second: `rate` × the time of the mean above the expected one or, of a chronic variable problem, above the median; 0 if it is not above.
 	Impact *float64 `json:"impact"`
 
-	// Incident ID of the open incident that contains it, whose investigation replaces that of the problem; absent: none.
+	// Incident ID of the open incident that contains it, whose investigation replaces that of the problem, if there would be one; absent: none.
 	Incident *string `json:"incident,omitempty"`
 	Kind     Kind    `json:"kind"`
 

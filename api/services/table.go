@@ -100,8 +100,8 @@ func (t *serviceTable) startOf(s *epoch.Snapshot, row *contract.Service, recover
 	return 0
 }
 
-// recovery returns the latest time in the nowWindow before `to` when the evidence for an incident ended because requests
-// were back to normal, or 0 if there is none.
+// recovery returns the latest time in the nowWindow before `to` when the evidence for an incident ended because
+// requests were back to normal, or 0 if there is none.
 func recovery(s *epoch.Snapshot, to trace.Nanos) (latest trace.Nanos) {
 	for i := range s.Incidents {
 		x := &s.Incidents[i]

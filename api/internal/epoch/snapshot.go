@@ -157,7 +157,9 @@ func (s *Snapshot) addProblems(c *engine.View, names *describe.Names) {
 		p := &problems[i]
 		v := investigations[search.OfProblem(p.ID)]
 		x := ProblemOf(c, names, p, v, i+1)
-		if id, within := c.Incidents.With(p.ID); within && c.Searches.Investigation(search.OfIncident(id)) != nil {
+		id, within := c.Incidents.With(p.ID)
+		searched := p.Kind != detect.KindShifted || p.Slower() // else there is no search that the incident's replaces
+		if within && (!searched || c.Searches.Investigation(search.OfIncident(id)) != nil) {
 			x.Incident = new(render.Hex16(id))
 		} else if v == nil {
 			s.Tally.Uninvestigated++

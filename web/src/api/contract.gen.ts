@@ -2850,7 +2850,7 @@ export interface components {
              * @description When it opened; null: it is chronic, so that Sibyl saw no beginning.
              */
             since: string | null;
-            /** @description ID of the open incident that contains it, whose investigation replaces that of the problem; absent: none. */
+            /** @description ID of the open incident that contains it, whose investigation replaces that of the problem, if there would be one; absent: none. */
             incident?: string;
             state: components["schemas"]["State"];
             /** @description One sentence: how slow the requests are, where, and when. */

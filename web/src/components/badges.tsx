@@ -122,7 +122,7 @@ export const definitions: Record<string, string> = {
   slow: "These requests take longer on average than expected",
   shifted: "These requests changed their call flow, or started to fail",
   none: "Waiting: worse problems are investigated first",
-  joined: "Its incident is investigated as a whole",
+  joined: "Part of an incident, which is investigated as a whole",
   opened: "Just detected; the search starts with the next epoch",
   investigating: "Tracepoints are being switched on and off to find the cause",
   located: "The location is known; no tracepoint below it is left to try",

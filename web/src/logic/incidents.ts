@@ -128,6 +128,9 @@ export const isMuted = (x: Incident) => x.notes.muted !== undefined;
 // isInIncident reports whether the search of an incident replaces that of a problem.
 export const isInIncident = (p: Schemas["Problem"]) => p.state === "none" && p.incident !== undefined;
 
+// isUnsearched reports whether a problem is not searched because its requests are no slower.
+export const isUnsearched = (p: Schemas["Problem"]) => p.state === "none" && p.kind === "shifted" && p.leading === "";
+
 // nobodyKnows reports whether an incident closed without a sign that its cause is gone.
 export const nobodyKnows = ({ end }: Incident) => end?.reason === "stopped" || end?.reason === "no_traces";
 

@@ -16,7 +16,7 @@ import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
 import { count, duration, lost, ratio, milli, range, rate, factor, stateLabel } from "../logic/format.ts";
 import { firstAtPlaces } from "../logic/diagnosis.ts";
-import { isInIncident } from "../logic/incidents.ts";
+import { isInIncident, isUnsearched } from "../logic/incidents.ts";
 import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { When, useTitle } from "../components/basics.tsx";
@@ -370,6 +370,10 @@ const Row = memo(function Row({ p, at, gone, first, measure }: RowProps) {
           <Link href={`/incidents/${p.incident}`} title={definitions.joined}>
             in an incident
           </Link>
+        ) : !gone && isUnsearched(p) ? (
+          <span className="dim" title="Sibyl searches for added latency; these requests are no slower">
+            not searched
+          </span>
         ) : (
           <StateBadge of={gone ? "unlisted" : p.state} />
         )}
