@@ -167,6 +167,9 @@ func (w *harness) tellsFailingProblems(t *testing.T, x *contract.Incident) {
 		if !strings.Contains(p.Diagnosis, " of the requests of ") || p.Leading != "" || p.Share != nil {
 			t.Errorf("a problem of requests that fail: %q, %v in %q", p.Diagnosis, p.Share, p.Leading)
 		}
+		if d := fetch[contract.ProblemDetail](t, w, "/api/v1/problems/"+p.ID); len(d.WhatIf)+len(d.Contrasts) > 0 {
+			t.Errorf("%q: causes of durations, which are as usual: %+v, %+v", p.Diagnosis, d.WhatIf, d.Contrasts)
+		}
 		affected := func(y contract.IncidentRequestType) bool { return y.ID == p.RequestType }
 		if !slices.ContainsFunc(x.RequestTypes, affected) {
 			continue

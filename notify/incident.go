@@ -3,6 +3,7 @@ package notify
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -411,16 +412,38 @@ func (x *Incident) figures() []figure {
 		}
 	}
 	var suspects, annotations, traces []string
+	cost := 0.0
 	for i := range x.Suspects {
-		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
+		cost += float64(x.Suspects[i].Score)
+	}
+	for i := range x.Suspects {
+		share := units.Percent(float64(x.Suspects[i].Score) / max(math.SmallestNonzeroFloat64, cost))
+		suspects = append(suspects, x.Suspects[i].Service+" "+share)
 	}
 	add("severity", "Severity", x.Severity)
 	add("severity_reason", "Why", trace.Clean(x.Reason))
-	add("impact", "Lost", units.Loss(float64(x.Impact.Lost), float64(x.Impact.Failed)))
+	affected, share := units.Plural(x.Affected, "request type"), describe.Number(0)
+	if f := x.Failures; f != nil {
+		add("failed", "Failed", units.Percent(float64(f.Before))+" → "+units.Percent(float64(f.Now)))
+		share = f.Share
+	}
+	if s := x.Size; s != nil {
+		add("mean", "Mean", units.Nanos(float64(s.BeforeNS))+" → "+units.Nanos(float64(s.NowNS)))
+		share = s.Share
+	}
+	if share > 0 {
+		affected = units.Percent(float64(share)) + " of all requests, of " + affected
+	}
+	measured := x.Size != nil || x.Failures != nil
+	if measured {
+		add("affected", "Affected", affected)
+	} else {
+		add("impact", "Lost", units.Loss(float64(x.Impact.Lost), float64(x.Impact.Failed)))
+	}
 	add("located_at", "Located at", x.place())
 	add("owner", "Owner", trace.Clean(x.Owner.String()))
 	add("suspects", "Suspects", trace.Clean(strings.Join(suspects, ", ")))
-	if x.Affected > 0 {
+	if x.Affected > 0 && !measured {
 		add("request_types", "Request types", strconv.Itoa(x.Affected))
 		add("most_affected", "Most affected", trace.Clean(x.RequestTypes[0].change()))
 	}

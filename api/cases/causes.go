@@ -33,10 +33,11 @@ func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
 	return all
 }
 
-// addCauses adds the causes of p to d, except for the explanations.
+// addCauses adds the causes of p to d, except for the explanations. They are about durations: if requests are no
+// slower, there are none.
 func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Problem) {
 	causes := describe.NoCauses()
-	if f := r.Core.Problems.Findings(p.ID); f != nil {
+	if f := r.Core.Problems.Findings(p.ID); f != nil && (p.Kind != detect.KindShifted || p.Slower()) {
 		causes = describe.NewCauses(r.Names, p, f)
 	}
 	d.JointCorrelation, d.Unrelated = causes.Joint.Pointer(), make([]contract.Unrelated, 0, len(causes.Unrelated))

@@ -118,7 +118,8 @@ function Edges({ p, edges }: { p: Problem; edges: Edge[] }) {
   const by = measuresFor(p)[0]!;
   // The interval is that of the share of all variance.
   const ranged = by === "variance" && p.onset === "chronic";
-  const few = edges.filter((e, i) => i < alwaysListed || Math.abs(e.score ?? 0) >= minShare);
+  const listed = p.leading === "" ? 0 : alwaysListed; // no place has a share
+  const few = edges.filter((e, i) => i < listed || Math.abs(e.score ?? 0) >= minShare);
   const max = Math.max(1, ...edges.map((e) => e.score ?? 0));
   return (
     <div id="edges">

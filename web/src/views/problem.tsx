@@ -8,7 +8,7 @@ import { bySection } from "../logic/diagnosis.ts";
 import { type Phrase, namesIn } from "../logic/sentences.ts";
 import { annotationsSince, marksOf } from "../logic/annotations.ts";
 import { count, duration, lost, ratio, milli, percent, range, rate, factor, span } from "../logic/format.ts";
-import { isInIncident } from "../logic/incidents.ts";
+import { isInIncident, isUnsearched } from "../logic/incidents.ts";
 import { markdown } from "../logic/markdown.ts";
 import { Bar, type Fact, Facts, When, useTitle } from "../components/basics.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
@@ -293,7 +293,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
         ]}
       />
       <div className="does">
-        {!p.closed && <StateBadge of={isInIncident(p) ? "joined" : p.state} />}
+        {!p.closed && !isUnsearched(p) && <StateBadge of={isInIncident(p) ? "joined" : p.state} />}
         <PartOf id={p.id} next={detail.next_parts} joined={!p.closed && isInIncident(p)} />
         {detail.missing.some((m) => !namesIn(detail.next_parts).includes(m)) && (
           <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>
