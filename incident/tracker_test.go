@@ -33,6 +33,7 @@ type shop struct {
 	silent  string // a service that emits no spans
 	// a worker takes a message after every third request to cart, in a trace of its own
 	consumer bool
+	timeouts bool                   // half of the requests to cart end after two seconds, without an answer
 	gateway  map[string]trace.Nanos // additional work of the gateway, by the service that it calls
 	failing  string                 // a service that fails a tenth of its requests, or most of them if it is rare
 	rare     int                    // seconds between two requests to the service rare; 0: no requests
@@ -131,6 +132,13 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 		span(2, 1, "gateway", "GET", trace.Client, wire, work+3*wire),
 	)}
 	if service == s.silent {
+		t.Spans[1].Peer = s.table.Op(s.table.Symbol(service), s.table.Symbol("GET"), trace.External)
+		return t
+	}
+	if service == "cart" && s.timeouts && s.next%4 < 2 {
+		const timeout = trace.Nanos(2 * time.Second)
+		t.Spans[0].End, t.Spans[1].End = start+timeout+4*wire, start+timeout+3*wire
+		t.Spans[1].Flags |= trace.Error
 		t.Spans[1].Peer = s.table.Op(s.table.Symbol(service), s.table.Symbol("GET"), trace.External)
 		return t
 	}
@@ -259,6 +267,22 @@ func TestOnsetOfOutage(t *testing.T) {
 	}
 	if off := all[0].Onset.Sub(began); off.Abs() > 20*time.Second {
 		t.Errorf("the onset is off by %v; the incident opened after %v", off, all[0].Opened().Sub(began))
+	}
+}
+
+// TestOnsetOfTimeouts stops an instance, so that part of the calls to a service end after a timeout. The incident opens
+// within a minute. The onset is the start of the change, within 20 seconds.
+func TestOnsetOfTimeouts(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour+50*time.Second, nil)
+	began := s.now
+	s.timeouts = true
+	for len(s.tracker.Incidents()) == 0 {
+		s.play(10*time.Second, nil)
+	}
+	x := s.tracker.Incidents()[0]
+	if off := x.Onset.Sub(began); off.Abs() > 20*time.Second {
+		t.Errorf("the onset is off by %v; the incident opened after %v", off, x.Opened().Sub(began))
 	}
 }
 

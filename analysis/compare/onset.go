@@ -55,10 +55,15 @@ func (m *Comparer) lossesOf(service int32, added []AddedCall, r history.Range) [
 	c.chooseTimes()
 	callees, _ := h.Callees(nil)
 	for i := 1; i < len(sites); i++ {
-		if _, long := h.Long(int32(i)); long || sites[i].Service != service && callees[i].Service != service {
+		if sites[i].Service != service && callees[i].Service != service {
 			continue
 		}
 		c.site.Cells = c.times(int32(i)).Unpack(c.site.Cells)
+		// The calls at a new site, such as those that end after a timeout, may be long because of the change.
+		isNew := len(c.site.Cells) > 0 && c.site.Cells[0].Slice >= r.From
+		if _, long := h.Long(int32(i)); long && !isNew {
+			continue
+		}
 		now := c.site.Cells.Within(r)
 		if sites[i].Parent == 0 {
 			c.addMissing(h.Series(int32(i)))
