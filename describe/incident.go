@@ -180,7 +180,7 @@ func (c *change) write() {
 		c.Plain(".")
 		return
 	}
-	longer, counted := true, true
+	longer, counted := true, !x.requestsFail() || x.Failures == Failures{}
 	switch x.Kind {
 	case Slow, Crept:
 		c.longer()
@@ -188,9 +188,8 @@ func (c *change) write() {
 	case Failing, Silent, Missed:
 		longer = x.Longer() >= leastLonger
 		switch {
-		case x.requestsFail() && x.Failures != (Failures{}):
+		case !counted:
 			c.failing()
-			counted = false
 		case first.Errors >= first.Unanswered && x.requestsFail():
 			c.Plain("More requests " + x.tense("fail", "failed") + " ")
 		case first.Errors >= first.Unanswered:

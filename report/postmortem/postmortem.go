@@ -249,6 +249,10 @@ func Lost(x *contract.Incident) string {
 	}
 	q := x.Queue
 	switch {
+	case x.StoppedPerSecond != nil && x.Closed == nil:
+		return units.Rate(*x.StoppedPerSecond) + " of requests, which no longer come"
+	case x.StoppedPerSecond != nil:
+		return units.Rate(*x.StoppedPerSecond) + " of requests, which did not come"
 	case q == nil:
 		return "little"
 	case q.BeforeNs == nil || q.NowNs == nil:

@@ -83,6 +83,7 @@ func TestLost(t *testing.T) {
 			Impact: contract.IncidentImpact{LostNsPerSecond: 68e6},
 			Queue:  &contract.IncidentQueue{Name: "mails"},
 		},
+		"2/s of requests, which no longer come":       {StoppedPerSecond: new(2.)},
 		"no request waits, but messages do, in mails": {Queue: &contract.IncidentQueue{Name: "mails"}},
 		"no request waits, but a message does: 20 ms → 26 s in mails": {
 			Queue: &contract.IncidentQueue{Name: "mails", BeforeNs: new(20e6), NowNs: new(26e9)},
