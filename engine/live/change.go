@@ -42,7 +42,7 @@ func (x *pendingChange) apply(core *engine.Core, at trace.Nanos) {
 func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, err error) {
 	switch {
 	case !s.ready.Load():
-		return false, errStarting
+		return false, s.unready()
 	case s.options.Full(s.options.Clock()):
 		return false, errFull
 	}

@@ -28,6 +28,8 @@ var (
 	errOverfull = refusal.New(refusal.Overloaded, "the journal has reached its size limit", "").Later(fullDelay)
 	errStarting = refusal.New(refusal.Overloaded, "the service is starting and reads its journal", "").
 			Later(time.Second)
+	errStandby = refusal.New(refusal.Overloaded, "another replica leads: this one is its standby", "").
+			Later(time.Second)
 	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 )
 
@@ -212,7 +214,7 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 // is safe for concurrent use.
 func (s *Service) Refuse() *refusal.Error {
 	if !s.ready.Load() {
-		return errStarting
+		return s.unready()
 	}
 	if refused := s.intake.quota.exceeded(s.options.Clock(), s.counts.Spans.Load()); refused != nil {
 		s.counts.Refused.Quota.Add(1)
@@ -233,6 +235,14 @@ func (s *Service) Refuse() *refusal.Error {
 		return errMemory
 	}
 	return nil
+}
+
+// unready returns the reason why the service is not ready.
+func (s *Service) unready() *refusal.Error {
+	if s.options.Journal.Leader() != "" {
+		return errStandby
+	}
+	return errStarting
 }
 
 // Take accepts body, an uncompressed export request, and returns once it is durable. It returns the number of rejected

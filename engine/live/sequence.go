@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -88,10 +89,12 @@ func (q *sequencer) sequence(ctx context.Context) error {
 		case <-ticks.C:
 		case <-sizes.C:
 			q.watchSpace()
+			if err := q.options.Journal.Beat(); err != nil {
+				return err
+			}
 			continue
 		case <-ctx.Done():
-			q.clock.advance(q.options.Clock())
-			q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, seq: q.options.Journal.Next() - 1}})
+			q.stop()
 			return nil
 		}
 		if err := q.commit(changed, q.fill(group)); err != nil {
@@ -101,6 +104,12 @@ func (q *sequencer) sequence(ctx context.Context) error {
 			q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, reached: flushed}})
 		}
 	}
+}
+
+// stop tells shards and core loop that the service is stopping.
+func (q *sequencer) stop() {
+	q.clock.advance(q.options.Clock())
+	q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, seq: q.options.Journal.Next() - 1}})
 }
 
 // fill adds waiting requests to group until their total size reaches maxCommitBytes. It adds nothing to an empty group.
@@ -257,24 +266,8 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 		}
 		q.counts.Damaged.Add(int64(r.Seq - next))
 		next = r.Seq + 1
-		q.clock.now = max(q.clock.now, r.At)
-		switch r.Kind {
-		case journal.Epoch:
-			if r.Seq > q.covered {
-				q.broadcast(message{
-					at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, epoch: true, renews: q.renewNames(r.At)},
-				})
-			}
-		case journal.Change:
-			if r.Seq > q.covered {
-				if err := q.recoverChange(r); err != nil {
-					return err
-				}
-			}
-		case journal.Protobuf, journal.JSON:
-			if err := q.redeliver(ctx, r); err != nil {
-				return err
-			}
+		if err := q.replay(ctx, r); err != nil {
+			return err
 		}
 	}
 	q.counts.Damaged.Add(int64(q.options.Journal.Next() - next))
@@ -283,11 +276,55 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 			"the journal has lost records, each of which is a request with traces, a change or the end of an epoch: "+
 				"Sibyl continues without them; look for errors of the disk", slog.Int64("lost_records", n))
 	}
-	if q.clock.now > 0 {
+	return nil
+}
+
+// replay passes on the record r, which is already in the journal, with its time.
+func (q *sequencer) replay(ctx context.Context, r journal.Record) error {
+	q.clock.now = max(q.clock.now, r.At)
+	switch r.Kind {
+	case journal.Epoch:
+		if r.Seq > q.covered {
+			q.broadcast(message{
+				at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, epoch: true, renews: q.renewNames(r.At)},
+			})
+		}
+	case journal.Change:
+		if r.Seq > q.covered {
+			return q.recoverChange(r)
+		}
+	case journal.Protobuf, journal.JSON:
+		return q.redeliver(ctx, r)
+	}
+	return nil
+}
+
+// follow replays the records of the process that leads until this process leads. In the meantime, it refuses requests
+// and changes that arrived while this process led before. It returns an error if ctx ends first.
+func (q *sequencer) follow(ctx context.Context) error {
+	var refusing sync.WaitGroup
+	leads := make(chan struct{})
+	refusing.Go(func() {
+		for {
+			select {
+			case d := <-q.arrivals:
+				d.durable <- errStandby
+				q.intake.release(d)
+			case c := <-q.changes:
+				c.answer <- changeResult{err: errStandby}
+			case <-leads:
+				return
+			}
+		}
+	})
+	err := q.options.Journal.Follow(ctx, func(r journal.Record) error { return q.replay(ctx, r) })
+	close(leads)
+	refusing.Wait()
+	if err == nil && q.clock.now > 0 {
 		length := trace.Nanos(q.options.Core.Epoch)
 		q.epoch = q.clock.now/length*length + length
 	}
-	return nil
+	return err
 }
 
 // redeliver delivers the request in the journal record r. It counts a request that it can't decode as damaged.

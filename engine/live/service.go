@@ -29,8 +29,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -58,7 +58,7 @@ type Options struct {
 	Charted        int           // maximum number of groups and request types whose requests are kept by tick
 	Checkpoint     time.Duration // minimum time between checkpoints, which are taken at the end of an epoch
 	Retention      Retention
-	Journal        *journal.Journal
+	Journal        Journal
 	// MaxJournalAge is the maximum age of journal records that are covered by a checkpoint but still referenced by open
 	// traces. 0 means unlimited.
 	MaxJournalAge time.Duration
@@ -134,6 +134,7 @@ type Service struct {
 	ready    atomic.Bool   // the service accepts requests
 	began    atomic.Int64  // when ready was set, in ns since 1970
 	overfull atomic.Bool   // the journal exceeds MaxJournal
+	start    sync.Once     // closes started
 	started  chan struct{} // closed when the service first accepts requests
 	stopped  chan struct{} // closed when the sequencer has stopped
 	done     chan struct{} // closed when the core loop has stopped
@@ -301,8 +302,8 @@ func (s *Service) reportOlder(c *store.Checkpoint) {
 	}
 }
 
-// Run replays the journal records since the checkpoint and then accepts requests until ctx is done. Before it returns,
-// it finishes the accepted requests and takes a checkpoint. Open traces stay open across a restart. Run returns an
+// Run replays the journal records since the checkpoint and then, whenever this process leads, accepts requests until
+// ctx is done. Before it returns, it finishes the accepted requests and takes a checkpoint. Open traces stay open across a restart. Run returns an
 // error if the journal can't be read or written.
 func (s *Service) Run(ctx context.Context) error {
 	var shards, loop sync.WaitGroup
@@ -315,16 +316,14 @@ func (s *Service) Run(ctx context.Context) error {
 		s.loop.run(context.WithoutCancel(ctx)) // to finish the accepted requests
 	})
 	err := s.sequencer.recover(ctx, s.restored)
-	if err == nil {
-		err = s.sequencer.applySettings()
+	for err == nil {
+		if err = s.lead(ctx); errors.Is(err, journal.ErrNotLeading) {
+			s.options.Log.WarnContext(ctx, "another replica leads", slog.Any("cause", err))
+			err = nil
+			continue
+		}
+		break
 	}
-	if err == nil {
-		s.began.Store(s.options.Clock().UnixNano())
-		s.ready.Store(true)
-		close(s.started)
-		err = s.sequencer.sequence(ctx)
-	}
-	s.ready.Store(false)
 	close(s.stopped)
 	for _, in := range s.inboxes {
 		close(in)
@@ -335,11 +334,39 @@ func (s *Service) Run(ctx context.Context) error {
 	return err
 }
 
+// lead waits until this process leads and then accepts requests until ctx is done. It returns an error that wraps
+// [journal.ErrNotLeading] if another process took over.
+func (s *Service) lead(ctx context.Context) error {
+	if err := s.sequencer.follow(ctx); err != nil {
+		if ctx.Err() != nil {
+			s.sequencer.stop()
+			return nil
+		}
+		return err
+	}
+	if err := s.sequencer.applySettings(); err != nil {
+		return err
+	}
+	s.began.Store(s.options.Clock().UnixNano())
+	s.ready.Store(true)
+	defer s.ready.Store(false)
+	s.start.Do(func() { close(s.started) })
+	return s.sequencer.sequence(ctx)
+}
+
+// Leader returns the URL of the process that leads, or "" if this process leads, or if no process is known to lead.
+func (s *Service) Leader() string {
+	if s.ready.Load() {
+		return ""
+	}
+	return s.options.Journal.Leader()
+}
+
 // Retain replaces the limits on the stored history. The number of exemplars takes effect at the end of the epoch, the
 // other limits at the next checkpoint. It is safe for concurrent use.
 func (s *Service) Retain(r Retention) { s.retained.Store(&r) }
 
-// Ready reports whether the service has read its journal and accepts requests.
+// Ready reports whether the service has read its journal, leads, and so accepts requests.
 func (s *Service) Ready() bool { return s.ready.Load() }
 
 // Started returns a channel that is closed when the service first accepts requests.

@@ -109,7 +109,7 @@ func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte,
 
 // readRecord returns the request in the record with number seq as protobuf, or nil if the record is no longer in the
 // journal. It reads into buf if buf is large enough.
-func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
+func readRecord(from Journal, seq uint64, buf []byte) ([]byte, error) {
 	runtime.Gosched() // yield to the intake of requests
 	r, err := from.Get(seq, buf)
 	switch {

@@ -54,6 +54,14 @@ type Record struct {
 	Data []byte
 }
 
+// Packed is a record with its data as [Pack] compresses it.
+type Packed struct {
+	Seq  uint64
+	At   trace.Nanos
+	Kind Kind
+	Data []byte
+}
+
 // Journal is an open journal. It is safe for concurrent use, except that only one goroutine may call Add and Append.
 type Journal struct {
 	db    *pebbledb.DB
@@ -324,6 +332,18 @@ func (j *Journal) Trim(ctx context.Context, before uint64) error {
 	}
 	return nil
 }
+
+// ErrNotLeading is returned by a shared journal if another process may lead by now.
+var ErrNotLeading = errors.New("this process does not lead any more")
+
+// Follow returns nil at once, because j belongs to this process alone.
+func (j *Journal) Follow(context.Context, func(Record) error) error { return nil }
+
+// Beat does nothing, because no other process waits for j.
+func (j *Journal) Beat() error { return nil }
+
+// Leader returns "", because j belongs to this process alone.
+func (j *Journal) Leader() string { return "" }
 
 // Stats describes the size of a journal.
 type Stats struct {
