@@ -311,12 +311,15 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz reports whether the service has started. It mentions late decisions and a full disk in the body, but they
-// don't change the status: agents, API and pages still work, and a load balancer that took the service out would hide
-// the reason.
+// readyz reports whether the service has started and, if there are several replicas, whether this one leads. It
+// mentions late decisions and a full disk in the body, but they don't change the status: agents, API and pages still
+// work, and a load balancer that took the service out would hide the reason.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
 		err := refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "")
+		if leader := a.engine.Leader(); leader != "" {
+			err = refusal.New(refusal.Overloaded, "this replica is a standby", leader+" leads")
+		}
 		a.fail(w, r, err.Later(time.Second))
 		return
 	}

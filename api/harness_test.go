@@ -90,6 +90,9 @@ func (w *harness) Change(_ context.Context, x engine.Change) (bool, error) {
 // Ready implements operating.Service.
 func (w *harness) Ready() bool { return true }
 
+// Leader implements operating.Service.
+func (w *harness) Leader() string { return "" }
+
 func (w *harness) Space() live.Space { return live.SpaceEnough }
 
 // Lag implements operating.Service.

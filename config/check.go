@@ -31,6 +31,7 @@ func (e *Effective) check(known Errors) Errors {
 	c.routes()
 	c.sizes()
 	c.times()
+	c.cluster()
 	cfg := &e.Config
 	c.require(cfg.OTLP.GRPC != "" || cfg.OTLP.HTTP != "" || len(cfg.Jaeger.Query) > 0,
 		"there is no source of traces; set otlp.grpc, otlp.http or jaeger.query",
@@ -291,6 +292,21 @@ func (c *checker) sizes() {
 	cfg := &c.e.Config
 	c.require(cfg.OTLP.MaxRequest <= cfg.Memory/requestShare,
 		"otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
+}
+
+// cluster checks the keys for replicas.
+func (c *checker) cluster() {
+	cfg := &c.e.Config
+	x := &cfg.Cluster
+	c.require(len(x.Brokers) == 0 || cfg.ReplicaURL() != "",
+		"the other replicas need the URL of this one; set cluster.url", "cluster.url", "http", "cluster.brokers")
+	c.require((x.CertFile == "") == (x.KeyFile == ""), "a certificate needs its key, and a key its certificate",
+		"cluster.cert-file", "cluster.key-file")
+	c.require((x.User == "") == (x.PasswordFile == ""), "a user needs a password, and a password its user",
+		"cluster.user", "cluster.password-file")
+	c.require(x.Encryption == "tls" || x.CAFile == "" && x.CertFile == "",
+		"certificates are only used with encryption; set cluster.encryption to tls",
+		"cluster.encryption", "cluster.ca-file", "cluster.cert-file")
 }
 
 // times checks the durations that depend on one another.

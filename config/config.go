@@ -10,6 +10,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -60,6 +61,7 @@ type Config struct {
 	ProcessMemory int64    // memory of the whole service if Memory is a tenant's part of it; otherwise 0
 	Assembly      Assembly
 	Journal       Journal
+	Cluster       Cluster
 
 	Epoch      time.Duration
 	Learning   time.Duration
@@ -87,6 +89,21 @@ type Config struct {
 	Logs       Logs
 	Metrics    Metrics
 	Kubernetes Kubernetes
+}
+
+// Cluster connects replicas of this service by a Kafka topic. If Brokers is empty, there are none.
+type Cluster struct {
+	Brokers      []string
+	Topic        string
+	URL          string // of this replica's API; see Config.ReplicaURL
+	Retention    time.Duration
+	Patience     time.Duration
+	Encryption   string // none or tls
+	CAFile       string // empty: the CAs of the system
+	CertFile     string // CertFile and KeyFile are empty if the brokers need no certificate
+	KeyFile      string
+	User         string // empty: no log-in
+	PasswordFile string
 }
 
 // Logs is a server with the logs of services.
@@ -552,6 +569,9 @@ func (c *Config) UI() string {
 	}
 	return scheme + c.HTTP + c.API.BasePath
 }
+
+// ReplicaURL returns the URL of this replica's API for the other replicas and their clients, or "" if it is unknown.
+func (c *Config) ReplicaURL() string { return cmp.Or(strings.TrimSuffix(c.Cluster.URL, "/"), c.UI()) }
 
 // LoginURL returns the address of the UI for people who log in, without a slash at the end, or "" if it is unknown.
 func (c *Config) LoginURL() string {

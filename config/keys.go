@@ -73,6 +73,7 @@ var groups = []struct {
 	{"Data, logs, API and web UI", listenerKeys},
 	{"Receiving traces", inputKeys},
 	{"Assembling traces, memory and journal", traceKeys},
+	{"Replicas that share the journal in Kafka", clusterKeys},
 	{"Detecting problems; objectives", problemKeys},
 	{"Sizes from which a change raises an incident", gateKeys},
 	{"Searching for the cause, and its budget", searchKeys},
@@ -256,6 +257,42 @@ func traceKeys() []definition[Config] {
 			func(c *Config) *time.Duration { return &c.Journal.MaxAge },
 			"Maximum age of journal records that a checkpoint already covers. Records not yet covered are "+
 				"never deleted.").withDefault(time.Hour),
+	}
+}
+
+func clusterKeys() []definition[Config] {
+	file := func() *scalar[string] { return optional(path("the name of a file")) }
+	return []definition[Config]{
+		newField("cluster.brokers", &list{of: text("the address of a broker, like kafka-1:9092")},
+			func(c *Config) *[]string { return &c.Cluster.Brokers },
+			"Some brokers of the Kafka cluster that all replicas of this service share. One replica leads, the others "+
+				"stand by. Empty: this is the only process.").withDefault([]string{}),
+		newField("cluster.topic", text("the name of a topic"), func(c *Config) *string { return &c.Cluster.Topic },
+			"Topic of the journal. It is created if it doesn't exist.").withDefault("sibyl"),
+		newField("cluster.url",
+			words("url", "an empty text, or a URL that starts with http:// or https://", isPublicURL),
+			func(c *Config) *string { return &c.Cluster.URL },
+			"URL of this replica's API for the other replicas and their clients; each replica needs its own. By default "+
+				"that of api.public-url or http.").withDefault(""),
+		newField("cluster.retention", duration(10*time.Minute, 365*day),
+			func(c *Config) *time.Duration { return &c.Cluster.Retention },
+			"How long a new topic keeps records. A replica that was away for longer needs a backup of another "+
+				"one.").withDefault(day),
+		newField("cluster.patience", duration(time.Second, time.Hour),
+			func(c *Config) *time.Duration { return &c.Cluster.Patience },
+			"Silence of the leading replica after which another one takes over.").withDefault(8 * time.Second),
+		newField("cluster.encryption", choice("none", "tls"), func(c *Config) *string { return &c.Cluster.Encryption },
+			"Encryption of the connections to the brokers.").withDefault("none"),
+		newField("cluster.ca-file", file(), func(c *Config) *string { return &c.Cluster.CAFile },
+			"PEM file with the certificate authorities of the brokers; empty: those of the system.").withDefault(""),
+		newField("cluster.cert-file", file(), func(c *Config) *string { return &c.Cluster.CertFile },
+			"PEM file with this replica's certificate for the brokers; empty: none.").withDefault(""),
+		newField("cluster.key-file", file(), func(c *Config) *string { return &c.Cluster.KeyFile },
+			"PEM file with the private key of that certificate.").withDefault(""),
+		newField("cluster.user", optional(text("a name")), func(c *Config) *string { return &c.Cluster.User },
+			"User of the brokers, who logs in with SCRAM-SHA-512; empty: no log-in.").withDefault(""),
+		newField("cluster.password-file", file(), func(c *Config) *string { return &c.Cluster.PasswordFile },
+			"File with the password of that user.").withDefault(""),
 	}
 }
 

@@ -51,6 +51,14 @@ type Change struct {
 	Text     string           `cbor:"text,omitempty"`     // reason given for accepting
 	Feedback *search.Feedback `cbor:"feedback,omitempty"`
 	Report   *Report          `cbor:"report,omitempty"` // event reported by another system
+	Sent     *Sent            `cbor:"sent,omitempty"`
+}
+
+// Sent tells that a message about an event was delivered. No decision depends on it; it is in the journal so that a
+// replica that takes over doesn't send the message again.
+type Sent struct {
+	Event    string `cbor:"event"`
+	Endpoint string `cbor:"endpoint"`
 }
 
 // changeVersion is the first byte of an encoded [Change].
@@ -152,6 +160,8 @@ func (c *Core) Apply(x *Change) bool {
 		return true
 	case x.Report != nil:
 		return c.annotations.report(x.Report)
+	case x.Sent != nil:
+		return true
 	case x.Accept != 0:
 		return c.accept(x.Accept, x.By, x.Text)
 	}

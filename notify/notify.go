@@ -65,6 +65,8 @@ type Options struct {
 	Outbox *store.Outbox
 	Clock  func() time.Time // nil: time.Now
 	Log    *slog.Logger
+	// Delivered, if not nil, is called when the message about event has been delivered to endpoint.
+	Delivered func(ctx context.Context, event, endpoint string)
 
 	transport func(endpoint string) http.RoundTripper // replaces the network in tests
 }

@@ -101,6 +101,9 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 		}
 		w.notifier.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.notifier.now(), problem })
 		w.logError(w.notifier.options.Outbox.Done(m))
+		if delivered := w.notifier.options.Delivered; delivered != nil {
+			delivered(ctx, m.ID, m.Endpoint)
+		}
 		return
 	}
 	w.failed(ctx, m, answer, err)

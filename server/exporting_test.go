@@ -111,7 +111,13 @@ func TestExemplarsAreExported(t *testing.T) {
 	c := &config.Config{
 		Export: config.Endpoint{URL: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}},
 	}
-	o, err := newOutbound(c, kept, notesIn(t, dir), silencesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
+	o, err := newOutbound(&tenant{
+		config:   c,
+		store:    kept,
+		notes:    notesIn(t, dir),
+		silences: silencesIn(t, dir),
+		log:      slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

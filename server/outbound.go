@@ -48,24 +48,28 @@ type outbound struct {
 	samplingGRPC *listener.Listener
 }
 
-// newOutbound sets up the integrations that c configures. newOutbound passes traces fetched from Jaeger to `into`.
-func newOutbound(
-	c *config.Config, s *store.Store, notes *cases.Notes, silences *cases.Silences, into intake, log *slog.Logger,
-) (*outbound, error) {
+// newOutbound sets up the integrations of t that its configuration names. It passes traces fetched from Jaeger to t.
+func newOutbound(t *tenant) (*outbound, error) {
+	c, s, log := t.config, t.store, t.log
 	o := &outbound{
 		config:     c,
 		log:        log,
 		store:      s,
-		notes:      notes,
-		silences:   silences,
+		notes:      t.notes,
+		silences:   t.silences,
 		strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
-		fetching:   &fetching{intake: into, store: s, log: log, changed: make(chan struct{}, 1)},
+		fetching:   &fetching{intake: intake{t}, store: s, log: log, changed: make(chan struct{}, 1)},
+	}
+	options := notify.Options{Log: log}
+	if t.clustered() {
+		options.Delivered = t.delivered
 	}
 	var err error
 	if o.outbox, err = s.OpenOutbox(store.DefaultOutboxLimits()); err != nil {
 		return nil, err
 	}
-	if o.notifier, err = notify.New(notify.Options{Outbox: o.outbox, Log: log}, nil); err != nil {
+	options.Outbox = o.outbox
+	if o.notifier, err = notify.New(options, nil); err != nil {
 		return nil, err
 	}
 	if o.exporting, err = o.newExporting(s, c.Engine().Path); err != nil {

@@ -95,7 +95,13 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 		Sampling:     config.Sampling{Default: 0.001, Budget: 100},
 		Webhooks:     []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}},
 	}
-	o, err := newOutbound(c, kept, notesIn(t, dir), silencesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
+	o, err := newOutbound(&tenant{
+		config:   c,
+		store:    kept,
+		notes:    notesIn(t, dir),
+		silences: silencesIn(t, dir),
+		log:      slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +315,13 @@ func TestEndOfSilence(t *testing.T) {
 	}
 	defer kept.Close()
 	c := &config.Config{Webhooks: []config.Webhook{{Name: "hook", URL: "https://hook.example", Format: "sibyl"}}}
-	o, err := newOutbound(c, kept, notesIn(t, dir), silencesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
+	o, err := newOutbound(&tenant{
+		config:   c,
+		store:    kept,
+		notes:    notesIn(t, dir),
+		silences: silencesIn(t, dir),
+		log:      slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

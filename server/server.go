@@ -98,6 +98,9 @@ func (s *Server) openAll() (err error) {
 	if err != nil {
 		return err
 	}
+	if len(quotas) > 0 && len(c.Cluster.Brokers) > 0 {
+		return errClusterTenants
+	}
 	each, err := configs(c, quotas)
 	if err != nil {
 		return err

@@ -44,6 +44,7 @@ type tenant struct {
 	log       *slog.Logger
 	disk      *pebbledb.Disk
 	journal   *journal.Journal
+	records   live.Journal // journal, or one that shares its records with other replicas
 	store     *store.Store
 	live      *live.Service
 	plane     *control.Plane
@@ -114,7 +115,7 @@ func openTenant(o opening) (t *tenant, err error) {
 	warnOfMissing(c.DataDir, log)
 	t.journal, err = journal.Open(journal.Options{
 		Dir:    filepath.Join(c.DataDir, journalName),
-		Sync:   c.Journal.Durability == "disk",
+		Sync:   c.Journal.Durability == "disk" && len(c.Cluster.Brokers) == 0, // the brokers keep the records, too
 		Files:  o.files,
 		Memory: c.Memory,
 		Disk:   t.disk,
@@ -123,6 +124,9 @@ func openTenant(o opening) (t *tenant, err error) {
 	})
 	if err != nil {
 		return t, explain(err, c.DataDir, journalName)
+	}
+	if t.records, err = sharedJournal(c, t.journal, log); err != nil {
+		return t, err
 	}
 	t.store, err = store.Open(store.Options{
 		Dir:    filepath.Join(c.DataDir, storeName),
@@ -154,7 +158,7 @@ func openTenant(o opening) (t *tenant, err error) {
 	}
 	t.audit = audit.Open(c.DataDir, time.Now, log)
 	t.audit.Keep(c.Retention.Audit)
-	t.outbound, err = newOutbound(c, t.store, t.notes, t.silences, intake{t}, log)
+	t.outbound, err = newOutbound(t)
 	return t, err
 }
 
@@ -173,7 +177,8 @@ func (t *tenant) openEngine() (_ *live.Service, err error) {
 	o.Blameless, o.SpansPerSecond = limits.Blameless, float64(t.Spans)
 	o.Names, o.DecoderNames, o.Decoders = limits.Names, limits.DecoderNames, limits.Decoders
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
-	o.Journal, o.Store, o.Full, o.Fits, o.Log, o.Epoch = t.journal, t.store, t.disk.Full, t.disk.Fits, t.log, t.epoch
+	o.Journal, o.Store, o.Full, o.Fits, o.Log, o.Epoch = t.records, t.store, t.disk.Full, t.disk.Fits, t.log, t.epoch
+	o.Sent = t.sent
 	return live.Open(o)
 }
 
@@ -214,7 +219,15 @@ func (t *tenant) serve(with *shared) (err error) {
 func (t *tenant) start(ctx context.Context, run func(until context.Context, part func() error)) {
 	process := ctx
 	ctx, t.stop = context.WithCancel(process)
-	for _, part := range []func(context.Context) error{t.live.Run, t.outbound.run, t.control} {
+	outbound := func(ctx context.Context) error {
+		select {
+		case <-t.live.Started(): // the leading replica alone sends messages and fetches traces
+			return t.outbound.run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	for _, part := range []func(context.Context) error{t.live.Run, outbound, t.control} {
 		t.running.Add(1)
 		run(ctx, func() error {
 			defer t.running.Done()
@@ -286,7 +299,10 @@ func (t *tenant) close() (err error) {
 	if t.store != nil {
 		err = t.store.Close()
 	}
-	if t.journal != nil {
+	switch {
+	case t.records != nil:
+		err = errors.Join(err, t.records.Close())
+	case t.journal != nil:
 		err = errors.Join(err, t.journal.Close())
 	}
 	return err

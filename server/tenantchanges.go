@@ -19,6 +19,8 @@ var (
 	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 	errFiles    = refusal.New(refusal.Conflict, "the process may not open enough files for another tenant",
 		"raise LimitNOFILE, or ulimit -n")
+	errReplicas = refusal.New(refusal.Conflict, "replicas can't serve tenants yet",
+		"run the service alone by leaving cluster.brokers empty")
 	errFull = refusal.New(refusal.Conflict, "the other tenants have filled the memory that a new one needs",
 		"stop the service, create the tenant with --data-dir, and start the service again: it then divides the memory")
 )
@@ -47,8 +49,11 @@ func (s *Server) Tenants() (all []contract.Tenant) {
 func (s *Server) CreateTenant(ctx context.Context, x contract.TenantRequest) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if s.start == nil {
+	switch {
+	case s.start == nil:
 		return errStopping
+	case s.main.clustered():
+		return errReplicas
 	}
 	made := Tenant{
 		Name:    x.Name,

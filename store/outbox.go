@@ -300,6 +300,23 @@ func (o *Outbox) Done(m *Message) error {
 	return nil
 }
 
+// Delivered removes the waiting message about event for endpoint, if there is one and nobody is delivering it. Another
+// replica has delivered it.
+func (o *Outbox) Delivered(event, endpoint string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := o.waiting[endpoint]
+	i := slices.IndexFunc(list, func(l *outboxEntry) bool { return l.ID == event && !l.taken })
+	if i < 0 {
+		return nil
+	}
+	if err := o.db.Delete(messageKey(outboxWaiting, list[i].Number), pebble.NoSync); err != nil {
+		return err
+	}
+	o.remove(list[i])
+	return nil
+}
+
 // Release returns m to the outbox without counting an attempt.
 func (o *Outbox) Release(m *Message) {
 	o.mu.Lock()

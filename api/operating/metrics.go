@@ -66,7 +66,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	e := metric.Emitter(out)
 	o := &m.handlers.options
 	e.Gauge("build_info", "Version of this build; always 1.", 1, "version", o.Version, "go", o.Go)
-	e.Flag("ready", "1 once the journal has been read.", m.handlers.service.Ready())
+	e.Flag("ready", "1 once the journal has been read, unless another replica leads.", m.handlers.service.Ready())
+	e.Flag("standby", "1 while another replica leads.", m.handlers.service.Leader() != "")
 	space := m.handlers.service.Space()
 	e.Flag("refuses_for_space", "1 while traces are refused because the disk or the journal is full.",
 		space >= live.SpaceLow)

@@ -23,6 +23,7 @@ import (
 // Service is the running service. [live.Service] implements it.
 type Service interface {
 	Ready() bool
+	Leader() string
 	Space() live.Space
 	Counts() *live.Counts
 	Lag() live.Lag

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/listener"
 	"github.com/sibyl-trace/sibyl/server"
@@ -45,10 +46,23 @@ traces survive both, and a kill.`,
 	return c
 }
 
-func (p *process) serve(ctx context.Context, sources config.Sources) (err error) {
+// serve runs the service until ctx is done. A replica that stops leading starts again, as a standby, so that it drops
+// all connections and all that it has not told the others.
+func (p *process) serve(ctx context.Context, sources config.Sources) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP) // from here on SIGHUP doesn't end the process
 	defer signal.Stop(reload)
+	for {
+		err := p.serveOnce(ctx, sources, reload)
+		if ctx.Err() != nil || !errors.Is(err, journal.ErrNotLeading) {
+			return err
+		}
+	}
+}
+
+// serveOnce runs the service until ctx is done or one of its parts ends. It reloads the configuration whenever reload
+// receives a signal.
+func (p *process) serveOnce(ctx context.Context, sources config.Sources, reload <-chan os.Signal) (err error) {
 	e, err := config.Load(sources)
 	if err != nil {
 		return p.printConfigErrors(err)
@@ -115,7 +129,10 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	reloading.Go(func() { reloader.Run(ctx, e, reload) })
 	defer reloading.Wait()
 	defer stop()
-	return s.Serve(ctx)
+	if err = s.Serve(ctx); errors.Is(err, journal.ErrNotLeading) {
+		log.WarnContext(ctx, "starting again as a standby", slog.Any("cause", err))
+	}
+	return err
 }
 
 // usableDataDir describes the directories that --data-dir accepts, for error messages.

@@ -28,8 +28,6 @@ var (
 	errOverfull = refusal.New(refusal.Overloaded, "the journal has reached its size limit", "").Later(fullDelay)
 	errStarting = refusal.New(refusal.Overloaded, "the service is starting and reads its journal", "").
 			Later(time.Second)
-	errStandby = refusal.New(refusal.Overloaded, "another replica leads: this one is its standby", "").
-			Later(time.Second)
 	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 )
 
@@ -239,8 +237,8 @@ func (s *Service) Refuse() *refusal.Error {
 
 // unready returns the reason why the service is not ready.
 func (s *Service) unready() *refusal.Error {
-	if s.options.Journal.Leader() != "" {
-		return errStandby
+	if leader := s.Leader(); leader != "" {
+		return refusal.New(refusal.Overloaded, "this replica is a standby", leader+" leads").Later(time.Second)
 	}
 	return errStarting
 }

@@ -13,8 +13,8 @@ import (
 // appends.
 type Journal interface {
 	Add(at trace.Nanos, kind journal.Kind, packed []byte) uint64
-	// Append makes the added records durable. An error that wraps [journal.ErrNotLeading] means that another process may
-	// lead by now, and that the records may or may not be durable.
+	// Append makes the added records durable. An error that wraps [journal.ErrNotLeading] means that another process
+	// may lead by now, and that the records may or may not be durable.
 	Append() error
 	// Follow passes the records of the leading process to replay, in order, and returns nil once this process leads. It
 	// returns the cause if ctx ends first.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -27,6 +29,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/ingest/journal/kafka"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/internal/testkit/sim"
@@ -80,6 +83,21 @@ func (h noErrors) Handle(_ context.Context, r slog.Record) error {
 // logs an error, unless change replaces the log.
 func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	t.Helper()
+	r := begin(t, dir, c, change)
+	r.lead()
+	return r
+}
+
+// lead waits until r is ready.
+func (r *running) lead() {
+	for !r.Ready() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// begin is like run, but doesn't wait until the service is ready.
+func begin(t testing.TB, dir string, c *clock, change func(*Options)) *running {
+	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -106,9 +124,6 @@ func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	go func() { r.stopped <- r.Run(ctx) }()
-	for !r.Ready() {
-		time.Sleep(time.Millisecond)
-	}
 	return r
 }
 
@@ -116,7 +131,7 @@ func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 func (r *running) end() {
 	r.t.Helper()
 	r.stop()
-	if err := errors.Join(<-r.stopped, r.journal.Close(), r.store.Close()); err != nil {
+	if err := errors.Join(<-r.stopped, r.options.Journal.Close(), r.store.Close()); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -364,8 +379,9 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		sent += s.traces + 2
 	}
 	var names time.Duration // period and age of names; 0: names aren't forgotten
+	var brokers []string // nil: no replicas
 	play := func(shards int, stops func(int) string) (state []byte, decisions string, marks []engine.Annotation) {
-		dir := t.TempDir()
+		dir, other := t.TempDir(), t.TempDir()
 		c := &clock{}
 		c.set(start)
 		var decided *engine.Settings // nil before the first change
@@ -374,6 +390,9 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			o.Assembly.MaxAge = 15 * time.Second
 			if decided != nil { // the next start has the changed configuration
 				o.Core.Budget = decided.Budget
+			}
+			if brokers != nil {
+				o.Journal = replicated(t, brokers, o.Journal)
 			}
 		}
 		r := run(t, dir, c, change)
@@ -406,6 +425,16 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 				}
 				dir = r.crash(dir)
 				r = run(t, dir, c, change)
+			case "replica leads":
+				standby := begin(t, other, c, change)
+				if i%2 == 0 {
+					standby.until("the standby follows", func() bool { return standby.Leader() != "" })
+				}
+				r.end()
+				standby.lead()
+				if r, dir, other = standby, other, dir; i%4 == 0 {
+					other = t.TempDir() // the next standby has to read the whole topic
+				}
 			}
 		}
 		c.add(20 * time.Second)
@@ -475,8 +504,22 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			}
 			return ""
 		}},
+		{"replicas", 2, func(i int) string {
+			if i%3 == 1 {
+				return "replica leads"
+			}
+			return ""
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "replicas" {
+				cluster, err := kfake.NewCluster(kfake.NumBrokers(3))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer cluster.Close()
+				brokers, names = cluster.ListenAddrs(), 0
+			}
 			if c.name == "names forgotten" {
 				names = 10 * time.Second
 			}
@@ -492,6 +535,22 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// replicated returns a journal that shares the records of own, a [*journal.Journal], by the given brokers.
+func replicated(t testing.TB, brokers []string, own Journal) Journal {
+	t.Helper()
+	j, err := kafka.New(own.(*journal.Journal), kafka.Options{
+		Brokers:  brokers,
+		Topic:    "sibyl",
+		URL:      "http://" + rand.Text(),
+		Patience: 500 * time.Millisecond,
+		Log:      slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
 }
 
 // Overrides survive a kill. Settings come from the last start.

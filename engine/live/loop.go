@@ -117,6 +117,9 @@ func (l *loop) pass() {
 	switch {
 	case m.change != nil:
 		m.change.apply(l.core, m.at)
+		if sent := m.change.Sent; sent != nil && l.options.Sent != nil {
+			l.options.Sent(sent.Event, sent.Endpoint)
+		}
 	case m.epoch:
 		l.epoch(m.at)
 		if m.renews {

@@ -2,8 +2,8 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -106,7 +106,7 @@ func (q *sequencer) sequence(ctx context.Context) error {
 	}
 }
 
-// stop tells shards and core loop that the service is stopping.
+// stop tells the shards and the core loop that the service is stopping.
 func (q *sequencer) stop() {
 	q.clock.advance(q.options.Clock())
 	q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, seq: q.options.Journal.Next() - 1}})
@@ -299,32 +299,17 @@ func (q *sequencer) replay(ctx context.Context, r journal.Record) error {
 	return nil
 }
 
-// follow replays the records of the process that leads until this process leads. In the meantime, it refuses requests
-// and changes that arrived while this process led before. It returns an error if ctx ends first.
+// follow replays the records of the process that leads until this process leads or ctx is done.
 func (q *sequencer) follow(ctx context.Context) error {
-	var refusing sync.WaitGroup
-	leads := make(chan struct{})
-	refusing.Go(func() {
-		for {
-			select {
-			case d := <-q.arrivals:
-				d.durable <- errStandby
-				q.intake.release(d)
-			case c := <-q.changes:
-				c.answer <- changeResult{err: errStandby}
-			case <-leads:
-				return
-			}
-		}
-	})
 	err := q.options.Journal.Follow(ctx, func(r journal.Record) error { return q.replay(ctx, r) })
-	close(leads)
-	refusing.Wait()
-	if err == nil && q.clock.now > 0 {
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("follow the replica that leads: %w", err)
+	}
+	if q.clock.now > 0 {
 		length := trace.Nanos(q.options.Core.Epoch)
 		q.epoch = q.clock.now/length*length + length
 	}
-	return err
+	return nil
 }
 
 // redeliver delivers the request in the journal record r. It counts a request that it can't decode as damaged.

@@ -29,7 +29,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -75,6 +74,8 @@ type Options struct {
 	// it, and it must return quickly. If it returns an error, no checkpoint is stored until a later call succeeds, so
 	// that a restart repeats the epochs in between.
 	Epoch func(core *engine.View, e Ended) error
+	// Sent, if not nil, is called by the core loop for each [engine.Sent]. It must return quickly.
+	Sent func(event, endpoint string)
 
 	tick  time.Duration // time between checks for traces to close; 0 means tickInterval
 	names time.Duration // minimum length of a period of the core's dictionary; 0 means namesPeriod
@@ -134,7 +135,6 @@ type Service struct {
 	ready    atomic.Bool   // the service accepts requests
 	began    atomic.Int64  // when ready was set, in ns since 1970
 	overfull atomic.Bool   // the journal exceeds MaxJournal
-	start    sync.Once     // closes started
 	started  chan struct{} // closed when the service first accepts requests
 	stopped  chan struct{} // closed when the sequencer has stopped
 	done     chan struct{} // closed when the core loop has stopped
@@ -302,9 +302,11 @@ func (s *Service) reportOlder(c *store.Checkpoint) {
 	}
 }
 
-// Run replays the journal records since the checkpoint and then, whenever this process leads, accepts requests until
-// ctx is done. Before it returns, it finishes the accepted requests and takes a checkpoint. Open traces stay open across a restart. Run returns an
-// error if the journal can't be read or written.
+// Run replays the journal records since the checkpoint and then accepts requests until ctx is done. If several
+// processes share the journal, it first follows the one that leads. Before it returns, it finishes the accepted
+// requests and takes a checkpoint. Open traces stay open across a restart. Run returns an error if the journal can't
+// be read or written. If the error wraps [journal.ErrNotLeading], another process may lead: the caller should then open
+// the service again, as a standby.
 func (s *Service) Run(ctx context.Context) error {
 	var shards, loop sync.WaitGroup
 	loop.Go(s.outputs.run)
@@ -316,14 +318,10 @@ func (s *Service) Run(ctx context.Context) error {
 		s.loop.run(context.WithoutCancel(ctx)) // to finish the accepted requests
 	})
 	err := s.sequencer.recover(ctx, s.restored)
-	for err == nil {
-		if err = s.lead(ctx); errors.Is(err, journal.ErrNotLeading) {
-			s.options.Log.WarnContext(ctx, "another replica leads", slog.Any("cause", err))
-			err = nil
-			continue
-		}
-		break
+	if err == nil {
+		err = s.lead(ctx)
 	}
+	s.ready.Store(false)
 	close(s.stopped)
 	for _, in := range s.inboxes {
 		close(in)
@@ -334,33 +332,26 @@ func (s *Service) Run(ctx context.Context) error {
 	return err
 }
 
-// lead waits until this process leads and then accepts requests until ctx is done. It returns an error that wraps
-// [journal.ErrNotLeading] if another process took over.
+// lead waits until this process leads and then accepts requests until ctx is done.
 func (s *Service) lead(ctx context.Context) error {
 	if err := s.sequencer.follow(ctx); err != nil {
-		if ctx.Err() != nil {
-			s.sequencer.stop()
-			return nil
-		}
 		return err
+	}
+	if ctx.Err() != nil {
+		s.sequencer.stop()
+		return nil
 	}
 	if err := s.sequencer.applySettings(); err != nil {
 		return err
 	}
 	s.began.Store(s.options.Clock().UnixNano())
 	s.ready.Store(true)
-	defer s.ready.Store(false)
-	s.start.Do(func() { close(s.started) })
+	close(s.started)
 	return s.sequencer.sequence(ctx)
 }
 
-// Leader returns the URL of the process that leads, or "" if this process leads, or if no process is known to lead.
-func (s *Service) Leader() string {
-	if s.ready.Load() {
-		return ""
-	}
-	return s.options.Journal.Leader()
-}
+// Leader returns the URL of the process that leads while this one is its standby, or "".
+func (s *Service) Leader() string { return s.options.Journal.Leader() }
 
 // Retain replaces the limits on the stored history. The number of exemplars takes effect at the end of the epoch, the
 // other limits at the next checkpoint. It is safe for concurrent use.

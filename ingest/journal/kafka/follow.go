@@ -160,14 +160,14 @@ func (f *follower) read(r *kgo.Record) error {
 	f.position = r.Offset + 1
 	x, ok := parse(r)
 	if !ok {
-		return &fatalError{fmt.Sprintf("the topic %s contains records of another program or of a later version of Sibyl",
-			f.options.Topic)}
+		return &fatalError{fmt.Sprintf("the topic %s contains records of another program or of a later version of "+
+			"Sibyl: name another topic in cluster.topic, or update this replica", f.options.Topic)}
 	}
 	f.wait(f.options.Patience)
 	next := f.Next() + uint64(len(f.ready))
 	if x.Seq > next {
-		return &fatalError{fmt.Sprintf("the topic %s no longer has the records %d to %d, which this replica lacks: move its "+
-			"data directory away and restore a backup of the leader", f.options.Topic, next, x.Seq-1)}
+		return &fatalError{fmt.Sprintf("the topic %s no longer has the records %d to %d, which this replica lacks: "+
+			"move its data directory away and restore a backup of the leader", f.options.Topic, next, x.Seq-1)}
 	}
 	switch x.Kind {
 	case leadClaimed:

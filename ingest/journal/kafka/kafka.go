@@ -3,8 +3,9 @@
 //	the leader:  Append ─▶ topic ─▶ its own journal
 //	the others:  topic ─▶ their own journals ─▶ Follow
 //
-// Each replica keeps a journal of its own, with the same records under the same numbers, so that all of them compute the
-// same state, and any of them can go on. A record is durable once Kafka has committed the transaction that contains it.
+// Each replica keeps a journal of its own, with the same records under the same numbers, so that all of them compute
+// the same state, and any of them can go on. A record is durable once Kafka has committed the transaction that contains
+// it.
 //
 // One replica leads: the one whose claim is the last one in the topic. A claim is a transaction with the
 // transactional ID of the topic, so Kafka refuses all later transactions of the replica that led before. A replica
@@ -266,8 +267,8 @@ func (j *Journal) createTopic(ctx context.Context, c *kgo.Client) error {
 		case err == nil && len(t.Partitions) == 1:
 			return nil
 		case err == nil:
-			return &fatalError{fmt.Sprintf("the topic %s has %d partitions, not one: name another topic in cluster.topic, "+
-				"which Sibyl then creates", j.options.Topic, len(t.Partitions))}
+			return &fatalError{fmt.Sprintf("the topic %s has %d partitions, not one: name another topic in "+
+				"cluster.topic, which Sibyl then creates", j.options.Topic, len(t.Partitions))}
 		case !errors.Is(err, kerr.UnknownTopicOrPartition):
 			return fmt.Errorf("Kafka: topic %s: %w", j.options.Topic, err)
 		}

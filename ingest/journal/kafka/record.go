@@ -18,8 +18,8 @@ const (
 	format = 1
 	start  = 2 + 8
 	head   = start + 1 + 8
-	// maxChunk is the maximum size in bytes of the data in one record of the topic. Kafka refuses records above 1 MiB by
-	// default.
+	// maxChunk is the maximum size in bytes of the data in one record of the topic. Kafka refuses records above 1 MiB
+	// by default.
 	maxChunk = 900_000
 )
 

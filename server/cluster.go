@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/ingest/journal/kafka"
+)
+
+// errClusterTenants is returned for a data directory with tenants if there are several replicas.
+var errClusterTenants = errors.New("replicas can't serve tenants yet: delete the tenants, or run this service alone " +
+	"by leaving cluster.brokers empty")
+
+// sharedJournal returns own, or a journal that shares the records of own with other replicas if c configures them.
+func sharedJournal(c *config.Config, own *journal.Journal, log *slog.Logger) (live.Journal, error) {
+	x := &c.Cluster
+	if len(x.Brokers) == 0 {
+		return own, nil
+	}
+	o := kafka.Options{
+		Brokers:   x.Brokers,
+		Topic:     x.Topic,
+		User:      x.User,
+		URL:       c.ReplicaURL(),
+		Retention: x.Retention,
+		Patience:  x.Patience,
+		Log:       log,
+	}
+	if x.PasswordFile != "" {
+		password, err := os.ReadFile(x.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("password of the brokers: %w", err)
+		}
+		o.Password = strings.TrimSpace(string(password))
+	}
+	var err error
+	if x.Encryption == "tls" {
+		if o.TLS, err = brokerTLS(x); err != nil {
+			return nil, err
+		}
+	}
+	return kafka.New(own, o)
+}
+
+// brokerTLS returns the configuration of encrypted connections to the brokers.
+func brokerTLS(x *config.Cluster) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if x.CAFile != "" {
+		pem, err := os.ReadFile(x.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("certificate authorities of the brokers: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s contains no certificates", x.CAFile)
+		}
+	}
+	if x.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(x.CertFile, x.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("certificate for the brokers: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// sentTimeout limits the time to tell the other replicas that a message was delivered.
+const sentTimeout = 30 * time.Second
+
+// delivered tells the other replicas that a message was delivered, so that they don't send it again.
+func (t *tenant) delivered(ctx context.Context, event, endpoint string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sentTimeout)
+	defer cancel()
+	if _, err := t.live.Change(ctx, engine.Change{Sent: &engine.Sent{Event: event, Endpoint: endpoint}}); err != nil {
+		t.log.WarnContext(ctx, "webhooks: a message may be sent twice, because the other replicas could not be told",
+			slog.String("endpoint", endpoint), slog.String("event", event), slog.Any("error", err))
+	}
+}
+
+// sent removes a message that was delivered, perhaps by another replica.
+func (t *tenant) sent(event, endpoint string) {
+	if err := t.outbound.outbox.Delivered(event, endpoint); err != nil {
+		t.log.Error("webhooks: the outbox can't be written", slog.Any("error", err))
+	}
+}
+
+// clustered reports whether the tenant shares its journal with other replicas.
+func (t *tenant) clustered() bool { return len(t.config.Cluster.Brokers) > 0 }
