@@ -81,9 +81,11 @@ type Options struct {
 	Edits       *objectives.Edits
 	Settings    func() engine.Settings      // those of the configuration
 	Settle      func(context.Context) error // makes the engine use the current edits
-	Views       *operating.Views
-	Audit       *audit.Log
-	Telemetry   telemetry.Options // systems with logs and metrics
+	// Changed, if not nil, is called after each change that people make, before they get the response.
+	Changed   func(context.Context)
+	Views     *operating.Views
+	Audit     *audit.Log
+	Telemetry telemetry.Options // systems with logs and metrics
 	// GitHubSecret is the key for the signatures of GitHub's webhooks. If it is empty, they need a token instead.
 	GitHubSecret string
 	// PagerDutySecret is the key for the signatures of PagerDuty's webhooks.

@@ -118,6 +118,9 @@ func (a *API) record(next http.Handler) http.Handler {
 		answer := &statusRecorder{ResponseWriter: w, status: http.StatusInternalServerError} // if next panics
 		defer func() { a.options.Audit.Finish(e.ID, answer.status, "") }()
 		next.ServeHTTP(answer, r)
+		if a.options.Changed != nil { // the client gets the response, which is short, when this handler returns
+			a.options.Changed(r.Context())
+		}
 	})
 }
 

@@ -52,6 +52,14 @@ type Change struct {
 	Feedback *search.Feedback `cbor:"feedback,omitempty"`
 	Report   *Report          `cbor:"report,omitempty"` // event reported by another system
 	Sent     *Sent            `cbor:"sent,omitempty"`
+	File     *File            `cbor:"file,omitempty"`
+}
+
+// File is the new content of a file in the data directory that contains people's input. No decision depends on it; it
+// is in the journal so that all replicas have the file.
+type File struct {
+	Name string `cbor:"name"` // without a directory
+	Data []byte `cbor:"data"`
 }
 
 // Sent tells that a message about an event was delivered. No decision depends on it; it is in the journal so that a
@@ -160,8 +168,8 @@ func (c *Core) Apply(x *Change) bool {
 		return true
 	case x.Report != nil:
 		return c.annotations.report(x.Report)
-	case x.Sent != nil:
-		return true
+	case x.Sent != nil, x.File != nil:
+		return true // only the replicas need it
 	case x.Accept != 0:
 		return c.accept(x.Accept, x.By, x.Text)
 	}

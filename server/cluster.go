@@ -89,10 +89,17 @@ func (t *tenant) delivered(ctx context.Context, event, endpoint string) {
 	}
 }
 
-// sent removes a message that was delivered, perhaps by another replica.
-func (t *tenant) sent(event, endpoint string) {
-	if err := t.outbound.outbox.Delivered(event, endpoint); err != nil {
-		t.log.Error("webhooks: the outbox can't be written", slog.Any("error", err))
+// receive takes over what the leading replica shares.
+func (t *tenant) receive(x *engine.Change) {
+	var err error
+	switch {
+	case x.Sent != nil:
+		err = t.outbound.outbox.Delivered(x.Sent.Event, x.Sent.Endpoint)
+	case x.File != nil:
+		err = t.files.take(x.File)
+	}
+	if err != nil {
+		t.log.Error("what the leading replica shares can't be stored", slog.Any("error", err))
 	}
 }
 

@@ -176,6 +176,16 @@ func (v *process) end(signal os.Signal) {
 // exportTrace exports the trace with number n in two requests, the children before the root, and returns when both are
 // acknowledged.
 func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
+	for _, spans := range traceOf(n) {
+		if err := e.ExportSpans(ctx, spans.Snapshots()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// traceOf returns the spans of the trace with number n that two requests export: the children, then the root.
+func traceOf(n uint64) [2]tracetest.SpanStubs {
 	var id oteltrace.TraceID
 	binary.BigEndian.PutUint64(id[8:], n+1)
 	begin := time.Now() // of all spans: a child that ended before its parent started would be a separate request
@@ -202,11 +212,8 @@ func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 		span(2, 1, oteltrace.SpanKindClient, "call", 10*time.Millisecond, 90*time.Millisecond),
 		span(3, 2, oteltrace.SpanKindInternal, "work", 20*time.Millisecond, 80*time.Millisecond),
 	}
-	if err := e.ExportSpans(ctx, children.Snapshots()); err != nil {
-		return err
-	}
 	root := tracetest.SpanStubs{span(1, 0, oteltrace.SpanKindServer, "GET /", 0, 100*time.Millisecond)}
-	return e.ExportSpans(ctx, root.Snapshots())
+	return [2]tracetest.SpanStubs{children, root}
 }
 
 // Every acknowledged trace counts exactly once, even if the server is killed many times.

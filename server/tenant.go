@@ -55,6 +55,7 @@ type tenant struct {
 	settings  engine.Settings // guarded by settling
 	audit     *audit.Log
 	outbound  *outbound
+	files     *sharedFiles
 	registry  *prometheus.Registry // metrics of parts other than the API
 	backingUp sync.Mutex           // held during a backup
 
@@ -158,6 +159,7 @@ func openTenant(o opening) (t *tenant, err error) {
 	}
 	t.audit = audit.Open(c.DataDir, time.Now, log)
 	t.audit.Keep(c.Retention.Audit)
+	t.files = newSharedFiles(t)
 	t.outbound, err = newOutbound(t)
 	return t, err
 }
@@ -178,8 +180,21 @@ func (t *tenant) openEngine() (_ *live.Service, err error) {
 	o.Names, o.DecoderNames, o.Decoders = limits.Names, limits.DecoderNames, limits.Decoders
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Fits, o.Log, o.Epoch = t.records, t.store, t.disk.Full, t.disk.Fits, t.log, t.epoch
-	o.Sent = t.sent
+	o.Settings = t.currentSettings
+	if t.clustered() {
+		o.Shared = t.receive
+	}
 	return live.Open(o)
+}
+
+// currentSettings returns the settings of the configuration with those that people have set.
+func (t *tenant) currentSettings() engine.Settings {
+	t.settling.Lock()
+	defer t.settling.Unlock()
+	o := t.applied.Load().Engine()
+	t.edits.Complete(&o)
+	t.settings = o.Settings()
+	return t.settings
 }
 
 // settle makes the engine use the settings in c, or in the current configuration if c is nil, with those that people
@@ -227,7 +242,11 @@ func (t *tenant) start(ctx context.Context, run func(until context.Context, part
 			return nil
 		}
 	}
-	for _, part := range []func(context.Context) error{t.live.Run, outbound, t.control} {
+	parts := []func(context.Context) error{t.live.Run, outbound, t.control}
+	if t.clustered() {
+		parts = append(parts, t.files.run)
+	}
+	for _, part := range parts {
 		t.running.Add(1)
 		run(ctx, func() error {
 			defer t.running.Done()
@@ -322,6 +341,7 @@ func (t *tenant) newAPI() (*api.API, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.files.reload = append(t.files.reload, comments.Reload, views.Reload)
 	failing, err := t.config.FailureRules()
 	if err != nil {
 		return nil, err
@@ -337,6 +357,7 @@ func (t *tenant) newAPI() (*api.API, error) {
 		Settings:    func() engine.Settings { return new(t.applied.Load().Engine()).Settings() },
 		Settle:      func(ctx context.Context) error { return t.settle(ctx, nil) },
 		Views:       views,
+		Changed:     t.files.share,
 		Audit:       t.audit,
 		UI:          t.config.UI(),
 		Login:       t.shared.login,

@@ -49,6 +49,18 @@ func OpenComments(dir string) (*Comments, error) {
 	return c, nil
 }
 
+// Reload reads the file again, which another replica has changed.
+func (c *Comments) Reload() error {
+	again, err := OpenComments(filepath.Dir(c.path))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = again.all
+	return nil
+}
+
 // Of returns the comments on an incident, oldest first.
 func (c *Comments) Of(incident string) []contract.Comment {
 	c.mu.Lock()

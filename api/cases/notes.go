@@ -62,6 +62,18 @@ func OpenNotes(dir string) (*Notes, error) {
 	return n, nil
 }
 
+// Reload reads the file again, which another replica has changed.
+func (n *Notes) Reload() error {
+	again, err := OpenNotes(filepath.Dir(n.path))
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = again.all
+	return nil
+}
+
 // IsMuted reports whether an incident is muted.
 func (n *Notes) IsMuted(incident uint64, now time.Time) bool {
 	return n.All(now)[render.Hex16(incident)].Muted != nil

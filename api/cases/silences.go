@@ -52,6 +52,18 @@ func OpenSilences(dir string) (*Silences, error) {
 	return s, datafile.Read(s.path, &s.kept)
 }
 
+// Reload reads the file again, which another replica has changed.
+func (s *Silences) Reload() error {
+	again, err := OpenSilences(filepath.Dir(s.path))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = again.kept
+	return nil
+}
+
 // All returns all silences with their states: first those in force, then scheduled ones, then ended ones. Within each
 // state, the silence added last comes first.
 func (s *Silences) All(now time.Time) []contract.Silence {

@@ -45,6 +45,18 @@ func Open(dir string) (*Edits, error) {
 	return e, datafile.Read(e.path, &e.kept)
 }
 
+// Reload reads the file again, which another replica has changed.
+func (e *Edits) Reload() error {
+	again, err := Open(filepath.Dir(e.path))
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept = again.kept
+	return nil
+}
+
 func (e *Edits) snapshot() kept {
 	e.mu.Lock()
 	defer e.mu.Unlock()

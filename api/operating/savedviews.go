@@ -36,6 +36,18 @@ func OpenViews(dir string) (*Views, error) {
 	return v, err
 }
 
+// Reload reads the file again, which another replica has changed.
+func (v *Views) Reload() error {
+	again, err := OpenViews(filepath.Dir(v.path))
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.all = again.all
+	return nil
+}
+
 // All returns all views, sorted by name.
 func (v *Views) All() []contract.View {
 	v.mu.Lock()

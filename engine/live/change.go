@@ -72,7 +72,7 @@ func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, er
 // applySettings puts the settings in the options into effect, unless the settings from the journal or the checkpoint
 // are the same. It returns once the core loop has processed the whole journal.
 func (q *sequencer) applySettings() error {
-	s := q.options.Core.Settings()
+	s := q.options.Settings()
 	x := newPendingChange(engine.Change{Settings: &s})
 	if bytes.Equal(x.Append(nil), q.settings) {
 		done := make(chan struct{})

@@ -379,7 +379,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		sent += s.traces + 2
 	}
 	var names time.Duration // period and age of names; 0: names aren't forgotten
-	var brokers []string // nil: no replicas
+	var brokers []string    // nil: no replicas
 	play := func(shards int, stops func(int) string) (state []byte, decisions string, marks []engine.Annotation) {
 		dir, other := t.TempDir(), t.TempDir()
 		c := &clock{}

@@ -117,8 +117,8 @@ func (l *loop) pass() {
 	switch {
 	case m.change != nil:
 		m.change.apply(l.core, m.at)
-		if sent := m.change.Sent; sent != nil && l.options.Sent != nil {
-			l.options.Sent(sent.Event, sent.Endpoint)
+		if l.options.Shared != nil && (m.change.Sent != nil || m.change.File != nil) {
+			l.options.Shared(&m.change.Change)
 		}
 	case m.epoch:
 		l.epoch(m.at)

@@ -74,8 +74,11 @@ type Options struct {
 	// it, and it must return quickly. If it returns an error, no checkpoint is stored until a later call succeeds, so
 	// that a restart repeats the epochs in between.
 	Epoch func(core *engine.View, e Ended) error
-	// Sent, if not nil, is called by the core loop for each [engine.Sent]. It must return quickly.
-	Sent func(event, endpoint string)
+	// Shared, if not nil, is called by the core loop for each change that only concerns the replicas: [engine.Sent] and
+	// [engine.File]. It must return quickly.
+	Shared func(*engine.Change)
+	// Settings returns the settings to put into effect when this process leads; nil means those of Core.
+	Settings func() engine.Settings
 
 	tick  time.Duration // time between checks for traces to close; 0 means tickInterval
 	names time.Duration // minimum length of a period of the core's dictionary; 0 means namesPeriod
@@ -158,6 +161,9 @@ func Open(o Options) (*Service, error) {
 		o.Clock = time.Now
 	}
 	o.tick, o.names = cmp.Or(o.tick, tickInterval), cmp.Or(o.names, namesPeriod)
+	if o.Settings == nil {
+		o.Settings = func() engine.Settings { return o.Core.Settings() }
+	}
 	if o.Full == nil {
 		o.Full = func(time.Time) bool { return false }
 	}
