@@ -279,11 +279,13 @@ func TestRequestsFail(t *testing.T) {
 			"13 % of the requests of shop A fail since 02:41, usually 1 %: errors begin in bank.",
 		},
 		{
-			down, []engine.AffectedType{b, a},
+			down,
+			[]engine.AffectedType{b, a},
 			"18 % of the requests of shop A and shop B fail since 02:41, usually 1 %: calls to bank get no answer.",
 		},
 		{
-			between, []engine.AffectedType{a, c, b},
+			between,
+			[]engine.AffectedType{a, c, b},
 			"22 % of the requests of 3 types, most of all shop B, fail since 02:41, usually 1 %: calls fail between shop and bank, " +
 				"which answers the others.",
 		},

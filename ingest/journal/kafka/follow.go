@@ -36,6 +36,7 @@ type follower struct {
 // cause if ctx ends, and an error if the topic doesn't continue the journal.
 func (j *Journal) Follow(ctx context.Context, replay func(journal.Record) error) error {
 	j.resign()
+	j.lasting = context.WithoutCancel(ctx)
 	defer func() { j.started = true }()
 	offset := kgo.NewOffset().AtStart()
 	if next := j.Next(); next > 1 {
@@ -50,7 +51,7 @@ func (j *Journal) Follow(ctx context.Context, replay func(journal.Record) error)
 		kgo.KeepRetryableFetchErrors(),
 	)...)
 	if err != nil {
-		return fmt.Errorf("Kafka: %w", err)
+		return fmt.Errorf("kafka: %w", err)
 	}
 	defer c.CloseAllowingRebalance()
 	f := &follower{Journal: j, replay: replay, client: c, claimed: -1, claim: -1}
@@ -62,7 +63,7 @@ func (j *Journal) Follow(ctx context.Context, replay func(journal.Record) error)
 		if fatal := (*fatalError)(nil); errors.As(err, &fatal) || ctx.Err() != nil {
 			return cause(ctx, err)
 		}
-		j.complain("waiting for Kafka", err)
+		j.complain(err)
 		wait(ctx, time.Second)
 	}
 	f.wait(j.options.Patience)
@@ -77,7 +78,7 @@ func (j *Journal) Follow(ctx context.Context, replay func(journal.Record) error)
 		}
 		if f.claimed >= 0 && f.position > f.claimed {
 			if f.claim == f.claimed {
-				j.options.Log.Info("this replica leads", slog.String("topic", j.options.Topic))
+				j.options.Log.InfoContext(ctx, "this replica leads", slog.String("topic", j.options.Topic))
 				return nil
 			}
 			f.resign() // another replica claimed the lead afterwards
@@ -115,7 +116,7 @@ func (f *follower) wait(d time.Duration) {
 func (f *follower) take() {
 	offset, err := f.Journal.claim()
 	if err != nil {
-		f.complain("no replica leads, and this one can't take over", err)
+		f.complain(fmt.Errorf("no replica leads, and this one can't take over: %w", err))
 		f.wait(f.options.Patience)
 		return
 	}
@@ -134,7 +135,7 @@ func (f *follower) poll(ctx context.Context) (idle bool, err error) {
 	fetches.EachError(func(_ string, _ int32, err error) {
 		idle = idle && errors.Is(err, context.DeadlineExceeded)
 		if !idle {
-			f.complain("the topic can't be read", err)
+			f.complain(fmt.Errorf("read the topic: %w", err))
 		}
 	})
 	f.ready = f.ready[:0]
@@ -169,20 +170,19 @@ func (f *follower) read(r *kgo.Record) error {
 		return &fatalError{fmt.Sprintf("the topic %s no longer has the records %d to %d, which this replica lacks: "+
 			"move its data directory away and restore a backup of the leader", f.options.Topic, next, x.Seq-1)}
 	}
-	switch x.Kind {
-	case leadClaimed:
-		f.claim = r.Offset
-		f.follow(x.url)
-		f.behind = x.Seq < next
-	case leadAlive:
-		f.follow(x.url)
-		f.behind = x.Seq < next
-	case leadLeft:
+	switch {
+	case x.Kind < leadClaimed:
+		f.add(&x, next)
+		return nil
+	case x.Kind == leadLeft:
 		f.wait(time.Second)
 		f.leader.Store(new(string))
-	default:
-		f.add(&x, next)
+		return nil
+	case x.Kind == leadClaimed:
+		f.claim = r.Offset
 	}
+	f.follow(x.url)
+	f.behind = x.Seq < next
 	return nil
 }
 

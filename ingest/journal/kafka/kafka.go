@@ -72,13 +72,15 @@ const (
 type Journal struct {
 	*journal.Journal // this replica's own, with the same records
 
-	options   Options
-	added     []journal.Packed // since the last Append
-	leader    atomic.Pointer[string]
-	producer  *kgo.Client // not nil while this replica leads
-	started   bool        // Follow was called before
-	appended  time.Time   // when this replica, as the leader, last committed a transaction
-	complains time.Time   // when a failure was last logged
+	options Options
+	added   []journal.Packed // since the last Append
+	leader  atomic.Pointer[string]
+	// lasting is the context of the last call of Follow, without its end.
+	lasting   context.Context //nolint:containedctx // Append takes none, because a journal on disk needs none
+	producer  *kgo.Client     // not nil while this replica leads
+	started   bool            // Follow was called before
+	appended  time.Time       // when this replica, as the leader, last committed a transaction
+	complains time.Time       // when a failure was last logged
 }
 
 // New returns a journal that shares the records of own, which it takes over. It doesn't connect to Kafka yet.
@@ -88,7 +90,7 @@ func New(own *journal.Journal, o Options) (*Journal, error) {
 	j.leader.Store(new(string))
 	c, err := kgo.NewClient(j.client()...)
 	if err != nil {
-		return nil, fmt.Errorf("Kafka: %w", err)
+		return nil, fmt.Errorf("kafka: %w", err)
 	}
 	c.Close()
 	return j, nil
@@ -122,14 +124,14 @@ func (logger) Level() kgo.LogLevel { return kgo.LogLevelWarn }
 
 // Log implements [kgo.Logger].
 func (l logger) Log(_ kgo.LogLevel, message string, values ...any) {
-	l.log.Debug("kafka: "+message, values...)
+	l.log.Debug("the client of Kafka reports", slog.String("message", message), slog.Any("values", values))
 }
 
 // complain logs a failure of Kafka, at most once every complainEvery.
-func (j *Journal) complain(what string, err error) {
+func (j *Journal) complain(err error) {
 	if now := time.Now(); now.Sub(j.complains) >= complainEvery {
 		j.complains = now
-		j.options.Log.Warn(what, slog.Any("error", err))
+		j.options.Log.Warn("Kafka can't be used at present", slog.Any("error", err))
 	}
 }
 
@@ -181,7 +183,7 @@ func (j *Journal) commit(records []*kgo.Record) error {
 	if j.producer == nil {
 		return journal.ErrNotLeading
 	}
-	err := transact(j.producer, records)
+	err := j.transact(j.producer, records)
 	if err != nil {
 		j.resign()
 		return fmt.Errorf("%w: %w", journal.ErrNotLeading, err)
@@ -192,17 +194,17 @@ func (j *Journal) commit(records []*kgo.Record) error {
 
 // transact commits records in one transaction of p. After an error, they may or may not be committed, and p must be
 // closed.
-func transact(p *kgo.Client, records []*kgo.Record) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+func (j *Journal) transact(p *kgo.Client, records []*kgo.Record) error {
+	ctx, cancel := context.WithTimeout(j.lasting, callTimeout)
 	defer cancel()
 	if err := p.BeginTransaction(); err != nil {
-		return fmt.Errorf("Kafka: %w", err)
+		return fmt.Errorf("kafka: %w", err)
 	}
 	if err := p.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return fmt.Errorf("Kafka: %w", err)
+		return fmt.Errorf("kafka: %w", err)
 	}
 	if err := p.EndTransaction(ctx, kgo.TryCommit); err != nil {
-		return fmt.Errorf("Kafka: %w", err)
+		return fmt.Errorf("kafka: %w", err)
 	}
 	return nil
 }
@@ -228,10 +230,10 @@ func (j *Journal) claim() (offset int64, err error) {
 		kgo.MaxBufferedRecords(1<<20),
 	)...)
 	if err != nil {
-		return 0, fmt.Errorf("Kafka: %w", err)
+		return 0, fmt.Errorf("kafka: %w", err)
 	}
 	r := control(leadClaimed, j.Next(), j.options.URL)
-	if err := transact(p, []*kgo.Record{r}); err != nil {
+	if err := j.transact(p, []*kgo.Record{r}); err != nil {
 		p.CloseAllowingRebalance()
 		return 0, err
 	}
@@ -242,7 +244,7 @@ func (j *Journal) claim() (offset int64, err error) {
 // Close tells the other replicas that this one no longer leads, and closes the journal of this replica.
 func (j *Journal) Close() error {
 	if j.producer != nil {
-		if err := transact(j.producer, []*kgo.Record{control(leadLeft, j.Next(), j.options.URL)}); err != nil {
+		if err := j.transact(j.producer, []*kgo.Record{control(leadLeft, j.Next(), j.options.URL)}); err != nil {
 			j.options.Log.Warn("the other replicas could not be told that this one stops: one of them will lead "+
 				"in some seconds", slog.Any("error", err))
 		}
@@ -259,7 +261,7 @@ func (j *Journal) createTopic(ctx context.Context, c *kgo.Client) error {
 	metadata.Topics = []kmsg.MetadataRequestTopic{{Topic: new(j.options.Topic)}}
 	known, err := metadata.RequestWith(ctx, c)
 	if err != nil {
-		return fmt.Errorf("Kafka: %w", err)
+		return fmt.Errorf("kafka: %w", err)
 	}
 	for i := range known.Topics {
 		t := &known.Topics[i]
@@ -270,7 +272,7 @@ func (j *Journal) createTopic(ctx context.Context, c *kgo.Client) error {
 			return &fatalError{fmt.Sprintf("the topic %s has %d partitions, not one: name another topic in "+
 				"cluster.topic, which Sibyl then creates", j.options.Topic, len(t.Partitions))}
 		case !errors.Is(err, kerr.UnknownTopicOrPartition):
-			return fmt.Errorf("Kafka: topic %s: %w", j.options.Topic, err)
+			return fmt.Errorf("kafka: topic %s: %w", j.options.Topic, err)
 		}
 	}
 	copies := int16(min(replicas, len(known.Brokers)))
@@ -290,12 +292,12 @@ func (j *Journal) createTopic(ctx context.Context, c *kgo.Client) error {
 	create.Topics = append(create.Topics, t)
 	created, err := create.RequestWith(ctx, c)
 	if err != nil {
-		return fmt.Errorf("Kafka: create topic %s: %w", j.options.Topic, err)
+		return fmt.Errorf("kafka: create topic %s: %w", j.options.Topic, err)
 	}
 	for i := range created.Topics {
 		err := kerr.ErrorForCode(created.Topics[i].ErrorCode)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("Kafka: create topic %s: %w", j.options.Topic, err)
+			return fmt.Errorf("kafka: create topic %s: %w", j.options.Topic, err)
 		}
 	}
 	return nil
