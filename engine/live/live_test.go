@@ -54,6 +54,8 @@ func (c *clock) at() trace.Nanos     { return trace.Nanos(c.now.Load()) }
 type running struct {
 	*Service
 	t       testing.TB
+	dir     string
+	change  func(*Options)
 	clock   *clock
 	stop    context.CancelFunc
 	stopped chan error
@@ -90,8 +92,19 @@ func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 
 // lead waits until r is ready.
 func (r *running) lead() {
+	r.t.Helper()
 	for !r.Ready() {
-		time.Sleep(time.Millisecond)
+		select {
+		case err := <-r.stopped:
+			if !errors.Is(err, journal.ErrNotLeading) {
+				r.t.Fatal(err)
+			}
+			r.t.Log(err)
+			r.stopped <- nil
+			r.end()
+			*r = *begin(r.t, r.dir, r.clock, r.change) // as the server does
+		case <-time.After(time.Millisecond):
+		}
 	}
 }
 
@@ -102,7 +115,7 @@ func begin(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{t: t, clock: c, stopped: make(chan error, 1)}
+	r := &running{t: t, dir: dir, change: change, clock: c, stopped: make(chan error, 1)}
 	log := slog.New(noErrors{slog.DiscardHandler, t})
 	r.journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log})
 	if err != nil {
