@@ -55,6 +55,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage.`,
 	}
 	c.AddCommand(p.ingestCommand(), p.overloadCommand(), p.controlCommand(), p.localizeCommand(),
 		p.demoCommand(), p.placesCommand(), p.estateCommand(), p.weekCommand(), p.wildCommand(), p.overheadCommand(),
+		p.clusterCommand(),
 		p.jvmCommand())
 	c.AddCommand(p.estateProcesses(), p.kernelService())
 	c.AddCommand(p.demoProcesses()...)
