@@ -16,11 +16,15 @@ PACKAGE_VERSION ?= $(shell echo "$(strip $(DESCRIBED))" | sed -e '/^v[0-9]/!s/^/
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test test-long check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm android classify-set generate notices tidy build image packages web test-web screens
+.PHONY: run cluster test test-long check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm android classify-set generate notices tidy build image packages web test-web screens
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@test -x bin/sibylbench || echo 'Building Sibyl. The first time, this takes some minutes.'
 	@$(MAKE) --no-print-directory -s build
 	@bin/sibylbench demo
+
+cluster: build ## run three replicas over three brokers of Kafka, and kill them while a fault is in the traces; twelve minutes
+	@command -v java >/dev/null && command -v mvn >/dev/null || { apt-get update -qq; apt-get install -y -qq default-jdk-headless maven; }
+	bin/sibylbench cluster
 
 build: ## build bin/sibyl and bin/sibylbench, static
 	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags="-s -w -X main.described=$(strip $(DESCRIBED))" -o bin/ ./cmd/sibyl ./bench/cmd/sibylbench # without the tag, grpc links html/template

@@ -30,6 +30,9 @@ type Options struct {
 	Rate  float64 // traces a second
 	// Learn is the time before the fault begins. It must be longer than the learning period, five minutes by default.
 	Learn time.Duration
+	// Disturb lists the disturbances, of [Disturbances].
+	Disturb []string
+	Watch   time.Duration // time after the last disturbance; an incident is raised within two minutes
 	// Arguments are further arguments of all processes of Sibyl.
 	Arguments []string
 	Progress  io.Writer
@@ -64,6 +67,11 @@ type Kill struct {
 	IncidentsSame bool    `json:"incidents_equal"` // at all replicas
 }
 
+// Disturbances returns all disturbances.
+func Disturbances() []string {
+	return []string{"leader", "standby", "broker", "frozen leader", "leader and broker"}
+}
+
 // Times of a run.
 const (
 	beforeKill = 10 * time.Second
@@ -74,7 +82,7 @@ const (
 	mostWait = 2 * time.Minute
 )
 
-// Run runs the benchmark. It takes Options.Learn and about five minutes.
+// Run runs the benchmark. It takes Options.Learn, Options.Watch, about 50 s for each disturbance, and a minute.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	dir, err := os.MkdirTemp("", "sibyl-cluster-*")
 	if err != nil {
@@ -163,7 +171,7 @@ func (b *bench) play(ctx context.Context) (*Result, error) {
 	b.say("learning for %s", b.Learn)
 	sleep(ctx, b.Learn)
 	inject <- trace.Nanos(time.Now().UnixNano())
-	for _, name := range []string{"leader", "standby", "broker", "frozen leader", "leader and broker"} {
+	for _, name := range b.Disturb {
 		sleep(ctx, beforeKill)
 		k, err := b.disturb(ctx, name)
 		if err != nil {
@@ -173,7 +181,7 @@ func (b *bench) play(ctx context.Context) (*Result, error) {
 		b.say("%s: next decision after %.1f s", name, k.Seconds)
 		result.Chaos = append(result.Chaos, *k)
 	}
-	sleep(ctx, mostWait) // the incident is raised within two minutes
+	sleep(ctx, b.Watch)
 	stop()
 	if err := <-sent; err != nil {
 		return nil, err
@@ -307,6 +315,21 @@ func (b *bench) await(ctx context.Context, holds func() bool) error {
 		case time.Now().After(until):
 			return fmt.Errorf("nothing happened for %s", mostWait)
 		}
+	}
+	return nil
+}
+
+// Err returns an error unless each acknowledged trace was counted once, everywhere, and all replicas are equal.
+func (r *Result) Err() error {
+	c := &r.Conformance
+	for _, n := range append(slices.Clone(c.Counted), c.Alone) {
+		if n != c.Traces {
+			return fmt.Errorf("%d traces acknowledged, %v counted by the replicas and %d by the process that was alone",
+				c.Traces, c.Counted, c.Alone)
+		}
+	}
+	if c.Differences > 0 {
+		return fmt.Errorf("%d lists differ between the replicas", c.Differences)
 	}
 	return nil
 }

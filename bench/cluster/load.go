@@ -32,14 +32,17 @@ type load struct {
 const (
 	// batch is the time between two requests.
 	batch = 200 * time.Millisecond
+	// strength makes the fault strong enough for an incident while the replicas are disturbed.
+	strength = 4
 	// giveUp is the time for which a request is repeated.
 	giveUp = 2 * time.Minute
 )
 
 // newLoad returns a load of about rate traces a second.
 func newLoad(seed uint64, rate float64, replicas []*replica, alone *replica) *load {
+	app := sim.Config{Seed: seed, Fault: sim.SlowPath, Strength: strength, Tracepoints: 100, Rate: rate, Messages: -1}
 	return &load{
-		app:      sim.New(sim.Config{Seed: seed, Fault: sim.SlowPath, Tracepoints: 100, Rate: rate, Messages: -1}),
+		app:      sim.New(app),
 		replicas: replicas,
 		alone:    alone,
 		client:   &http.Client{Timeout: 5 * time.Second},

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +22,8 @@ func (p *process) clusterCommand() *cobra.Command {
 		Long: `Starts three brokers of Kafka, three replicas of sibyl serve, and one process that is alone, all on
 loopback, and sends them the traces of a simulated application. Once the learning period is over, a fault begins, and
 the leader, a standby and a broker are killed and started again, and the leader is frozen. At the end it compares the
-replicas with one another and with the process that was alone.
+replicas with one another and with the process that was alone, and fails if a trace was lost or counted twice, or if
+replicas differ.
 
 It needs java and mvn, and installs Kafka from Maven's registry below a cache folder. Arguments after -- are passed to
 all processes of Sibyl.`,
@@ -30,15 +34,23 @@ all processes of Sibyl.`,
 			if o.Sibyl, err = p.findSibyl(); err != nil {
 				return err
 			}
+			for _, x := range o.Disturb {
+				if !slices.Contains(cluster.Disturbances(), x) {
+					return cli.Usagef("--disturb: no %q, want some of %s", x,
+						strings.Join(cluster.Disturbances(), ", "))
+				}
+			}
 			o.Arguments, o.Progress = args, p.err
 			r, err := cluster.Run(c.Context(), o)
 			if err != nil {
 				return err
 			}
 			if output.Value == "json" {
-				return benchreport.JSON(p.out, r)
+				err = benchreport.JSON(p.out, r)
+			} else {
+				err = r.Table(p.out)
 			}
-			return r.Table(p.out)
+			return errors.Join(err, r.Err())
 		},
 	}
 	output.Flag(c, "output", "o", "format of the result")
@@ -48,5 +60,7 @@ all processes of Sibyl.`,
 	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the traces")
 	flags.Float64Var(&o.Rate, "rate", 30, "traces a second")
 	flags.DurationVar(&o.Learn, "learn", 330*time.Second, "time before the fault; longer than the learning period")
+	flags.StringSliceVar(&o.Disturb, "disturb", cluster.Disturbances(), "what to kill or freeze, one after the other")
+	flags.DurationVar(&o.Watch, "watch", 2*time.Minute, "time after the last disturbance")
 	return c
 }
