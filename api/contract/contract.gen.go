@@ -3294,9 +3294,12 @@ type Status struct {
 	Groups   int      `json:"groups"`
 
 	// Incidents Number of open incidents.
-	Incidents int      `json:"incidents"`
-	Ingest    Ingest   `json:"ingest"`
-	Learning  Learning `json:"learning"`
+	Incidents int    `json:"incidents"`
+	Ingest    Ingest `json:"ingest"`
+
+	// Leader URL of the replica that leads while this one is its standby. Absent: it is none, or no replica is known to lead.
+	Leader   *string  `json:"leader,omitempty"`
+	Learning Learning `json:"learning"`
 
 	// Names Operations whose names seem to hold identities, so that each is judged by itself.
 	Names    NamesWithIdentities `json:"names"`
@@ -3307,7 +3310,7 @@ type Status struct {
 	ProblemsUninvestigated int     `json:"problems_uninvestigated"`
 	Queues                 []Queue `json:"queues"`
 
-	// Ready The service has started.
+	// Ready The service has started and, if there are several replicas, this one leads.
 	Ready bool `json:"ready"`
 
 	// Refused Refused export requests by reason, requests without a group, dropped calling contexts and names, and refused messages of agents.

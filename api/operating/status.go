@@ -67,6 +67,9 @@ func (a *Operating) GetStatus(
 		Open:     contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
 		Coverage: s.Coverage, FewCalls: *few, Names: s.Identifying.Found,
 	}
+	if leader := a.service.Leader(); leader != "" {
+		d.Leader = &leader
+	}
 	d.Epoch.Warning, d.Epoch.Remedy = lateness(lag)
 	for reason := range assemble.CloseReasons {
 		d.Closed[reason.String()] = n.Closed[reason].Load()

@@ -51,7 +51,10 @@ func checkAccess(server string, open bool) finding {
 // unknown.
 func checkService(s *contract.Status, at time.Time) []finding {
 	service := finding{Check: "service", State: fine, Saw: fmt.Sprintf("Sibyl %s is ready.", s.Version)}
-	if !s.Ready {
+	switch {
+	case s.Leader != nil:
+		service.Saw = "This replica is a standby; " + *s.Leader + " leads."
+	case !s.Ready:
 		service.State, service.Saw = warning, "The service is starting: it replays its journal."
 		service.Do = "Wait; traces are accepted once it is done."
 	}

@@ -84,6 +84,10 @@ func TestDoctorOfService(t *testing.T) {
 			"learning", fine, "Not judged yet: requests that stop, for 60 min more; changes that take days",
 		},
 		{func(s *contract.Status) { s.Ready = false }, "service", warning, "starting"},
+		{
+			func(s *contract.Status) { s.Ready, s.Leader = false, new("http://sibyl-1:8321") },
+			"service", fine, "http://sibyl-1:8321 leads",
+		},
 		{ // as after a recording
 			func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) },
 			"traces", warning, "ago",

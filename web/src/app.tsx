@@ -358,7 +358,14 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
         </button>
       </>,
     );
-  if (status && !status.ready)
+  if (status?.leader)
+    notices.push(
+      <>
+        <strong>Standby.</strong> <a href={status.leader}>Another replica</a> leads; this one shows the same, and
+        accepts neither traces nor changes.
+      </>,
+    );
+  else if (status && !status.ready)
     notices.push(
       <>
         <strong>Starting.</strong> The journal is being replayed; traces are accepted once that is done.

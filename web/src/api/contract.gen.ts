@@ -4376,8 +4376,10 @@ export interface components {
         Status: {
             version: string;
             go: string;
-            /** @description The service has started. */
+            /** @description The service has started and, if there are several replicas, this one leads. */
             ready: boolean;
+            /** @description URL of the replica that leads while this one is its standby. Absent: it is none, or no replica is known to lead. */
+            leader?: string;
             /**
              * @description Space on the disk. `low`: traces are refused. `none`: nothing is judged either.
              * @enum {string}

@@ -32,6 +32,7 @@ export default function Status() {
 
 // accepts tells whether the service accepts traces.
 function accepts(s: Schemas["Status"]): string {
+  if (s.leader) return `no: ${s.leader} leads, and this replica is its standby`;
   if (!s.ready) return "not yet: the journal is being replayed";
   return s.space === "enough" ? "yes" : "no: the disk or the journal is full";
 }
