@@ -138,12 +138,13 @@ func (r *replica) counted(ctx context.Context) (n int64, err error) {
 // documents are the lists that must be equal at all replicas, as JSON.
 var documents = []string{"/api/v1/incidents", "/api/v1/problems", "/api/v1/decisions", "/api/v1/groups?limit=1000"}
 
-// suspects returns the service of the first suspect of each incident, in order of their onsets.
+// suspects returns the service of the first suspect of each incident, in the order of the list.
 func (r *replica) suspects(ctx context.Context) (all []string, err error) {
 	var list contract.IncidentList
 	if err := r.get(ctx, "/api/v1/incidents?state=all", &list); err != nil {
 		return nil, err
 	}
+	all = []string{}
 	for i := range list.Items {
 		all = append(all, list.Items[i].Service)
 	}

@@ -57,7 +57,7 @@ all processes of Sibyl.`,
 	flags := c.Flags()
 	flags.StringVar(&o.Cache, "cache", "",
 		"folder of the installed brokers; empty: sibylbench in the user's cache folder")
-	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the traces")
+	flags.Uint64Var(&o.Seed, "seed", 3, "seed of the traces")
 	flags.Float64Var(&o.Rate, "rate", 30, "traces a second")
 	flags.DurationVar(&o.Learn, "learn", 330*time.Second, "time before the fault; longer than the learning period")
 	flags.StringSliceVar(&o.Disturb, "disturb", cluster.Disturbances(), "what to kill or freeze, one after the other")
