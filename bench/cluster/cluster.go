@@ -24,12 +24,12 @@ import (
 
 // Options configure [Run].
 type Options struct {
-	Sibyl string  // path of the program
-	Cache string  // folder of Kafka's jars; empty: sibylbench in the user's cache folder
-	Seed  uint64  // of the traces
-	Rate  float64 // traces a second
-	// Learn is the time before the fault begins. It must be longer than the learning period, five minutes by default.
-	Learn time.Duration
+	Sibyl string        // path of the program
+	Cache string        // folder of Kafka's jars; empty: sibylbench in the user's cache folder
+	Seed  uint64        // of the traces
+	Rate  float64       // traces a second
+	Past  time.Duration // of the traces that are sent at once, so that the replicas have a history
+	Learn time.Duration // time before the fault begins
 	// Disturb lists the disturbances, of [Disturbances].
 	Disturb []string
 	Watch   time.Duration // time after the last disturbance; an incident is raised within two minutes
@@ -167,8 +167,8 @@ func (b *bench) play(ctx context.Context) (*Result, error) {
 	result := &Result{Skipped: []string{}}
 	sending, stop := context.WithCancel(ctx)
 	inject, sent := make(chan trace.Nanos, 1), make(chan error, 1)
-	go func() { sent <- b.load.run(sending, inject) }()
-	b.say("learning for %s", b.Learn)
+	go func() { sent <- b.load.run(sending, b.Past, inject) }()
+	b.say("sending the past, then the present for %s", b.Learn)
 	sleep(ctx, b.Learn)
 	inject <- trace.Nanos(time.Now().UnixNano())
 	for _, name := range b.Disturb {

@@ -32,6 +32,8 @@ type load struct {
 const (
 	// batch is the time between two requests.
 	batch = 200 * time.Millisecond
+	// pastBatch is the time that a request covers while the past is sent.
+	pastBatch = 5 * time.Second
 	// strength makes the fault strong enough for an incident while the replicas are disturbed.
 	strength = 4
 	// giveUp is the time for which a request is repeated.
@@ -49,19 +51,23 @@ func newLoad(seed uint64, rate float64, replicas []*replica, alone *replica) *lo
 	}
 }
 
-// run sends traces until ctx is done, and then waits for the requests under way. The fault begins at the time that
-// arrives from inject.
-func (l *load) run(ctx context.Context, inject <-chan trace.Nanos) error {
+// run sends traces until ctx is done, and then waits for the requests under way. It begins with those of the given
+// past, as fast as they are accepted. The fault begins at the time that arrives from inject.
+func (l *load) run(ctx context.Context, past time.Duration, inject <-chan trace.Nanos) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	patient := context.WithoutCancel(ctx) // what was sent once is repeated until it is acknowledged
-	for from := trace.Nanos(time.Now().UnixNano()); ctx.Err() == nil; {
+	for from := trace.Nanos(time.Now().Add(-past).UnixNano()); ctx.Err() == nil; {
 		select {
 		case at := <-inject:
 			l.app.Inject(at)
 		default:
 		}
 		to := from.Add(batch)
+		behind := time.Since(time.Unix(0, int64(from))) > pastBatch
+		if behind {
+			to = from.Add(pastBatch)
+		}
 		sleep(ctx, time.Until(time.Unix(0, int64(to))))
 		var traces []*trace.Trace
 		for t := range l.app.Requests(from, to, &sim.Plan{}) {
@@ -88,6 +94,9 @@ func (l *load) run(ctx context.Context, inject <-chan trace.Nanos) error {
 				l.single.Add(n)
 			}
 		})
+		if behind {
+			sending.Wait()
+		}
 	}
 	return nil
 }
