@@ -194,7 +194,8 @@ func freePort(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	address, _ := l.Addr().(*net.TCPAddr) // of TCP, because Listen was asked for it
+	return address.Port, l.Close()
 }
 
 // sleep waits for d or until ctx is done.

@@ -42,7 +42,15 @@ const (
 
 // newLoad returns a load of about rate traces a second.
 func newLoad(seed uint64, rate float64, replicas []*replica, alone *replica) *load {
-	app := sim.Config{Seed: seed, Fault: sim.SlowPath, Strength: strength, Tracepoints: 100, Rate: rate, Messages: -1}
+	app := sim.Config{
+		Seed:        seed,
+		Fault:       sim.SlowPath,
+		Strength:    strength,
+		Tracepoints: 100,
+		Rate:        rate,
+		Async:       -1, // work after the response would be requests of its own
+		Messages:    -1,
+	}
 	return &load{
 		app:      sim.New(app),
 		replicas: replicas,

@@ -81,7 +81,8 @@ function Content({ detail: d, range, setRange }: Props) {
       <p className="under">
         {s.now_from ? (
           <span>
-            {s.incidents.length > 0 ? "Since the incident began" : "Since the incident ended"} at <When at={s.now_from} />
+            {s.incidents.length > 0 ? "Since the incident began" : "Since the incident ended"} at{" "}
+            <When at={s.now_from} />
           </span>
         ) : (
           <span>
