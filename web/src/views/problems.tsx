@@ -365,22 +365,27 @@ const Row = memo(function Row({ p, at, gone, first, measure }: RowProps) {
       <td data-label="Impact" className="number nowrap">
         {lost(p.impact)}
       </td>
-      <td data-label="Investigation">
-        {!gone && isInIncident(p) ? (
-          <Link href={`/incidents/${p.incident}`} title={definitions.joined}>
-            in an incident
-          </Link>
-        ) : !gone && isUnsearched(p) ? (
-          <span className="dim" title="Sibyl searches for added latency; these requests are no slower">
-            not searched
-          </span>
-        ) : (
-          <StateBadge of={gone ? "unlisted" : p.state} />
-        )}
-      </td>
+      <td data-label="Investigation">{gone ? <StateBadge of="unlisted" /> : <Investigation p={p} />}</td>
     </tr>
   );
 });
+
+// Investigation shows how far the search for the cause of p is, or why there is none.
+function Investigation({ p }: { p: Problem }) {
+  if (isInIncident(p))
+    return (
+      <Link href={`/incidents/${p.incident}`} title={definitions.joined}>
+        in an incident
+      </Link>
+    );
+  if (isUnsearched(p))
+    return (
+      <span className="dim" title="Sibyl searches for added latency; these requests are no slower">
+        not searched
+      </span>
+    );
+  return <StateBadge of={p.state} />;
+}
 
 // Severity shows the measure that makes it a problem: slowdown, call flow or coefficient of variation.
 function Severity({ p }: { p: Problem }) {
