@@ -22,7 +22,7 @@ run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@$(MAKE) --no-print-directory -s build
 	@bin/sibylbench demo
 
-cluster: build ## run three replicas over three brokers of Kafka, and kill them while a fault is in the traces; twelve minutes
+cluster: build ## run three replicas over three brokers of Kafka, and kill them while a fault is in the traces; about ten minutes
 	@command -v java >/dev/null && command -v mvn >/dev/null || { apt-get update -qq; apt-get install -y -qq default-jdk-headless maven; }
 	bin/sibylbench cluster
 

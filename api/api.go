@@ -13,6 +13,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -318,11 +319,9 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 // work, and a load balancer that took the service out would hide the reason.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
-		err := refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "")
-		if leader := a.engine.Leader(); leader != "" {
-			err = refusal.New(refusal.Overloaded, "this replica is a standby", leader+" leads")
-		}
-		a.fail(w, r, err.Later(time.Second))
+		err := refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "").
+			Later(time.Second)
+		a.fail(w, r, cmp.Or(a.engine.Standby(), err))
 		return
 	}
 	healthy(w, r)

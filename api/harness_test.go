@@ -93,6 +93,9 @@ func (w *harness) Ready() bool { return true }
 // Leader implements operating.Service.
 func (w *harness) Leader() string { return "" }
 
+// Standby implements operating.Service.
+func (w *harness) Standby() *refusal.Error { return nil }
+
 func (w *harness) Space() live.Space { return live.SpaceEnough }
 
 // Lag implements operating.Service.

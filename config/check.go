@@ -298,7 +298,7 @@ func (c *checker) sizes() {
 func (c *checker) cluster() {
 	cfg := &c.e.Config
 	x := &cfg.Cluster
-	c.require(len(x.Brokers) == 0 || cfg.ReplicaURL() != "",
+	c.require(!cfg.Clustered() || cfg.ReplicaURL() != "",
 		"the other replicas need the URL of this one; set cluster.url", "cluster.url", "http", "cluster.brokers")
 	c.require((x.CertFile == "") == (x.KeyFile == ""), "a certificate needs its key, and a key its certificate",
 		"cluster.cert-file", "cluster.key-file")

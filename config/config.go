@@ -570,6 +570,18 @@ func (c *Config) UI() string {
 	return scheme + c.HTTP + c.API.BasePath
 }
 
+// Clustered reports whether this service shares its journal with other replicas.
+func (c *Config) Clustered() bool { return len(c.Cluster.Brokers) > 0 }
+
+// Password returns the password of the user of the brokers, or "" if there is none. It reads the password's file.
+func (x *Cluster) Password() (string, error) {
+	password, err := secretOf("", x.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("password of the brokers: %w", err)
+	}
+	return password, nil
+}
+
 // ReplicaURL returns the URL of this replica's API for the other replicas and their clients, or "" if it is unknown.
 func (c *Config) ReplicaURL() string { return cmp.Or(strings.TrimSuffix(c.Cluster.URL, "/"), c.UI()) }
 

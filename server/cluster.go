@@ -3,12 +3,9 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/config"
@@ -25,26 +22,23 @@ var errClusterTenants = errors.New("replicas can't serve tenants yet: delete the
 // sharedJournal returns own, or a journal that shares the records of own with other replicas if c configures them.
 func sharedJournal(c *config.Config, own *journal.Journal, log *slog.Logger) (live.Journal, error) {
 	x := &c.Cluster
-	if len(x.Brokers) == 0 {
+	if !c.Clustered() {
 		return own, nil
+	}
+	password, err := x.Password()
+	if err != nil {
+		return nil, err
 	}
 	o := kafka.Options{
 		Brokers:   x.Brokers,
 		Topic:     x.Topic,
 		User:      x.User,
+		Password:  password,
 		URL:       c.ReplicaURL(),
 		Retention: x.Retention,
 		Patience:  x.Patience,
 		Log:       log,
 	}
-	if x.PasswordFile != "" {
-		password, err := os.ReadFile(x.PasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("password of the brokers: %w", err)
-		}
-		o.Password = strings.TrimSpace(string(password))
-	}
-	var err error
 	if x.Encryption == "tls" {
 		if o.TLS, err = brokerTLS(x); err != nil {
 			return nil, err
@@ -54,16 +48,11 @@ func sharedJournal(c *config.Config, own *journal.Journal, log *slog.Logger) (li
 }
 
 // brokerTLS returns the configuration of encrypted connections to the brokers.
-func brokerTLS(x *config.Cluster) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
+func brokerTLS(x *config.Cluster) (c *tls.Config, err error) {
+	c = &tls.Config{MinVersion: tls.VersionTLS12}
 	if x.CAFile != "" {
-		pem, err := os.ReadFile(x.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("certificate authorities of the brokers: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s contains no certificates", x.CAFile)
+		if c.RootCAs, err = authorities(x.CAFile, "cluster.ca-file"); err != nil {
+			return nil, err
 		}
 	}
 	if x.CertFile != "" {
@@ -102,6 +91,3 @@ func (t *tenant) receive(x *engine.Change) {
 		t.log.Error("what the leading replica shares can't be stored", slog.Any("error", err))
 	}
 }
-
-// clustered reports whether the tenant shares its journal with other replicas.
-func (t *tenant) clustered() bool { return len(t.config.Cluster.Brokers) > 0 }

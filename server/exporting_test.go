@@ -111,13 +111,7 @@ func TestExemplarsAreExported(t *testing.T) {
 	c := &config.Config{
 		Export: config.Endpoint{URL: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}},
 	}
-	o, err := newOutbound(&tenant{
-		config:   c,
-		store:    kept,
-		notes:    notesIn(t, dir),
-		silences: silencesIn(t, dir),
-		log:      slog.New(slog.DiscardHandler),
-	})
+	o, err := newOutbound(outboundTenant(t, c, kept, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func newOutbound(t *tenant) (*outbound, error) {
 		fetching:   &fetching{intake: intake{t}, store: s, log: log, changed: make(chan struct{}, 1)},
 	}
 	options := notify.Options{Log: log}
-	if t.clustered() {
+	if t.config.Clustered() {
 		options.Delivered = t.delivered
 	}
 	var err error

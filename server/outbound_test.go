@@ -34,6 +34,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
+// outboundTenant returns a tenant with the parts that its integrations use.
+func outboundTenant(t *testing.T, c *config.Config, kept *store.Store, dir string) *tenant {
+	t.Helper()
+	return &tenant{
+		config:   c,
+		store:    kept,
+		notes:    notesIn(t, dir),
+		silences: silencesIn(t, dir),
+		log:      slog.New(slog.DiscardHandler),
+	}
+}
+
 // notesIn returns the notes in a data directory.
 func notesIn(t *testing.T, dir string) *cases.Notes {
 	t.Helper()
@@ -95,13 +107,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 		Sampling:     config.Sampling{Default: 0.001, Budget: 100},
 		Webhooks:     []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}},
 	}
-	o, err := newOutbound(&tenant{
-		config:   c,
-		store:    kept,
-		notes:    notesIn(t, dir),
-		silences: silencesIn(t, dir),
-		log:      slog.New(slog.DiscardHandler),
-	})
+	o, err := newOutbound(outboundTenant(t, c, kept, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,13 +321,7 @@ func TestEndOfSilence(t *testing.T) {
 	}
 	defer kept.Close()
 	c := &config.Config{Webhooks: []config.Webhook{{Name: "hook", URL: "https://hook.example", Format: "sibyl"}}}
-	o, err := newOutbound(&tenant{
-		config:   c,
-		store:    kept,
-		notes:    notesIn(t, dir),
-		silences: silencesIn(t, dir),
-		log:      slog.New(slog.DiscardHandler),
-	})
+	o, err := newOutbound(outboundTenant(t, c, kept, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (s *Server) openAll() (err error) {
 	if err != nil {
 		return err
 	}
-	if len(quotas) > 0 && len(c.Cluster.Brokers) > 0 {
+	if len(quotas) > 0 && c.Clustered() {
 		return errClusterTenants
 	}
 	each, err := configs(c, quotas)

@@ -49,7 +49,7 @@ func newSharedFiles(t *tenant) *sharedFiles {
 // nothing unless this replica leads.
 func (s *sharedFiles) share(ctx context.Context) {
 	t := s.tenant
-	if !t.clustered() || !t.live.Ready() {
+	if !t.config.Clustered() || !t.live.Ready() {
 		return
 	}
 	s.mu.Lock()

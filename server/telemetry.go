@@ -44,13 +44,9 @@ func kubernetesTransport(c *config.Kubernetes) (http.RoundTripper, error) {
 	if !strings.HasPrefix(c.URL, "https://") {
 		return http.DefaultTransport, nil
 	}
-	pem, err := os.ReadFile(c.CAFile)
+	roots, err := authorities(c.CAFile, "kubernetes.ca-file")
 	if err != nil {
-		return nil, fmt.Errorf("%w; correct kubernetes.ca-file", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate; correct kubernetes.ca-file", c.CAFile)
+		return nil, err
 	}
 	trusting := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -60,6 +56,19 @@ func kubernetesTransport(c *config.Kubernetes) (http.RoundTripper, error) {
 		ForceAttemptHTTP2:   true,
 	}
 	return tokenTransport{c.TokenFile, trusting}, nil
+}
+
+// authorities returns the certificate authorities in file, which the configuration names by key.
+func authorities(file, key string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w; correct %s", err, key)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate; correct %s", file, key)
+	}
+	return roots, nil
 }
 
 // tokenTransport sends requests with a bearer token from a file. It reads the file for each request, because the

@@ -116,7 +116,7 @@ func openTenant(o opening) (t *tenant, err error) {
 	warnOfMissing(c.DataDir, log)
 	t.journal, err = journal.Open(journal.Options{
 		Dir:    filepath.Join(c.DataDir, journalName),
-		Sync:   c.Journal.Durability == "disk" && len(c.Cluster.Brokers) == 0, // the brokers keep the records, too
+		Sync:   c.Journal.Durability == "disk" && !c.Clustered(), // the brokers keep the records, too
 		Files:  o.files,
 		Memory: c.Memory,
 		Disk:   t.disk,
@@ -181,7 +181,7 @@ func (t *tenant) openEngine() (_ *live.Service, err error) {
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Fits, o.Log, o.Epoch = t.records, t.store, t.disk.Full, t.disk.Fits, t.log, t.epoch
 	o.Settings = t.currentSettings
-	if t.clustered() {
+	if t.config.Clustered() {
 		o.Shared = t.receive
 	}
 	return live.Open(o)
@@ -243,7 +243,7 @@ func (t *tenant) start(ctx context.Context, run func(until context.Context, part
 		}
 	}
 	parts := []func(context.Context) error{t.live.Run, outbound, t.control}
-	if t.clustered() {
+	if t.config.Clustered() {
 		parts = append(parts, t.files.run)
 	}
 	for _, part := range parts {

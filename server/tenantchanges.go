@@ -52,7 +52,7 @@ func (s *Server) CreateTenant(ctx context.Context, x contract.TenantRequest) err
 	switch {
 	case s.start == nil:
 		return errStopping
-	case s.main.clustered():
+	case s.config.Clustered():
 		return errReplicas
 	}
 	made := Tenant{

@@ -99,7 +99,7 @@ func (m *Comparer) lossesOf(service int32, added []AddedCall, r history.Range) [
 }
 
 // addCalls adds the time of the calls that x.Caller makes beyond their usual number. Own times don't show it: they are
-// compared per call, and an operation that is called for the first time has none to compare with.
+// compared per call, and a new operation has no earlier calls to compare with.
 func (c *losses) addCalls(x *AddedCall, sites []history.Site, callees []history.Callee, usual float64) {
 	if x.Now <= x.Before {
 		return

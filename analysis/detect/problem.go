@@ -128,8 +128,8 @@ func (p *Problem) Fails() bool {
 	return p.Kind == KindShifted && p.Failed > leastRatio*p.UsualFailed && p.Failed-p.UsualFailed >= leastFailing
 }
 
-// Slower reports whether the requests of a changed problem take longer than expected, beyond what is hardly worth
-// saying. Those of a shifted problem may not.
+// Slower reports whether the requests of a changed problem take at least leastSlower times as long as expected. Those
+// of a shifted problem may not.
 func (p *Problem) Slower() bool {
 	return p.Impact > 0 && float64(p.Mean) >= leastSlower*float64(p.Expected)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/directory"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 )
@@ -24,6 +25,7 @@ import (
 type Service interface {
 	Ready() bool
 	Leader() string
+	Standby() *refusal.Error
 	Space() live.Space
 	Counts() *live.Counts
 	Lag() live.Lag

@@ -68,7 +68,7 @@ func newServiceTable(c *engine.View, s *epoch.Snapshot, key serviceKey, detailed
 
 // startAtOnsets replaces the rows of services whose incident began within the last nowWindow. Otherwise, their figures
 // would mix the time before the onset with the time since. If requests have been back to normal for a part of that
-// window, it also replaces the rows of services that look unwell: what they suffered is over.
+// window, it also replaces the rows of services that look unwell, because they have recovered.
 func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serviceKey) {
 	since := make(map[trace.Nanos]*serviceTable)
 	recovered := recovery(s, key.to)
@@ -89,7 +89,7 @@ func (t *serviceTable) startAtOnsets(c *engine.View, s *epoch.Snapshot, key serv
 }
 
 // startOf returns the start of the current calls of a service: the onset of its incident or, if it isn't well and has
-// no incident, the time since when requests are back to normal. It returns 0 for nowWindow.
+// no incident, recovered, the time when requests were back to normal. It returns 0 for nowWindow.
 func (t *serviceTable) startOf(s *epoch.Snapshot, row *contract.Service, recovered trace.Nanos) trace.Nanos {
 	if len(row.Incidents) > 0 {
 		return onsetOf(s, row.Incidents, t.uses.Now.To)

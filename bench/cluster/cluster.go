@@ -42,7 +42,7 @@ type Options struct {
 type Result struct {
 	Conformance Conformance `json:"conformance"`
 	Chaos       []Kill      `json:"chaos"`
-	// CPURatio is the CPU time of the three replicas, without the brokers, over that of the process that was alone.
+	// CPURatio divides the CPU time of the three replicas, without the brokers, by that of the process that was alone.
 	CPURatio float64  `json:"cpu_ratio_three_to_one"`
 	RSS      int64    `json:"rss_bytes"` // of the three replicas together, at the end
 	Skipped  []string `json:"skipped"`   // parts that were left out, with reasons

@@ -59,8 +59,8 @@ func newLoad(seed uint64, rate float64, replicas []*replica, alone *replica) *lo
 	}
 }
 
-// run sends traces until ctx is done, and then waits for the requests under way. It begins with those of the given
-// past, as fast as they are accepted. The fault begins at the time that arrives from inject.
+// run sends traces until ctx is done, and then waits for the answers. It first sends the traces of the given past, as
+// fast as they are accepted. The fault begins at the time that arrives from inject.
 func (l *load) run(ctx context.Context, past time.Duration, inject <-chan trace.Nanos) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()

@@ -237,10 +237,16 @@ func (s *Service) Refuse() *refusal.Error {
 
 // unready returns the reason why the service is not ready.
 func (s *Service) unready() *refusal.Error {
-	if leader := s.Leader(); leader != "" {
-		return refusal.New(refusal.Overloaded, "this replica is a standby", leader+" leads").Later(time.Second)
+	return cmp.Or(s.Standby(), errStarting)
+}
+
+// Standby returns the refusal of requests while another replica leads, or nil. It is safe for concurrent use.
+func (s *Service) Standby() *refusal.Error {
+	leader := s.Leader()
+	if leader == "" {
+		return nil
 	}
-	return errStarting
+	return refusal.New(refusal.Overloaded, "this replica is a standby", leader+" leads").Later(time.Second)
 }
 
 // Take accepts body, an uncompressed export request, and returns once it is durable. It returns the number of rejected

@@ -60,11 +60,14 @@ func (j *Journal) Follow(ctx context.Context, replay func(journal.Record) error)
 		if err == nil {
 			break
 		}
-		if fatal := (*fatalError)(nil); errors.As(err, &fatal) || ctx.Err() != nil {
-			return cause(ctx, err)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errPartitions):
+			return err
 		}
 		j.complain(err)
-		wait(ctx, time.Second)
+		sleep(ctx, time.Second)
 	}
 	f.wait(j.options.Patience)
 	if j.Next() == 1 {
@@ -90,16 +93,8 @@ func (j *Journal) Follow(ctx context.Context, replay func(journal.Record) error)
 	}
 }
 
-// cause returns the cause of ctx's end or, if it hasn't ended, err.
-func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// wait waits for d or until ctx is done.
-func wait(ctx context.Context, d time.Duration) {
+// sleep waits for d or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -149,9 +144,9 @@ func (f *follower) poll(ctx context.Context) (idle bool, err error) {
 	case err != nil:
 		return false, err
 	case idle && f.behind && f.seen < f.Next()-1:
-		return false, &fatalError{fmt.Sprintf("this replica has records that the topic %s lacks, and another one "+
+		return false, fmt.Errorf("this replica has records that the topic %s lacks, and another one "+
 			"continued without them: move its data directory away and restore a backup of the leader",
-			f.options.Topic)}
+			f.options.Topic)
 	}
 	return idle, f.pass()
 }
@@ -161,14 +156,14 @@ func (f *follower) read(r *kgo.Record) error {
 	f.position = r.Offset + 1
 	x, ok := parse(r)
 	if !ok {
-		return &fatalError{fmt.Sprintf("the topic %s contains records of another program or of a later version of "+
-			"Sibyl: name another topic in cluster.topic, or update this replica", f.options.Topic)}
+		return fmt.Errorf("the topic %s contains records of another program or of a later version of "+
+			"Sibyl: name another topic in cluster.topic, or update this replica", f.options.Topic)
 	}
 	f.wait(f.options.Patience)
 	next := f.Next() + uint64(len(f.ready))
 	if x.Seq > next {
-		return &fatalError{fmt.Sprintf("the topic %s no longer has the records %d to %d, which this replica lacks: "+
-			"move its data directory away and restore a backup of the leader", f.options.Topic, next, x.Seq-1)}
+		return fmt.Errorf("the topic %s no longer has the records %d to %d, which this replica lacks: "+
+			"move its data directory away and restore a backup of the leader", f.options.Topic, next, x.Seq-1)
 	}
 	switch {
 	case x.Kind < leadClaimed:

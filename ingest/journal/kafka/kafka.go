@@ -9,8 +9,8 @@
 //
 // One replica leads: the one whose claim is the last one in the topic. A claim is a transaction with the
 // transactional ID of the topic, so Kafka refuses all later transactions of the replica that led before. A replica
-// claims the lead when it has heard nothing from the leader for Options.Patience. Which clock measures that time, and
-// how well, affects only how soon a replica takes over, never what the journal contains.
+// claims the lead when it has heard nothing from the leader for Options.Patience. A wrong clock changes how soon a
+// replica takes over, never the contents of the journal.
 //
 // If the leader can't tell whether a transaction was committed, it stops leading and reads the topic, which tells.
 package kafka
@@ -88,11 +88,9 @@ func New(own *journal.Journal, o Options) (*Journal, error) {
 	o.Retention, o.Patience = cmp.Or(o.Retention, defaultRetention), cmp.Or(o.Patience, defaultPatience)
 	j := &Journal{Journal: own, options: o}
 	j.leader.Store(new(string))
-	c, err := kgo.NewClient(j.client()...)
-	if err != nil {
+	if err := kgo.ValidateOpts(j.client()...); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	c.Close()
 	return j, nil
 }
 
@@ -269,8 +267,7 @@ func (j *Journal) createTopic(ctx context.Context, c *kgo.Client) error {
 		case err == nil && len(t.Partitions) == 1:
 			return nil
 		case err == nil:
-			return &fatalError{fmt.Sprintf("the topic %s has %d partitions, not one: name another topic in "+
-				"cluster.topic, which Sibyl then creates", j.options.Topic, len(t.Partitions))}
+			return fmt.Errorf("topic %s with %d partitions: %w", j.options.Topic, len(t.Partitions), errPartitions)
 		case !errors.Is(err, kerr.UnknownTopicOrPartition):
 			return fmt.Errorf("kafka: topic %s: %w", j.options.Topic, err)
 		}
@@ -303,8 +300,6 @@ func (j *Journal) createTopic(ctx context.Context, c *kgo.Client) error {
 	return nil
 }
 
-// fatalError is an error that doesn't pass.
-type fatalError struct{ text string }
-
-// Error implements error.
-func (e *fatalError) Error() string { return e.text }
+// errPartitions is returned for a topic that Sibyl can't use.
+var errPartitions = errors.New("the topic must have one partition: name another one in cluster.topic, which Sibyl " +
+	"then creates")
